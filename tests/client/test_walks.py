@@ -1,0 +1,277 @@
+"""What takes several requests: reading, listing, appending in batches."""
+
+from collections.abc import AsyncIterator
+from itertools import islice
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from topics.client import (
+    Appended,
+    Client,
+    NewRecord,
+    Record,
+    Throttled,
+    Tombstone,
+    TopicNotFound,
+)
+
+from .script import ONE_TRY, URL, AsyncFace, Script, appended, error, ok, page, record
+
+
+def cursors(script: Script) -> list[tuple[int, int]]:
+    return [(body["from_seq"], body["limit"]) for body in script.bodies]
+
+
+def seqs(items: list[Any]) -> list[int]:
+    return [item.seq for item in items if isinstance(item, Record)]
+
+
+def test_reading_to_the_head(face: Any) -> None:
+    """Each page begins where the last one ended, until the head. (§3)"""
+    script = Script(
+        page(record(1), record(2), head_seq=5, cursor=2),
+        page(head_seq=5, cursor=4),
+        page(record(5), head_seq=5, cursor=5),
+    )
+
+    items = face(script).do(lambda c: c.read("jobs"))
+
+    assert seqs(items) == [1, 2, 5]
+    assert cursors(script) == [(0, 1000), (2, 1000), (4, 1000)]
+
+
+def test_a_busy_writer_does_not_keep_a_read_going(face: Any) -> None:
+    """Without follow, a read ends at the head as its first page saw it."""
+    script = Script(
+        page(record(1), head_seq=2, cursor=1),
+        page(record(2), record(3), head_seq=9, cursor=3),
+    )
+
+    assert seqs(face(script).do(lambda c: c.read("jobs"))) == [1, 2, 3]
+
+
+def test_tombstones_stand_where_the_loss_is(face: Any) -> None:
+    """A loss is an item of its own, before the records that follow it. (§3.3)"""
+    gap = {"gap_from": 1, "gap_to": 4, "reason": "ttl", "missed_estimate": 4}
+    script = Script(page(record(5), head_seq=5, cursor=5, tombstone=gap))
+
+    lost, kept = face(script).do(lambda c: c.read("jobs"))
+
+    assert lost == Tombstone(gap_from=1, gap_to=4, reason="ttl", missed_estimate=4)
+    assert kept.seq == 5
+
+
+def test_later_pages_name_the_epoch(face: Any) -> None:
+    """The cursor belongs to an instance of the topic; a new instance must show. (§3.3)"""
+    script = Script(
+        page(record(1), head_seq=2, cursor=1, epoch="old"),
+        page(record(1), head_seq=1, cursor=1, epoch="new"),
+    )
+
+    face(script).do(lambda c: c.read("jobs"))
+
+    assert [body.get("epoch") for body in script.bodies] == [None, "old"]
+
+
+def test_a_limit_is_of_records(face: Any) -> None:
+    """A read ends after so many records and asks for no more than it needs."""
+    script = Script(
+        page(record(1), record(2), head_seq=9, cursor=2),
+        page(record(4), head_seq=9, cursor=4),
+    )
+
+    items = face(script).do(lambda c: c.read("jobs", limit=3, page_records=2))
+
+    assert seqs(items) == [1, 2, 4]
+    assert cursors(script) == [(0, 2), (2, 1)]
+
+
+def test_a_limit_of_nothing_asks_nothing(face: Any) -> None:
+    """`limit=0` reads nothing: 0 on the wire would mean the default. (§3)"""
+    script = Script()
+
+    assert face(script).do(lambda c: c.read("jobs", limit=0)) == []
+
+
+def test_following_waits_at_the_head(face: Any) -> None:
+    """Following long-polls at the head and goes on; the topic's deletion ends it. (§3)"""
+    script = Script(
+        page(record(1), head_seq=1, cursor=1),
+        page(head_seq=1, cursor=1),
+        page(record(2), head_seq=2, cursor=2),
+        error(404, "topic_not_found"),
+    )
+    got: list[int] = []
+
+    with pytest.raises(TopicNotFound):
+        face(script).do(lambda c: _collect(c, got))
+
+    assert got == [1, 2]
+    assert [(b["from_seq"], b["wait_ms"]) for b in script.bodies] == [
+        (0, 30_000),
+        (1, 30_000),
+        (1, 30_000),
+        (2, 30_000),
+    ]
+
+
+def _collect(client: Any, got: list[int]) -> Any:
+    """Read with either face, noting what came before the end."""
+    items = client.read("jobs", follow=True)
+    if isinstance(client, Client):
+        got.extend(item.seq for item in items)
+        return None
+
+    async def each() -> None:
+        async for item in items:
+            got.append(item.seq)
+
+    return each()
+
+
+def test_a_loop_that_is_left_asks_no_more() -> None:
+    """Leaving the loop ends the requests."""
+    script = Script(page(record(1), record(2), head_seq=9, cursor=2))
+
+    with Client(URL, transport=httpx.MockTransport(script)) as client:
+        first = next(client.read("jobs", follow=True))
+
+    assert isinstance(first, Record)
+    assert len(script.requests) == 1
+
+
+def test_listing_all_pages(face: Any) -> None:
+    """A list is read page by page by its opaque cursor. (§0.7)"""
+    one = {"topic": "a", "head_seq": 3, "earliest_seq": 1, "count": 3, "bytes": 30}
+    script = Script(
+        ok({"topics": [one], "next_cursor": "x=="}), ok({"topics": [{**one, "topic": "b"}]})
+    )
+
+    topics = face(script).do(lambda c: c.topics(prefix="t:", page_size=1))
+
+    assert [t.topic for t in topics] == ["a", "b"]
+    assert script.lines == [
+        "GET /v0/topics?page_size=1&prefix=t%3A",
+        "GET /v0/topics?page_size=1&prefix=t%3A&cursor=x%3D%3D",
+    ]
+
+
+def counting(start: int = 1) -> Any:
+    """A server that gives seqs to what comes."""
+    heads = [start - 1]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        count = len(msgspec.json.decode(request.content)["records"])
+        heads.append(heads[-1] + count)
+        return appended(heads[-2] + 1, heads[-1])
+
+    return answer
+
+
+def test_batches_by_count(face: Any) -> None:
+    """A long input goes in batches of equal size, the last one shorter. (§2)"""
+    script = Script(*[counting()] * 3)
+    seen: list[Appended] = []
+
+    total = face(script).do(
+        lambda c: c.append_many(
+            "jobs", range(5), batch_records=2, key_prefix="p:", progress=seen.append, node="w"
+        )
+    )
+
+    datas = [[r["data"] for r in body["records"]] for body in script.bodies]
+    assert datas == [[0, 1], [2, 3], [4]]
+    assert [body["idempotency_key"] for body in script.bodies] == ["p:0", "p:1", "p:2"]
+    assert {body["node"] for body in script.bodies} == {"w"}
+    assert [list(a.seqs) for a in seen] == [[1, 2], [3, 4], [5]]
+    assert (total.records, total.batches, total.first_seq, total.last_seq) == (5, 3, 1, 5)
+
+
+def test_batches_by_size(face: Any) -> None:
+    """A batch ends before it grows over its bytes; one record always fits. (§2)"""
+    answer = counting()
+    script = Script(answer, answer, answer)
+    values = ["a" * 40, "b" * 40, "c" * 500, "d"]
+
+    face(script).do(lambda c: c.append_many("jobs", values, batch_bytes=150))
+
+    datas = [[r["data"][0] for r in body["records"]] for body in script.bodies]
+    assert datas == [["a", "b"], ["c"], ["d"]]
+
+
+def test_batches_of_records(face: Any) -> None:
+    """Records keep their own tag within a batch."""
+    script = Script(appended(1, 2))
+
+    face(script).do(lambda c: c.append_many("jobs", [NewRecord(1, tag="x"), 2]))
+
+    assert script.bodies[0]["records"] == [{"data": 1, "tag": "x"}, {"data": 2}]
+
+
+def test_nothing_to_append(face: Any) -> None:
+    """An empty input sends nothing: an empty batch would be refused. (§2)"""
+    script = Script()
+
+    total = face(script).do(lambda c: c.append_many("jobs", []))
+
+    assert (total.records, total.batches, script.requests) == (0, 0, [])
+
+
+def test_two_runs_do_not_share_keys(face: Any) -> None:
+    """Without a prefix each run has keys of its own, or the second would be swallowed. (§0.8)"""
+    script = Script(appended(1, 1))
+    face(script).do(lambda c: c.append_many("jobs", [1]))
+    script.answers = [appended(2, 2)]
+    face(script).do(lambda c: c.append_many("jobs", [1]))
+
+    first, second = (body["idempotency_key"] for body in script.bodies)
+
+    assert first != second
+
+
+def test_a_rerun_counts_what_was_there(face: Any) -> None:
+    """Batches that an earlier run had appended are counted apart. (§0.8)"""
+    script = Script(appended(1, 2, deduped=True), appended(9, 9))
+
+    total = face(script).do(
+        lambda c: c.append_many("jobs", [1, 2, 3], batch_records=2, key_prefix="p")
+    )
+
+    assert (total.records, total.deduped, total.first_seq, total.last_seq) == (3, 2, 1, 9)
+
+
+def test_a_refused_batch_ends_the_run(face: Any) -> None:
+    """What was acknowledged before a refusal has been told to `progress`."""
+    script = Script(appended(1, 2), error(429, "throttled"))
+    seen: list[Appended] = []
+
+    with pytest.raises(Throttled):
+        face(script, retry=ONE_TRY).do(
+            lambda c: c.append_many("jobs", range(9), batch_records=2, progress=seen.append)
+        )
+
+    assert [a.last_seq for a in seen] == [2]
+
+
+@pytest.mark.parametrize("bound", [{"batch_records": 0}, {"batch_bytes": 0}], ids=str)
+def test_a_batch_of_nothing_is_refused(face: Any, bound: dict[str, int]) -> None:
+    """A batch holds at least one record."""
+    with pytest.raises(ValueError, match="at least one"):
+        face(Script()).do(lambda c: c.append_many("jobs", [1], **bound))
+
+
+def test_an_asynchronous_source() -> None:
+    """The asynchronous face takes its values from an asynchronous iterable too."""
+
+    async def values() -> AsyncIterator[int]:
+        for value in islice(range(9), 3):
+            yield value
+
+    script = Script(appended(1, 3))
+
+    total = AsyncFace(script).do(lambda c: c.append_many("jobs", values()))
+
+    assert total.records == 3

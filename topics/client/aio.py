@@ -1,0 +1,222 @@
+"""`AsyncClient`: the API as awaited calls."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, overload
+
+import httpx
+
+from topics.client import calls, walks, wire
+from topics.client.calls import Call, Match, Outcome
+from topics.client.models import (
+    Appended,
+    AppendedMany,
+    Configured,
+    Deleted,
+    Diff,
+    Health,
+    Purged,
+    Ready,
+    Record,
+    Tombstone,
+    TopicDeleted,
+    TopicState,
+    TopicSummary,
+)
+from topics.client.options import AppendOptions, BatchOptions, Config, DiffOptions, ReadOptions
+from topics.client.retry import Attempts, Clock, Retry
+
+T = TypeVar("T")
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same calls and arguments, awaited.
+
+        async with AsyncClient("http://127.0.0.1:4000") as client:
+            await client.append("jobs", {"url": "s3://b/a.png"})
+            async for item in client.read("jobs", follow=True):
+                print(item)
+
+    Args:
+        transport: What carries the requests, for tests: `httpx.MockTransport(handler)`, or
+            `httpx.ASGITransport(app)` to call an application without a socket.
+        sleep: Pauses between attempts, for tests.
+        url, api_key, timeout_s, retry, http2, compress, clock: As for `Client`.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:4000",
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry = Retry(),  # noqa: B008  (frozen)
+        http2: bool = False,
+        compress: bool = False,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock = Clock(),  # noqa: B008  (frozen)
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._compress = compress
+        self._retry = retry
+        self._clock = clock
+        self._sleep = sleep
+        options = wire.options(
+            url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
+        )
+        self._http = httpx.AsyncClient(**options, transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let the connections go."""
+        await self._http.aclose()
+
+    async def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
+        """As `Client.put_topic`."""
+        return await self._do(calls.put_topic(topic, config))
+
+    async def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
+        """As `Client.configure_topic`."""
+        config = (await self.topic(topic, touch=False)).config
+        return await self._do(calls.put_topic(topic, calls.merged(config, changes)))
+
+    async def topic(self, topic: str, *, touch: bool = True) -> TopicState:
+        """As `Client.topic`."""
+        return await self._do(calls.topic(topic, touch=touch))
+
+    def topics(self, *, prefix: str = "", page_size: int = 1000) -> AsyncIterator[TopicSummary]:
+        """As `Client.topics`, with `async for`."""
+        return self._walk(walks.Lister(prefix=prefix, page_size=page_size))
+
+    async def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
+        """As `Client.delete_topic`."""
+        return await self._do(calls.delete_topic(topic, if_empty=if_empty))
+
+    async def append(self, topic: str, *values: Any, **options: Unpack[AppendOptions]) -> Appended:
+        """As `Client.append`."""
+        return await self._do(calls.append(topic, values, options))
+
+    async def append_many(
+        self,
+        topic: str,
+        values: Iterable[Any] | AsyncIterable[Any],
+        **options: Unpack[BatchOptions],
+    ) -> AppendedMany:
+        """As `Client.append_many`; the values may also come from an asynchronous iterable."""
+        batcher = walks.Batcher(topic, **options)
+        async for value in _each(values):
+            if call := batcher.add(value):
+                batcher.took(await self._do(call))
+        if call := batcher.flush():
+            batcher.took(await self._do(call))
+        return batcher.total
+
+    @overload
+    async def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
+
+    @overload
+    async def diff(
+        self, topic: str, *, record_type: type[R], **options: Unpack[DiffOptions]
+    ) -> Diff[R]: ...
+
+    async def diff(
+        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
+    ) -> Diff[Any]:
+        """As `Client.diff`."""
+        return await self._do(calls.diff(topic, record_type, options))
+
+    @overload
+    def read(
+        self, topic: str, **options: Unpack[ReadOptions]
+    ) -> AsyncIterator[Record[Any] | Tombstone]: ...
+
+    @overload
+    def read(
+        self, topic: str, *, record_type: type[R], **options: Unpack[ReadOptions]
+    ) -> AsyncIterator[R | Tombstone]: ...
+
+    def read(
+        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[ReadOptions]
+    ) -> AsyncIterator[Any]:
+        """As `Client.read`, with `async for`."""
+        return self._walk(walks.Reader(topic, record_type, **options))
+
+    async def delete(
+        self, topic: str, *, before_seq: int | None = None, match: Match | None = None
+    ) -> Deleted:
+        """As `Client.delete`."""
+        return await self._do(calls.delete(topic, before_seq=before_seq, match=match))
+
+    async def purge(
+        self,
+        topic: str,
+        *,
+        seq: int | None = None,
+        keep: int | None = None,
+        filter: str | None = None,
+    ) -> Purged:
+        """As `Client.purge`."""
+        return await self._do(calls.purge(topic, seq=seq, keep=keep, filter=filter))
+
+    async def health(self) -> Health:
+        """As `Client.health`."""
+        return await self._do(calls.health())
+
+    async def ready(self) -> Ready:
+        """As `Client.ready`."""
+        return await self._do(calls.ready())
+
+    async def metrics(self) -> dict[str, Any]:
+        """As `Client.metrics`."""
+        return await self._do(calls.metrics())
+
+    async def metrics_text(self) -> str:
+        """As `Client.metrics_text`."""
+        return await self._do(calls.metrics_text())
+
+    async def limits(self) -> dict[str, Any]:
+        """As `Client.limits`."""
+        return await self._do(calls.limits())
+
+    async def _walk(self, walk: walks.Walk[A, T]) -> AsyncIterator[T]:
+        while (call := walk.call()) is not None:
+            for item in walk.take(await self._do(call)):
+                yield item
+
+    async def _do(self, call: Call[T]) -> T:
+        attempts = Attempts(call, self._retry, self._clock)
+        outcome = await self._send(call)
+        while (pause_s := attempts.pause_s(outcome)) is not None:
+            await self._sleep(pause_s)
+            outcome = await self._send(call)
+        return call.result(outcome)
+
+    async def _send(self, call: Call[Any]) -> Outcome:
+        request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
+        try:
+            return await self._http.request(**request)
+        except httpx.TransportError as error:
+            return error
+
+
+async def _each(values: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(values, AsyncIterable):
+        async for value in values:
+            yield value
+    else:
+        for value in values:
+            yield value

@@ -1,0 +1,257 @@
+"""Requests and answers as values: what is sent for each call, and how its answer is read.
+
+Owns every path, parameter and body of the API that the client uses.  Does no I/O: a face sends a
+`Call` and hands back what came.  Invariant: a call that could do its work twice is not repeatable.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from topics.client.errors import BadAnswer, Unreachable, error_of
+from topics.client.models import (
+    Appended,
+    Configured,
+    Deleted,
+    Diff,
+    Health,
+    NewRecord,
+    Purged,
+    Ready,
+    TopicConfig,
+    TopicDeleted,
+    TopicsPage,
+    TopicState,
+)
+from topics.client.options import AppendOptions, Config, DiffOptions, WriteOptions
+
+T = TypeVar("T")
+R = TypeVar("R")
+Outcome = httpx.Response | httpx.TransportError
+"""What came of sending a request once."""
+
+WAIT_MS_MAX: Final = 30_000
+"""The longest long poll that the server grants (§3)."""
+PAGE_RECORDS: Final = 1000
+"""Records asked for at once: what a server grants by default (§3)."""
+Match = str | tuple[str, str, str]
+"""A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer.
+
+    Attributes:
+        path: From the root, names escaped.
+        decode: Body of a 2xx answer to value.
+        body: JSON, or None for a request without one.
+        accept: Media type asked for.
+        is_repeatable: Doing it twice is the same as doing it once.
+        is_patient: Worth repeating while the server says 429 or 503.
+        wait_ms: How long the server may hold the answer back on purpose.
+    """
+
+    method: str
+    path: str
+    decode: Callable[[bytes], T]
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    accept: str = "application/json"
+    is_repeatable: bool = True
+    is_patient: bool = True
+    wait_ms: int = 0
+
+    def result(self, outcome: Outcome) -> T:
+        """The value of an answer.
+
+        Raises:
+            TopicsError: The server refused, nothing answered, or not in our form.
+        """
+        if isinstance(outcome, httpx.TransportError):
+            raise Unreachable("unreachable", 0, reason(outcome)) from outcome
+        if not outcome.is_success:
+            raise error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
+        try:
+            return self.decode(outcome.content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            message = f"{self.method} {self.path}: {error}"
+            raise BadAnswer("bad_answer", outcome.status_code, message) from error
+
+
+def reason(error: httpx.TransportError) -> str:
+    """What went wrong with a connection, in one line."""
+    what = str(error) or type(error).__name__
+    try:
+        url = error.request.url
+    except RuntimeError:
+        return what
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}: {what}"
+
+
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Seconds of `Retry-After`; None where there is none, or a date."""
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def topic_path(topic: str, action: str = "") -> str:
+    """Path of a topic or of an action on it.
+
+    Raises:
+        ValueError: A name that would change the path.
+    """
+    if topic in ("", ".", ".."):
+        raise ValueError(f"{topic!r} is not a topic name")
+    name = quote(topic, safe=":")
+    return f"/v0/topics/{name}/{action}" if action else f"/v0/topics/{name}"
+
+
+def put_topic(topic: str, config: Config) -> Call[Configured]:
+    return Call("PUT", topic_path(topic), _reads(Configured), body=_json(config))
+
+
+def merged(config: TopicConfig, changes: Config) -> Config:
+    """A config to `PUT` that changes only `changes`; a `PUT` replaces it all (§1.1).
+
+    `durable` is left out unless it is changed: `durability` says the same and wins over it.
+    """
+    fields = {name: getattr(config, name) for name in config.__struct_fields__}
+    del fields["durable"]
+    if "durable" in changes and "durability" not in changes:
+        del fields["durability"]
+    return Config(**{**fields, **changes})  # type: ignore[typeddict-item]
+
+
+def topic(topic: str, *, touch: bool) -> Call[TopicState]:
+    return Call("GET", topic_path(topic), _reads(TopicState), {"touch": _word(touch)})
+
+
+def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPage]:
+    params = {"page_size": str(page_size)}
+    if prefix:
+        params["prefix"] = prefix
+    if cursor is not None:
+        params["cursor"] = cursor
+    return Call("GET", "/v0/topics", _reads(TopicsPage), params)
+
+
+def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
+    # Not repeatable: between two attempts another writer may have made a topic of that name.
+    params = {"if_empty": _word(if_empty)}
+    call = _reads(TopicDeleted)
+    return Call("DELETE", topic_path(topic), call, params, is_repeatable=False)
+
+
+def encode_record(value: Any, *, tag: str | None = None, meta: Any = None) -> bytes:
+    """A value or a `NewRecord` as an element of `records`; `tag` and `meta` are for bare values.
+
+    Raises:
+        TypeError: JSON has no form for it.
+    """
+    if not isinstance(value, NewRecord):
+        value = NewRecord(value, tag=tag, meta=meta)
+    return msgspec.json.encode(value)
+
+
+def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:
+    """Append values as one atomic batch, under a new idempotency key unless one is given."""
+    rest = dict(options)
+    tag, meta = options.get("tag"), options.get("meta")
+    records = [encode_record(value, tag=tag, meta=meta) for value in values]
+    key = options.get("idempotency_key")
+    if key is None and options.get("keyed", True):
+        key = secrets.token_hex(16)
+    for own in ("tag", "meta", "keyed", "idempotency_key"):
+        rest.pop(own, None)
+    return append_batch(topic, records, key, WriteOptions(**rest))  # type: ignore[typeddict-item]
+
+
+def append_batch(
+    topic: str, records: Iterable[bytes], key: str | None, options: WriteOptions
+) -> Call[Appended]:
+    """Append encoded records as one atomic batch.
+
+    Seqs of a batch are contiguous, so the answer is asked for without their list.  Without a `key`
+    it is not repeatable: an attempt whose answer was lost may have been appended.
+    """
+    rest = {"idempotency_key": key, **options}
+    tail = _json({name: value for name, value in rest.items() if value is not None})
+    body = b'{"records":[' + b",".join(records) + b"]" + (b"," if len(tail) > 2 else b"")
+    return Call(
+        "POST",
+        topic_path(topic),
+        _reads(Appended),
+        {"return_seqs": "false"},
+        body + tail[1:],
+        is_repeatable=key is not None,
+    )
+
+
+def diff(topic: str, record_type: type[R], options: DiffOptions) -> Call[Diff[R]]:
+    """One page; a long poll carries its wait, so that its timeout can allow for it."""
+    body = {"limit": PAGE_RECORDS, **options}
+    body = {name: value for name, value in body.items() if value is not None}
+    wait_ms = min(options.get("wait_ms", 0), WAIT_MS_MAX)
+    path, decode = topic_path(topic, "diff"), _reads_diff(record_type)
+    return Call("POST", path, decode, body=_json(body), wait_ms=wait_ms)
+
+
+def delete(topic: str, *, before_seq: int | None, match: Match | None) -> Call[Deleted]:
+    # Not repeatable: it is point-in-time (§5), and a second attempt is a later point.
+    body: dict[str, Any] = {} if before_seq is None else {"before_seq": before_seq}
+    body |= {} if match is None else {"match": match}
+    path = topic_path(topic, "delete")
+    return Call("POST", path, _reads(Deleted), body=_json(body), is_repeatable=False)
+
+
+def purge(topic: str, *, seq: int | None, keep: int | None, filter: str | None) -> Call[Purged]:
+    options = {"seq": seq, "keep": keep, "filter": filter}
+    body = _json({name: value for name, value in options.items() if value is not None})
+    path = topic_path(topic, "purge")
+    return Call("POST", path, _reads(Purged), body=body, is_repeatable=False)
+
+
+def health() -> Call[Health]:
+    return Call("GET", "/v0/health", _reads(Health), is_patient=False)
+
+
+def ready() -> Call[Ready]:
+    return Call("GET", "/v0/ready", _reads(Ready), is_patient=False)
+
+
+def metrics() -> Call[dict[str, Any]]:
+    return Call("GET", "/v0/metrics", _reads(dict[str, Any]), is_patient=False)
+
+
+def metrics_text() -> Call[str]:
+    return Call("GET", "/v0/metrics", bytes.decode, accept="text/plain", is_patient=False)
+
+
+def limits() -> Call[dict[str, Any]]:
+    return Call("GET", "/v0/limits", _reads(dict[str, Any]))
+
+
+_json: Final = msgspec.json.Encoder().encode
+_DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {}
+
+
+def _reads(kind: type[T]) -> Callable[[bytes], T]:
+    """A decoder of `kind`, built once: building costs a hundred times what decoding does."""
+    if kind not in _DECODERS:
+        _DECODERS[kind] = msgspec.json.Decoder(kind).decode
+    return _DECODERS[kind]
+
+
+def _reads_diff(record_type: type[R]) -> Callable[[bytes], Diff[R]]:
+    kind: Any = Diff[record_type]  # type: ignore[valid-type]
+    return _reads(kind)
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"

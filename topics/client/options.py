@@ -1,0 +1,128 @@
+"""Keyword arguments of the calls that take many, named and explained once for both faces.
+
+Every one may be left out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
+
+from topics.client.models import Appended
+
+
+class Config(TypedDict, total=False):
+    """A topic's config (§0.10); what is left out is the server's default."""
+
+    type: Literal["log", "queue"]
+    ttl_ms: int
+    cap_records: int
+    cap_bytes: int
+    discard: Literal["old", "reject"]
+    durable: bool
+    durability: Literal["ephemeral", "memory", "disk", "fsync"]
+    priority: int | None
+    auto_priority: bool
+    auto_create: bool
+    idempotency_window_ms: int
+    dedupe_node: bool
+    lease_ms: int
+    claim_jitter_ms: int
+    max_deliveries: int
+    dead_letter: str | None
+    leases_durable: bool
+
+
+class WriteOptions(TypedDict, total=False):
+    """Of any append.
+
+    Attributes:
+        node: Writer of every record that names none itself.
+        create: False raises `TopicNotFound` instead of creating the topic.
+        config: Of the topic, if this append creates it.
+        disable_backpressure: Rather wait than be told to.
+    """
+
+    node: str | None
+    create: bool | None
+    config: Config | None
+    disable_backpressure: bool
+
+
+class AppendOptions(WriteOptions, total=False):
+    """Of `append`.
+
+    Attributes:
+        tag: Of every bare value.
+        meta: Of every bare value.
+        idempotency_key: To be given again by whoever repeats this append; by default a new one.
+        keyed: False sends no key: the server remembers nothing, and an attempt whose answer is
+            lost is not repeated.
+    """
+
+    tag: str | None
+    meta: Mapping[str, Any] | None
+    idempotency_key: str | None
+    keyed: bool
+
+
+class BatchOptions(WriteOptions, total=False):
+    """Of `append_many`.
+
+    Attributes:
+        batch_records: Records of a batch (1000); the server takes 10,000 by default.
+        batch_bytes: Bytes of a batch (8 MiB); one record always fits.
+        key_prefix: With the batch's number it is the idempotency key.  The same values, batch
+            sizes and prefix, sent again within the topic's window, are not appended again.
+        progress: Told of each batch as it is acknowledged.
+    """
+
+    batch_records: int
+    batch_bytes: int
+    key_prefix: str | None
+    progress: Callable[[Appended], None] | None
+
+
+class PageOptions(TypedDict, total=False):
+    """Of any read.
+
+    Attributes:
+        from_seq: Exclusive; 0, the default, reads from the earliest record.
+        node: Leave out records of this writer, or of these.
+        include_tags: Fill `Record.tag` (False).
+        include_meta: Fill `Record.meta` (True).
+        epoch: Of an earlier page: the topic's instance that the cursor belongs to.
+    """
+
+    from_seq: int
+    node: str | list[str] | None
+    include_tags: bool
+    include_meta: bool
+    epoch: str | None
+
+
+class DiffOptions(PageOptions, total=False):
+    """Of `diff`.
+
+    Attributes:
+        limit: Most records to return (1000); the server grants 1000 by default.
+        wait_ms: Where there is nothing yet, wait for it, at most 30,000 (0).
+    """
+
+    limit: int
+    wait_ms: int
+
+
+class ReadOptions(PageOptions, total=False):
+    """Of `read`.
+
+    Attributes:
+        follow: Do not end at the head but wait for more, until the loop is left.
+        wait_ms: How long the server holds each request back where there is nothing new; by
+            default 30,000 when following, else 0.
+        limit: End after so many records.
+        page_records: Records asked for at once (1000).
+    """
+
+    follow: bool
+    wait_ms: int | None
+    limit: int | None
+    page_records: int

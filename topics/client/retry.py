@@ -1,0 +1,103 @@
+"""When a call is sent again, and how long it waits before.
+
+Owns the judgement about what came of an attempt; sends and sleeps nothing itself.  A refusal that
+names a time (429, 503) is obeyed to the letter of `Retry-After`; a connection that broke is tried
+again where the request cannot have arrived, or where doing it twice is doing it once.  500 is never
+repeated: what happened is unknown, and it would happen again.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from topics.client.calls import Call, Outcome, retry_after_s
+
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_REFUSED: Final = (429, 503)
+_GATEWAY: Final = (502, 504)
+"""A proxy's word for "the server did not answer": like a connection that broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How patient a client is.
+
+    Attributes:
+        for_s: No attempt begins later than this after the first; 0: one attempt.
+        first_pause_s: Pause after the first failure; doubles with each.
+        longest_pause_s: The pause that the doubling ends at.  `Retry-After` may ask for more.
+    """
+
+    for_s: float = 15.0
+    first_pause_s: float = 0.05
+    longest_pause_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time and chance, replaceable in tests; `jitter` is uniform in [0, 1)."""
+
+    now_s: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+
+
+class Attempts:
+    """The attempts of one call, counted."""
+
+    def __init__(self, call: Call[Any], retry: Retry, clock: Clock) -> None:
+        self._call = call
+        self._retry = retry
+        self._clock = clock
+        self._deadline_s = clock.now_s() + retry.for_s
+        self._pause_s = retry.first_pause_s
+
+    def pause_s(self, outcome: Outcome) -> float | None:
+        """Seconds to wait before the next attempt; None where this outcome is the last."""
+        if not is_worth_repeating(self._call, outcome):
+            return None
+        # Half of the pause is chance: clients refused together must not come back together.
+        own_s = self._pause_s * (0.5 + 0.5 * self._clock.jitter())
+        self._pause_s = min(2 * self._pause_s, self._retry.longest_pause_s)
+        pause_s = max(own_s, _asked_pause_s(outcome))
+        return pause_s if self._clock.now_s() + pause_s <= self._deadline_s else None
+
+
+def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
+    """Whether another attempt could end better, and could not do the work twice."""
+    if isinstance(outcome, httpx.UnsupportedProtocol):
+        return False
+    if isinstance(outcome, httpx.TransportError):
+        return call.is_repeatable or isinstance(outcome, _NOT_SENT)
+    if outcome.status_code in _GATEWAY:
+        return call.is_repeatable and call.is_patient
+    return outcome.status_code in _REFUSED and call.is_patient
+
+
+class _Detail(msgspec.Struct):
+    retry_after_ms: float | None = None
+
+
+class _Error(msgspec.Struct):
+    detail: _Detail | None = None
+
+
+class _Envelope(msgspec.Struct):
+    error: _Error
+
+
+def _asked_pause_s(outcome: Outcome) -> float:
+    """What the server asked for: `detail.retry_after_ms`, which is finer, else `Retry-After`."""
+    if isinstance(outcome, httpx.TransportError):
+        return 0.0
+    try:
+        detail = msgspec.json.decode(outcome.content, type=_Envelope).error.detail
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        detail = None
+    if detail is not None and detail.retry_after_ms is not None:
+        return detail.retry_after_ms / 1000
+    return retry_after_s(outcome) or 0.0

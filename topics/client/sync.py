@@ -1,0 +1,281 @@
+"""`Client`: the API as blocking calls."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, overload
+
+import httpx
+
+from topics.client import calls, walks, wire
+from topics.client.calls import Call, Match, Outcome
+from topics.client.models import (
+    Appended,
+    AppendedMany,
+    Configured,
+    Deleted,
+    Diff,
+    Health,
+    Purged,
+    Ready,
+    Record,
+    Tombstone,
+    TopicDeleted,
+    TopicState,
+    TopicSummary,
+)
+from topics.client.options import (
+    AppendOptions,
+    BatchOptions,
+    Config,
+    DiffOptions,
+    ReadOptions,
+)
+from topics.client.retry import Attempts, Clock, Retry
+
+T = TypeVar("T")
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class Client:
+    """A connection to one server; safe to share between threads, and best kept.
+
+        with Client("http://127.0.0.1:4000") as client:
+            client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
+            for item in client.read("jobs"):
+                match item:
+                    case Record(seq=seq, data=data):
+                        print(seq, data)
+                    case Tombstone(gap_from=first, gap_to=last):
+                        print(f"records {first} to {last} are lost")
+
+    Every call raises `TopicsError` or one of its classes where it does not succeed.  A call that
+    the server refused for now (429, 503), or whose connection broke, is sent again until `retry`
+    ends; an append carries an idempotency key of its own, so that it happens once all the same.
+
+    Args:
+        url: Where the server is.
+        api_key: Sent as a bearer token.
+        timeout_s: For connecting and for each silence of the server; a long poll adds its wait.
+        retry: How patient to be; `Retry(for_s=0)` tries once.
+        http2: Speak HTTP/2, by negotiation (https).
+        compress: gzip bodies both ways: for a slow link, not for a local server.
+        transport: What carries the requests, for tests: `httpx.MockTransport(handler)`.
+        clock, sleep: Time and chance, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:4000",
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry = Retry(),  # noqa: B008  (frozen)
+        http2: bool = False,
+        compress: bool = False,
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock = Clock(),  # noqa: B008  (frozen)
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._compress = compress
+        self._retry = retry
+        self._clock = clock
+        self._sleep = sleep
+        options = wire.options(
+            url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
+        )
+        self._http = httpx.Client(**options, transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._http.close()
+
+    def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
+        """Create a topic, or replace its whole config: what is omitted returns to its default.
+
+        client.put_topic("jobs", cap_records=1_000_000, durability="fsync")
+        """
+        return self._do(calls.put_topic(topic, config))
+
+    def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
+        """Change some fields of an existing topic's config and keep the others.
+
+        Reads the config and puts it back changed: of two that do so at once, the later one wins.
+
+            client.configure_topic("jobs", ttl_ms=86_400_000)
+        """
+        config = self.topic(topic, touch=False).config
+        return self._do(calls.put_topic(topic, calls.merged(config, changes)))
+
+    def topic(self, topic: str, *, touch: bool = True) -> TopicState:
+        """A topic's state: seqs, counts, config.  Raises `TopicNotFound`.
+
+        touch: Count as a use of the topic, which raises its automatic priority.
+        """
+        return self._do(calls.topic(topic, touch=touch))
+
+    def topics(self, *, prefix: str = "", page_size: int = 1000) -> Iterator[TopicSummary]:
+        """All topics whose name begins with `prefix`, page by page.
+
+        for topic in client.topics(prefix="tenant42:"):
+            print(topic.topic, topic.count)
+        """
+        yield from self._walk(walks.Lister(prefix=prefix, page_size=page_size))
+
+    def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
+        """Remove a topic with all its records; `Conflict` if it is not empty and should be."""
+        return self._do(calls.delete_topic(topic, if_empty=if_empty))
+
+    def append(self, topic: str, *values: Any, **options: Unpack[AppendOptions]) -> Appended:
+        """Append one value, or several as one atomic batch: all of them or none.
+
+            client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
+            client.append("jobs", 1, 2, NewRecord(3, tag="odd"))
+
+        A value is anything JSON can say, or a `NewRecord` with a tag, node and meta of its own.
+        Options: `AppendOptions`.
+        """
+        return self._do(calls.append(topic, values, options))
+
+    def append_many(
+        self, topic: str, values: Iterable[Any], **options: Unpack[BatchOptions]
+    ) -> AppendedMany:
+        """Append any number of values or `NewRecord`s in batches, each of them atomic.
+
+            with open("jobs.ndjson", "rb") as lines:
+                client.append_many("jobs", map(msgspec.Raw, lines), key_prefix="import-7:")
+
+        Options: `BatchOptions`.
+        """
+        batcher = walks.Batcher(topic, **options)
+        for value in values:
+            if call := batcher.add(value):
+                batcher.took(self._do(call))
+        if call := batcher.flush():
+            batcher.took(self._do(call))
+        return batcher.total
+
+    @overload
+    def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
+
+    @overload
+    def diff(
+        self, topic: str, *, record_type: type[R], **options: Unpack[DiffOptions]
+    ) -> Diff[R]: ...
+
+    def diff(
+        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
+    ) -> Diff[Any]:
+        """One page of records after `from_seq`; go on from its `next_from_seq`.
+
+        `record_type=RawRecord` leaves JSON alone; `Record[T]` decodes `data` into T.
+        Options: `DiffOptions`.
+        """
+        return self._do(calls.diff(topic, record_type, options))
+
+    @overload
+    def read(
+        self, topic: str, **options: Unpack[ReadOptions]
+    ) -> Iterator[Record[Any] | Tombstone]: ...
+
+    @overload
+    def read(
+        self, topic: str, *, record_type: type[R], **options: Unpack[ReadOptions]
+    ) -> Iterator[R | Tombstone]: ...
+
+    def read(
+        self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[ReadOptions]
+    ) -> Iterator[Any]:
+        """The records after `from_seq`, in order, and a `Tombstone` where some were lost.
+
+            for item in client.read("flights", follow=True, record_type=Record[Departure]):
+                ...
+
+        Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
+        `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
+        page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+        """
+        yield from self._walk(walks.Reader(topic, record_type, **options))
+
+    def delete(
+        self, topic: str, *, before_seq: int | None = None, match: Match | None = None
+    ) -> Deleted:
+        """Remove the records below `before_seq`, those whose tag matches, or those that are both.
+
+        client.delete("jobs", before_seq=480_001)
+        client.delete("chat", match=("tag", "Glob", "room-42:*"))
+        client.delete("chat", match="room-42:msg-7")          # exactly this tag
+        """
+        return self._do(calls.delete(topic, before_seq=before_seq, match=match))
+
+    def purge(
+        self,
+        topic: str,
+        *,
+        seq: int | None = None,
+        keep: int | None = None,
+        filter: str | None = None,
+    ) -> Purged:
+        """Remove all records, or those that `filter` names, below `seq` or but the newest `keep`.
+
+            client.purge("orders", filter="orders.*.eu", keep=100)
+
+        Args:
+            seq: Exclusive upper bound; not together with `keep`.
+            keep: How many of the newest matching records stay.
+            filter: Subject pattern over the tag's dot-separated tokens: `*` is one token, a final
+                `>` one or more.
+        """
+        return self._do(calls.purge(topic, seq=seq, keep=keep, filter=filter))
+
+    def health(self) -> Health:
+        """Whether the process answers, at once and without retrying a refusal."""
+        return self._do(calls.health())
+
+    def ready(self) -> Ready:
+        """Whether it serves, likewise; raises `NotReady` while it replays its log or drains."""
+        return self._do(calls.ready())
+
+    def metrics(self) -> dict[str, Any]:
+        """The server's metrics as one object."""
+        return self._do(calls.metrics())
+
+    def metrics_text(self) -> str:
+        """The server's metrics as Prometheus text."""
+        return self._do(calls.metrics_text())
+
+    def limits(self) -> dict[str, Any]:
+        """Every cap in force."""
+        return self._do(calls.limits())
+
+    def _walk(self, walk: walks.Walk[A, T]) -> Iterator[T]:
+        while (call := walk.call()) is not None:
+            yield from walk.take(self._do(call))
+
+    def _do(self, call: Call[T]) -> T:
+        attempts = Attempts(call, self._retry, self._clock)
+        outcome = self._send(call)
+        while (pause_s := attempts.pause_s(outcome)) is not None:
+            self._sleep(pause_s)
+            outcome = self._send(call)
+        return call.result(outcome)
+
+    def _send(self, call: Call[Any]) -> Outcome:
+        request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
+        try:
+            return self._http.request(**request)
+        except httpx.TransportError as error:
+            return error

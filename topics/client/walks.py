@@ -1,0 +1,176 @@
+"""What takes several requests: reading a topic, listing topics, appending without end.
+
+A walk says what to ask next and is told the answer; it sends nothing, so both faces walk alike.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar, Unpack
+
+from topics.client import calls
+from topics.client.calls import PAGE_RECORDS, WAIT_MS_MAX, Call
+from topics.client.models import (
+    Appended,
+    AppendedMany,
+    Diff,
+    Tombstone,
+    TopicsPage,
+    TopicSummary,
+)
+from topics.client.options import DiffOptions, PageOptions, WriteOptions
+
+R = TypeVar("R")
+A = TypeVar("A")
+I_co = TypeVar("I_co", covariant=True)
+
+BATCH_RECORDS: Final = 1000
+BATCH_BYTES: Final = 8 << 20
+"""Of the 64 MiB that a server takes by default: a batch is one log frame, and one retry."""
+
+
+class Walk(Protocol[A, I_co]):
+    """Ask `call`, give its answer to `take`, hand on what that returns; None ends the walk."""
+
+    def call(self) -> Call[A] | None: ...
+
+    def take(self, answer: A) -> Sequence[I_co]: ...
+
+
+class Reader(Generic[R]):
+    """Reads a topic page by page from a cursor.
+
+    Without `follow` it ends at the head as the first page saw it, so that a busy writer cannot keep
+    it going.  From the first answer on it names the topic's epoch, so that a topic deleted and made
+    again is a tombstone and not a silent jump (§3.3).
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        record_type: type[R],
+        *,
+        follow: bool = False,
+        wait_ms: int | None = None,
+        limit: int | None = None,
+        page_records: int = PAGE_RECORDS,
+        **page: Unpack[PageOptions],
+    ) -> None:
+        self.cursor = page.get("from_seq", 0)
+        self.epoch = page.get("epoch")
+        self._topic = topic
+        self._record_type = record_type
+        self._page = page
+        self._follow = follow
+        self._wait_ms = wait_ms if wait_ms is not None else WAIT_MS_MAX if follow else 0
+        self._left = limit
+        self._page_records = page_records
+        self._until_seq: int | None = None
+        self._is_done = limit == 0
+
+    def call(self) -> Call[Diff[R]] | None:
+        if self._is_done:
+            return None
+        options: DiffOptions = {
+            **self._page,
+            "from_seq": self.cursor,
+            "epoch": self.epoch,
+            "limit": min(self._page_records, self._left or self._page_records),
+            "wait_ms": self._wait_ms,
+        }
+        return calls.diff(self._topic, self._record_type, options)
+
+    def take(self, answer: Diff[R]) -> Sequence[R | Tombstone]:
+        self.cursor = answer.next_from_seq
+        self.epoch = answer.epoch or self.epoch
+        if self._left is not None:
+            self._left -= len(answer.records)
+        if self._until_seq is None:
+            self._until_seq = answer.head_seq
+        at_end = answer.caught_up or self.cursor >= self._until_seq
+        self._is_done = self._left == 0 or (at_end and not self._follow)
+        return [answer.tombstone, *answer.records] if answer.tombstone else answer.records
+
+
+class Lister:
+    """Lists topics, page by page."""
+
+    def __init__(self, *, prefix: str, page_size: int) -> None:
+        self._prefix = prefix
+        self._page_size = page_size
+        self._cursor: str | None = None
+        self._is_done = False
+
+    def call(self) -> Call[TopicsPage] | None:
+        if self._is_done:
+            return None
+        return calls.topics(prefix=self._prefix, page_size=self._page_size, cursor=self._cursor)
+
+    def take(self, answer: TopicsPage) -> Sequence[TopicSummary]:
+        self._cursor = answer.next_cursor
+        self._is_done = answer.next_cursor is None
+        return answer.topics
+
+
+class Batcher:
+    """Gathers records into batches, a key to each, and sums up their answers.
+
+    The n-th batch has the key `{key_prefix}{n}`, so the same records in the same batches under the
+    same prefix are appended once, however often they are sent within the topic's window (§0.8).
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        batch_records: int = BATCH_RECORDS,
+        batch_bytes: int = BATCH_BYTES,
+        key_prefix: str | None = None,
+        progress: Callable[[Appended], None] | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> None:
+        if batch_records < 1 or batch_bytes < 1:
+            raise ValueError("a batch holds at least one record")
+        self._topic = topic
+        self._batch_records = batch_records
+        self._batch_bytes = batch_bytes
+        self._prefix = f"{secrets.token_hex(8)}-" if key_prefix is None else key_prefix
+        self._options = options
+        self._progress = progress
+        self._records: list[bytes] = []
+        self._size_bytes = 0
+        self._batches = 0
+        self.total = AppendedMany(topic=topic)
+
+    def add(self, value: Any) -> Call[Appended] | None:
+        """Take one value or `NewRecord`; a call where that begins a new batch and ends one."""
+        record = calls.encode_record(value)
+        is_full = len(self._records) == self._batch_records
+        call = None
+        if is_full or self._size_bytes + len(record) > self._batch_bytes:
+            call = self.flush()
+        self._records.append(record)
+        self._size_bytes += len(record) + 1
+        return call
+
+    def flush(self) -> Call[Appended] | None:
+        """A call for what is gathered; None where nothing is."""
+        if not self._records:
+            return None
+        records, self._records, self._size_bytes = self._records, [], 0
+        key = f"{self._prefix}{self._batches}"
+        self._batches += 1
+        return calls.append_batch(self._topic, records, key, self._options)
+
+    def took(self, answer: Appended) -> None:
+        """Count one batch's answer."""
+        total = self.total
+        self.total = AppendedMany(
+            topic=total.topic,
+            records=total.records + answer.count,
+            deduped=total.deduped + (answer.count if answer.deduped else 0),
+            batches=total.batches + 1,
+            first_seq=total.first_seq or answer.first_seq,
+            last_seq=answer.last_seq,
+        )
+        if self._progress is not None:
+            self._progress(answer)

@@ -1,0 +1,329 @@
+"""What a server can be told, and where it was told so.
+
+Owns the one table of settings: a field of `Settings` is a row (name, type, default, bounds, help,
+group), and the environment variables, the options of `topics serve`, the output of `topics config`
+and the limits of the core all follow from it.  An option wins over the environment, which wins over
+the default.  Refuses to know what a setting does, and to guess: a value that does not parse, or
+lies outside its bounds, is `BadSetting` and no server starts.
+
+Invariant: no `Settings` exists that would serve strangers without a key (§0.2).
+"""
+
+# `_row` is `dataclasses.field` with metadata, so it is no call made once and shared by mistake.
+# ruff: noqa: RUF009
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from enum import Enum
+from ipaddress import ip_address
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from topics.protocol.limits import Limits
+
+U64_MAX: Final = 2**64 - 1
+Value = str | int | bool | Path | tuple[str, ...] | None
+
+
+class BadSetting(Exception):
+    """A setting that cannot be obeyed: one line, naming the variable or option (exit code 2)."""
+
+
+class Origin(Enum):
+    """Who chose a value."""
+
+    DEFAULT = "default"
+    ENVIRONMENT = "environment"
+    OPTION = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table.
+
+    Attributes:
+        name: The field of `Settings`; the variable and the option are spelled from it.
+        parse: Text to value; raises ValueError with what was expected.
+        is_flag: Takes no value as an option (`--probe-auth`, `--no-probe-auth`).
+        is_secret: Never shown, not in an error message either.
+    """
+
+    name: str
+    group: str
+    help: str
+    default: Value
+    parse: Callable[[str], Value]
+    is_flag: bool = False
+    is_secret: bool = False
+
+    @property
+    def env(self) -> str:
+        return "TOPICS_" + self.name.upper()
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+def _integer(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        digits = text.strip()
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= 20
+        if not (is_number and least <= int(digits) <= most):
+            bound = f"from {least}" if most == U64_MAX else f"from {least} to {most}"
+            raise ValueError(f"a whole number {bound}")
+        return int(digits)
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("1 or 0 (or true, false, yes, no, on, off)")
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(" or ".join(words))
+        return text
+
+    return parse
+
+
+def _host(text: str) -> str:
+    host = text.strip().removeprefix("[").removesuffix("]")
+    if not host or any(c.isspace() or c in "/[]" for c in host):
+        raise ValueError("a host name or an address")
+    return host
+
+
+def _path(text: str) -> Path:
+    if "\0" in text:
+        raise ValueError("a path")
+    return Path(text).expanduser()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _row(
+    default: Value,
+    parse: Callable[[str], Value],
+    group: str,
+    help: str,
+    *,
+    is_flag: bool = False,
+    is_secret: bool = False,
+) -> Any:
+    """A field that is a row of the table; typed Any, as the field's annotation has the last word."""
+    row = {"group": group, "help": help, "parse": parse, "is_flag": is_flag, "is_secret": is_secret}
+    return field(default=default, repr=not is_secret, metadata=row)
+
+
+NETWORK: Final = "Network"
+ACCESS: Final = "Access"
+STORAGE: Final = "Storage"
+REQUESTS: Final = "Requests"
+RESOURCES: Final = "Resources (0: unlimited)"
+LOGGING: Final = "Logging"
+
+_COUNT: Final = _integer(1, U64_MAX)
+_QUOTA: Final = _integer(0, U64_MAX)
+_U32: Final = _integer(1, 2**32 - 1)
+_FILE: Final = _integer(64 << 10, 1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything in force, each value parsed and inside its bounds.
+
+    Raises:
+        BadSetting: The combination would serve strangers without a key, or names keys, which this
+            version cannot enforce.
+    """
+
+    host: str = _row("127.0.0.1", _host, NETWORK, "Address to listen on.")
+    port: int = _row(4000, _integer(0, 65_535), NETWORK, "Port to listen on; 0 picks a free one.")
+    port_file: Path | None = _row(
+        None, _path, NETWORK, "File that receives the bound host:port once the socket is open."
+    )
+    allowed_origins: tuple[str, ...] = _row(
+        (), _words, NETWORK, "Origins of web pages that may call, comma-separated."
+    )
+    allowed_hosts: tuple[str, ...] = _row(
+        (), _words, NETWORK, "Host names a request may carry besides the address, comma-separated."
+    )
+
+    api_keys: str | None = _row(
+        None, str, ACCESS, "Keys, comma-separated; not supported by this version.", is_secret=True
+    )
+    api_keys_file: Path | None = _row(
+        None, _path, ACCESS, "File with one key a line; not supported by this version."
+    )
+    allow_insecure_no_auth: bool = _row(
+        False, _flag, ACCESS, "Listen beyond loopback although there are no keys.", is_flag=True
+    )
+    probe_auth: bool = _row(
+        False, _flag, ACCESS, "Ask for a key on health and readiness too.", is_flag=True
+    )
+
+    data_dir: Path = _row(
+        Path("topics-data"), _path, STORAGE, "Directory of the data; made if it is missing."
+    )
+    flush_ms: int = _row(
+        200, _integer(1, 60_000), STORAGE, "How long a `disk` record may stay unsynced, ms."
+    )
+    wal_file_bytes: int = _row(64 << 20, _FILE, STORAGE, "Size a log file grows up to.")
+    reserve_bytes: int = _row(
+        64 << 20, _integer(0, 1 << 40), STORAGE, "Space kept back for deletes on a full disk."
+    )
+    segment_max_records: int = _row(
+        65_536, _integer(1, 1 << 24), STORAGE, "Records in a sealed segment."
+    )
+    segment_max_bytes: int = _row(
+        64 << 20, _integer(4 << 10, 1 << 30), STORAGE, "Payload bytes in a sealed segment."
+    )
+    segment_max_age_ms: int = _row(
+        3_600_000, _integer(0, U64_MAX), STORAGE, "Age at which records are sealed, ms; 0: never."
+    )
+    hot_max_bytes: int = _row(
+        256 << 20, _integer(1 << 20, U64_MAX), STORAGE, "Memory that unsealed records may hold."
+    )
+
+    max_body_bytes: int = _row(64 << 20, _COUNT, REQUESTS, "Bytes of one request body.")
+    max_batch_records: int = _row(10_000, _U32, REQUESTS, "Records of one write.")
+    max_record_bytes: int = _row(
+        1 << 20, _integer(1, 1 << 30), REQUESTS, "Bytes of one record's data and meta."
+    )
+    max_meta_bytes: int = _row(16 << 10, _U32, REQUESTS, "Bytes of one record's meta.")
+    max_tag_bytes: int = _row(256, _integer(1, 65_535), REQUESTS, "Bytes of a tag.")
+    max_node_bytes: int = _row(128, _integer(1, 65_535), REQUESTS, "Bytes of a node.")
+    max_limit: int = _row(1000, _U32, REQUESTS, "Records of one read.")
+    max_watch_topics: int = _row(256, _COUNT, REQUESTS, "Topics of one watch session.")
+    max_claim: int = _row(1000, _U32, REQUESTS, "Jobs of one claim, ack, nack or extend.")
+
+    max_topics: int = _row(100_000, _QUOTA, RESOURCES, "Topics.")
+    max_routers: int = _row(10_000, _QUOTA, RESOURCES, "Routers.")
+    max_watch_sessions: int = _row(10_000, _QUOTA, RESOURCES, "Watch sessions.")
+    max_sse_connections: int = _row(10_000, _QUOTA, RESOURCES, "Open streams and WebSockets.")
+    max_sse_connections_per_key: int = _row(1000, _QUOTA, RESOURCES, "Open streams of one key.")
+    max_inflight_per_key: int = _row(1000, _QUOTA, RESOURCES, "Requests in flight of one key.")
+    max_total_bytes: int = _row(0, _QUOTA, RESOURCES, "Bytes of all live records.")
+    max_idempotency_keys: int = _row(1_000_000, _QUOTA, RESOURCES, "Idempotency keys remembered.")
+
+    log_format: str = _row(
+        "json", _choice("text", "json"), LOGGING, "text or json; by default text on a terminal."
+    )
+
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    """Who chose each value, by name; what is not in it is a default."""
+
+    def __post_init__(self) -> None:
+        _refuse_keys(self)
+        _refuse_strangers(self)
+
+    def origin(self, name: str) -> Origin:
+        return self.origins.get(name, Origin.DEFAULT)
+
+    @property
+    def limits(self) -> Limits:
+        """What the core takes of it."""
+        own_name = {"max_hot_bytes": "hot_max_bytes"}
+        names = [f.name for f in fields(Limits)]
+        return Limits(**{name: getattr(self, own_name.get(name, name)) for name in names})
+
+
+def _setting(row: Field[Any]) -> Setting:
+    default: Any = row.default
+    return Setting(name=row.name, default=default, **row.metadata)
+
+
+TABLE: Final[tuple[Setting, ...]] = tuple(_setting(f) for f in fields(Settings) if f.metadata)
+"""Every setting, in the order in which a person should read them."""
+
+
+def load(
+    environ: Mapping[str, str],
+    options: Mapping[str, str | None] | None = None,
+    *,
+    is_terminal: bool = False,
+) -> Settings:
+    """What is in force.
+
+    Args:
+        environ: The environment; an empty variable counts as one that is not set.
+        options: Setting name -> the option's text, None where it was not given.
+        is_terminal: Whether people read the log; decides the default of `log_format`.
+
+    Raises:
+        BadSetting: A value does not parse, is out of bounds, or must not be.
+    """
+    values: dict[str, Any] = {} if not is_terminal else {"log_format": "text"}
+    origins: dict[str, Origin] = {}
+    for setting in TABLE:
+        option = (options or {}).get(setting.name)
+        if option is not None:
+            values[setting.name] = _parse(setting, option, setting.option)
+            origins[setting.name] = Origin.OPTION
+        elif text := environ.get(setting.env, ""):
+            values[setting.name] = _parse(setting, text, setting.env)
+            origins[setting.name] = Origin.ENVIRONMENT
+    return Settings(**values, origins=MappingProxyType(origins))
+
+
+def shown(setting: Setting, settings: Settings) -> str:
+    """A value as a person may see it: a secret only says whether it is set."""
+    value = getattr(settings, setting.name)
+    if setting.is_secret and value is not None:
+        return "(set)"
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server bound to `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _parse(setting: Setting, text: str, where: str) -> Value:
+    try:
+        return setting.parse(text)
+    except ValueError as expected:
+        given = "" if setting.is_secret else f", not {text[:80]!r}"
+        raise BadSetting(f"{where} must be {expected}{given}") from None
+
+
+def _refuse_keys(settings: Settings) -> None:
+    # A server that ignored its keys would run open while its owner believes it is closed.
+    for name, value in (
+        ("TOPICS_API_KEYS", settings.api_keys),
+        ("TOPICS_API_KEYS_FILE", settings.api_keys_file),
+    ):
+        if value is not None:
+            raise BadSetting(
+                f"{name} is set, but API keys are not supported by this version; "
+                "unset it, and keep the server on loopback or behind a proxy that asks for a key"
+            )
+
+
+def _refuse_strangers(settings: Settings) -> None:
+    if not is_loopback(settings.host) and not settings.allow_insecure_no_auth:
+        raise BadSetting(
+            f"TOPICS_HOST {settings.host} is not loopback and there are no API keys: anybody who "
+            "reaches it could read, write and delete; set TOPICS_ALLOW_INSECURE_NO_AUTH=1 to allow it"
+        )
