@@ -1,0 +1,35 @@
+# Every target creates what it needs; nothing is installed by hand but Python 3.11-3.13 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: serve test demo bench lint format clean
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch .venv/ready
+
+serve: .venv/ready  ## the server on port 4000, data in ./topics-data
+	$(BIN)/topics serve
+
+test: .venv/ready  ## every test
+	$(BIN)/python -m pytest
+
+demo: .venv/ready  ## 336,776 real records through a real server
+	$(BIN)/python -m bench.demo
+
+bench: .venv/ready  ## the figures of bench/README.md
+	$(BIN)/python -m pytest bench --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
+
+lint: .venv/ready  ## formatting, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build dist *.egg-info

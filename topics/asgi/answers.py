@@ -1,0 +1,76 @@
+"""What an exchange takes and gives, whoever carries the bytes.
+
+The exchange (`topics.asgi.exchange`) is neither ASGI nor HTTP parser: a driver hands it a request
+head, feeds the body it was allowed, and writes the answer it gets.  The ASGI app is one driver.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from topics.protocol.records import Buffer
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request without its body.
+
+    Attributes:
+        method: Upper case, as it came.
+        path: The raw path, percent-escapes untouched, without the query.
+        query: The raw query, without the question mark; empty where there is none.
+        headers: Names in lower case.
+    """
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
+
+    `close` asks the driver to end an HTTP/1.1 connection after it (the body was not read).
+    """
+
+    status: int
+    headers: Headers
+    body: Sequence[Buffer]
+    close: bool = False
+
+
+class Pending(Protocol):
+    """An answer that waits: for a sync, a long poll, a worker thread."""
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        """Call `deliver` with the answer, once, on the event loop; soon, if it is there already."""
+
+    def cancel(self) -> None:
+        """The client is gone: stop waiting.  What was committed stays committed."""
+
+
+class Admission(Protocol):
+    """A request whose head is accepted; its body is still to come."""
+
+    max_body_bytes: int
+    """Bytes of body on the wire beyond which the driver answers `too_large()`."""
+
+    def finish(self, body: Buffer) -> Answer | Pending:
+        """The whole body is here (empty where there was none)."""
+
+    def too_large(self) -> Answer:
+        """413: the body passed `max_body_bytes`, by its Content-Length or by count."""
+
+    def too_slow(self) -> Answer:
+        """400, `detail.reason: "body_timeout"`: the body did not come in time."""
+
+
+class Exchange(Protocol):
+    """Requests in, answers out.  Never raises: a bug of ours becomes a 500 in the envelope."""
+
+    def begin(self, head: Head) -> Answer | Admission:
+        """Judge a head: a refusal (404, 405, 415, 503, ...) or leave to send the body."""

@@ -1,0 +1,379 @@
+"""Requests in, answers out: the order of refusals, the envelope, compression, the performance block.
+
+Neither ASGI nor an HTTP parser: a driver hands it a head, then a body, and writes what comes back
+(`topics.asgi.answers`).  The order in which a request is refused is one order, written down in
+`begin` and `_Admitted.finish`; what is refused leaves no trace.
+"""
+
+import gzip
+import logging
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import orjson
+
+from topics import __version__
+from topics.asgi.answers import Answer, Head, Headers, Pending
+from topics.asgi.runtime import Phase, Runtime, Ticket, Told
+from topics.protocol import http, metrics
+from topics.protocol.effects import Outcome, Records
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.http import BodyRule, OriginRule, Probe, Request, Route
+from topics.protocol.records import Buffer
+from topics.protocol.render import project
+
+log = logging.getLogger("topics.exchange")
+
+JSON: Final = (b"content-type", b"application/json")
+GZIP_MIN_BYTES: Final = 1024
+GZIP_THREAD_BYTES: Final = 64 << 10
+
+
+class TopicsExchange:
+    """Implements `answers.Exchange` over a runtime.
+
+    Args:
+        origins: Which pages and hosts may ask; None: anybody.
+    """
+
+    def __init__(self, runtime: Runtime, origins: OriginRule | None = None) -> None:
+        self._runtime = runtime
+        self._origins = origins
+
+    def begin(self, head: Head) -> "Answer | _Admitted":
+        begun = time.perf_counter()
+        header = _reader(head.headers)
+        call = _Call(self._runtime, head.method, header, begun)
+        try:
+            if self._origins is not None:
+                self._origins.check(header)
+            route, name = http.find_route(head.method, head.path)
+            if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
+                self._require_serving()
+            admitted = _Admitted(call, route, name, head.query)
+            admitted.check_head()
+            return admitted
+        except Rejection as refusal:
+            return call.refuse(refusal)
+        except Exception:
+            return call.fail()
+
+    def _require_serving(self) -> None:
+        match self._runtime.phase:
+            case Phase.READY:
+                return
+            case Phase.STARTING | Phase.FAILED:
+                progress = {"replay_progress": self._runtime.store.progress}
+                raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
+            case _:
+                raise shutting_down()
+
+
+def shutting_down() -> Rejection:
+    return Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping")
+
+
+class _Call:
+    """One request on its way: what its answer needs to know of it."""
+
+    __slots__ = ("begun", "header", "is_head", "runtime")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        method: str,
+        header: Callable[[bytes], bytes | None],
+        begun: float,
+    ) -> None:
+        self.runtime = runtime
+        self.header = header
+        self.begun = begun
+        self.is_head = method == "HEAD"
+
+    def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
+        body = http.error_body(refusal) + self.performance(Told(refusal))
+        headers = (JSON, *http.error_headers(refusal))
+        return self.answer(refusal.code.status, headers, [body], close=close)
+
+    def fail(self) -> Answer:
+        """A bug of ours: the request gets a 500, the log gets the trace."""
+        log.exception("internal error")
+        return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
+
+    def tell(self, told: Told, payload: Sequence[Buffer]) -> Answer:
+        """The answer of a finished outcome whose records are here."""
+        assert isinstance(told.result, Outcome)
+        body = [*payload, self.performance(told)]
+        return self.answer(told.result.status, (JSON,), body)
+
+    def performance(self, told: Told) -> bytes:
+        """The performance block and the object's last brace (§0.9)."""
+        total_ms = (time.perf_counter() - self.begun) * 1000
+        more = b""
+        if isinstance(told.result, Outcome):
+            if told.result.logs:
+                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, told.sync_ms)
+            if told.result.scanned is not None:
+                more += b',"records_scanned":%d' % told.result.scanned
+        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":0.0}}' % (
+            total_ms,
+            more,
+        )
+
+    def answer(
+        self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
+    ) -> Answer:
+        size = sum(map(len, body))
+        zipped = size >= GZIP_MIN_BYTES and http.accepts_gzip(self.header(b"accept-encoding"))
+        if zipped:
+            body = [gzip.compress(b"".join(body), compresslevel=1)]
+            size = len(body[0])
+            headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+        headers = (*headers, (b"content-length", b"%d" % size))
+        return Answer(status, headers, [] if self.is_head else body, close)
+
+
+class _Admitted:
+    """Implements `answers.Admission`: a request that may send its body."""
+
+    def __init__(self, call: _Call, route: Route, name: str, query: bytes) -> None:
+        self._call = call
+        self._route = route
+        self._name = name
+        self._query = query
+        self._gzipped = False
+        self.max_body_bytes = call.runtime.limits.max_body_bytes
+
+    def check_head(self) -> None:
+        """What the head alone can be refused for: 413, then 415."""
+        header, rule = self._call.header, self._route.body
+        length = header(b"content-length")
+        if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
+            raise self._too_large()
+        if rule is BodyRule.NONE:
+            return
+        kind = header(b"content-type")
+        if kind is not None:
+            http.check_content_type(kind, empty=False, rule=rule)
+        self._gzipped = http.check_content_encoding(header(b"content-encoding"))
+
+    def finish(self, body: Buffer) -> Answer | Pending:
+        call = self._call
+        try:
+            if isinstance(self._route.target, Probe):
+                return _probe(call, self._route.target)
+            if self._route.body is not BodyRule.NONE:
+                body = self._body(body)
+            request = Request(
+                self._name, http.parse_query(self._query), call.header, body, call.runtime.limits
+            )
+            command = self._route.target(request)
+            if call.runtime.phase is not Phase.READY:
+                raise shutting_down()
+            waiting = _Waiting(call)
+            told = call.runtime.submit(command, waiting.on_told)
+            if isinstance(told, Ticket):
+                waiting.ticket = told
+                return waiting
+            return waiting.payload_or_wait(told)
+        except Rejection as refusal:
+            return call.refuse(refusal)
+        except Exception:
+            return call.fail()
+
+    def _body(self, body: Buffer) -> Buffer:
+        kind = self._call.header(b"content-type")
+        http.check_content_type(kind, empty=not body, rule=self._route.body)
+        if self._gzipped and body:
+            body = self._inflated(body)
+        if not body and kind is None and self._route.body is BodyRule.JSON_OR_EMPTY:
+            return b"{}"
+        return body
+
+    def _inflated(self, body: Buffer) -> bytes:
+        """The gzipped body, at most `max_body_bytes` of it; trailing bytes are refused."""
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            plain = inflater.decompress(body, self.max_body_bytes + 1)
+        except zlib.error:
+            raise Rejection(ErrorCode.INVALID_REQUEST, "the body is not gzip") from None
+        if len(plain) > self.max_body_bytes:
+            raise self._too_large()
+        if not inflater.eof or inflater.unused_data:
+            raise Rejection(ErrorCode.INVALID_REQUEST, "the gzipped body is not whole")
+        return plain
+
+    def _too_large(self) -> Rejection:
+        return Rejection(
+            ErrorCode.PAYLOAD_TOO_LARGE,
+            f"the body exceeds {self.max_body_bytes} bytes",
+            {"limit": self.max_body_bytes},
+        )
+
+    def too_large(self) -> Answer:
+        return self._call.refuse(self._too_large(), close=True)
+
+    def too_slow(self) -> Answer:
+        refusal = Rejection(
+            ErrorCode.INVALID_REQUEST,
+            "the body did not come in time",
+            {"reason": "body_timeout"},
+        )
+        return self._call.refuse(refusal, close=True)
+
+
+class _Waiting:
+    """Implements `answers.Pending`: an answer that waits for the log, a poll or a disk."""
+
+    __slots__ = ("_answer", "_call", "_deliver", "ticket")
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._answer: Answer | None = None
+        self._deliver: Callable[[Answer], None] | None = None
+        self.ticket: Ticket | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        if self._answer is None:
+            self._deliver = deliver
+        else:
+            deliver(self._answer)
+
+    def cancel(self) -> None:
+        self._deliver = None
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+    def on_told(self, told: Told) -> None:
+        try:
+            now = self.payload_or_wait(told)
+        except Exception:
+            now = self._call.fail()
+        if isinstance(now, Answer):
+            self._done(now)
+
+    def payload_or_wait(self, told: Told) -> "Answer | _Waiting":
+        """The answer, if its records are in memory or warm; else this, and it comes later."""
+        if isinstance(told.result, Rejection):
+            return self._call.refuse(told.result)
+        if isinstance(told.result, Exception):
+            raise told.result
+        payload = _payload(told.result, blocking=False)
+        if payload is not None:
+            if isinstance(payload, Rejection):
+                return self._call.refuse(payload)
+            return self._call.tell(told, payload)
+        self._call.runtime.read_in_thread(self._fetch(told, told.result)).add_done_callback(
+            lambda done: self._done(done.result())
+        )
+        return self
+
+    def _fetch(self, told: Told, outcome: Outcome) -> Callable[[], Answer]:
+        def fetch() -> Answer:
+            try:
+                payload = _payload(outcome, blocking=True)
+                assert payload is not None
+                if isinstance(payload, Rejection):
+                    return self._call.refuse(payload)
+                return self._call.tell(told, payload)
+            except Exception:
+                return self._call.fail()
+
+        return fetch
+
+    def _done(self, answer: Answer) -> None:
+        self._answer = answer
+        deliver, self._deliver = self._deliver, None
+        if deliver is not None:
+            deliver(answer)
+
+
+def _payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | None:
+    """The outcome's bytes with its records in place; None where a disk must be waited for."""
+    out: list[Buffer] = []
+    for piece in outcome.pieces:
+        if not isinstance(piece, Records):
+            out.append(piece)
+            continue
+        try:
+            texts = _texts(piece, blocking=blocking)
+        except Corrupt as damage:
+            return _unreadable("corrupt", str(damage))
+        except OSError as error:
+            return _unreadable("read_error", error.strerror or "read error")
+        if texts is None:
+            return None
+        out += texts
+    return out
+
+
+def _unreadable(reason: str, what: str) -> Rejection:
+    log.error("cannot read stored records: %s", what)
+    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", {"reason": reason})
+
+
+def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
+    out: list[Buffer] = []
+    for run, spans in records.extents:
+        texts = run.read_blocking(spans) if blocking else run.read(spans)
+        if texts is None:
+            return None
+        if not records.is_verbatim:
+            texts = project(
+                run, spans, texts, tags=records.tags, meta=records.meta, data=records.data
+            )
+        for text in texts:
+            if out:
+                out.append(b",")
+            out.append(text)
+    return out
+
+
+def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
+    known: dict[bytes, bytes] = {}
+    for name, value in headers:
+        known.setdefault(name, value)
+    return known.get
+
+
+def _probe(call: _Call, probe: Probe) -> Answer:
+    """Probes and metrics (§8): answered whatever the phase."""
+    runtime = call.runtime
+    match probe:
+        case Probe.HEALTH:
+            health = {"status": "ok", "version": __version__, "uptime_ms": runtime.uptime_ms}
+            return _plain(call, health)
+        case Probe.READY:
+            return _ready(call)
+        case Probe.LIMITS:
+            return _plain(call, asdict(runtime.limits))
+        case Probe.METRICS:
+            known = metrics.families(runtime.engine.state, runtime.store.stats, runtime.process())
+            if http.prefers_json(call.header(b"accept")):
+                performance = call.performance(Told(Outcome([])))
+                return call.answer(200, (JSON,), [metrics.as_json(known), performance])
+            text = (b"content-type", metrics.CONTENT_TYPE)
+            return call.answer(200, (text,), [metrics.as_text(known)])
+
+
+def _plain(call: _Call, value: object) -> Answer:
+    performance = call.performance(Told(Outcome([])))
+    return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
+
+
+def _ready(call: _Call) -> Answer:
+    runtime = call.runtime
+    match runtime.phase:
+        case Phase.READY if runtime.engine.read_only:
+            raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
+        case Phase.READY:
+            topics = len(runtime.engine.state.topics)
+            return _plain(call, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+        case Phase.STARTING | Phase.FAILED:
+            progress = {"replay_progress": runtime.store.progress}
+            raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
+        case _:
+            raise shutting_down()

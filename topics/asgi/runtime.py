@@ -1,0 +1,503 @@
+"""The shell around the engine: turns of the loop, the one sync thread, upkeep, start and stop.
+
+A turn is: commands are decided and applied as they come; at its end all their events go into one
+write; answers that wait for no more than that are told.  One thread syncs, and whatever was
+written while it did waits for the next sync together.  After a failed write or sync nothing is
+retried: the log is read-only until a restart, reads go on.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from topics.asgi.answers import Exchange
+from topics.asgi.clock import Clock
+from topics.protocol.commands import Command, Diff
+from topics.protocol.effects import Gate, Outcome, Parked
+from topics.protocol.engine import Engine
+from topics.protocol.errors import ErrorCode, Rejection, StoreError, WriteFailed
+from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.limits import Limits
+from topics.protocol.metrics import Process
+from topics.protocol.ports import Store
+from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
+from topics.settings import Settings
+
+log = logging.getLogger("topics")
+
+UPKEEP_EVERY_S: Final = 10.0
+UPKEEP_SOON_S: Final = 0.05
+RETRY_S: Final = 1.0
+
+T = TypeVar("T")
+
+
+class Phase(Enum):
+    """Where the server is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+PHASES: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
+    Phase.READY: frozenset({Phase.DRAINING}),
+    Phase.FAILED: frozenset({Phase.DRAINING}),
+    Phase.DRAINING: frozenset({Phase.STOPPED}),
+    Phase.STOPPED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An outcome, or why there is none, with the times it waited (milliseconds)."""
+
+    result: Outcome | Exception
+    write_ms: float = 0.0
+    sync_ms: float = 0.0
+
+
+Deliver = Callable[[Told], None]
+
+
+@dataclass(slots=True)
+class _Waiter:
+    deliver: Deliver
+    outcome: Outcome
+    lsn: int = 0
+    write_ms: float = 0.0
+
+
+class Ticket:
+    """A command that waits; `cancel` when nobody will hear its answer."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+
+
+def _nothing() -> None:
+    pass
+
+
+class Runtime:
+    """One engine over one store, on the running event loop.
+
+    Args:
+        limits: Every bound in force.
+        store: Not yet recovered.
+        flush_ms: How long a `disk` write may stay unsynced.
+    """
+
+    def __init__(
+        self, limits: Limits, store: Store, *, flush_ms: int = 200, clock: Clock | None = None
+    ) -> None:
+        self.limits = limits
+        self.store = store
+        self.engine = Engine(limits, store)
+        self.upkeep = Upkeep(self.engine)
+        self.clock = clock or Clock()
+        self.phase = Phase.STARTING
+        self.exchange: Exchange
+        self.started_ms = self.clock.now_ms()
+        self.queue_peak = 0
+        self.refused_for_room = 0
+        self._flush_s = flush_ms / 1000
+        self._loop: asyncio.AbstractEventLoop
+        self._failed: asyncio.Future[Exception]
+        self._flush_due = False
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._writing: list[_Waiter] = []
+        self._syncing: deque[_Waiter] = deque()
+        self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle]] = {}
+        self._sync_wanted = threading.Semaphore(0)
+        self._sync_running = False
+        self._sync_started = 0.0
+        self._sync_stops = False
+        self._sync_thread: threading.Thread | None = None
+        self._worker = ThreadPoolExecutor(1, "topics-upkeep")
+        self.readers = ThreadPoolExecutor(4, "topics-read")
+        self._upkeep_task: asyncio.Task[None] | None = None
+        self._upkeep_due: asyncio.Event
+
+    # ------------------------------------------------------------------ life
+
+    def _move(self, phase: Phase) -> None:
+        assert phase in PHASES[self.phase], (self.phase, phase)
+        self.phase = phase
+
+    async def start(self) -> None:
+        """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
+        self._loop = asyncio.get_running_loop()
+        self._failed = self._loop.create_future()
+        self._upkeep_due = asyncio.Event()
+        self._upkeep_task = self._loop.create_task(self._live())
+
+    async def wait_failed(self) -> Exception:
+        """The exception with which replay refused, if ever it does."""
+        return await asyncio.shield(self._failed)
+
+    async def _live(self) -> None:
+        try:
+            await self._in_worker(self._recover)
+        except Exception as error:
+            if not isinstance(error, StoreError | OSError):
+                log.exception("replay failed")
+            self._move(Phase.FAILED)
+            self._failed.set_result(error)
+            return
+        if self.phase is not Phase.STARTING:
+            return
+        self._sync_thread = threading.Thread(
+            target=self._sync_forever, name="topics-sync", daemon=True
+        )
+        self._sync_thread.start()
+        self._move(Phase.READY)
+        await self._keep_up()
+
+    def _recover(self) -> None:
+        """Replay, check what the result names, and say what was lost; on the worker thread."""
+        recovery = self.store.recover(self.engine.state)
+        runs = (run for topic in self.engine.state.by_id.values() for run in topic.runs)
+        self.store.check_segments([run.ref for run in runs if run.ref is not None])
+        self.engine.finish_recovery(recovery, self.clock.now_ms())
+        events = self.engine.take_events()
+        if events:
+            self.engine.on_written(self.store.write(events))
+            self.engine.on_synced(self.store.sync())
+        if recovery.torn_bytes:
+            log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
+
+    def drain(self) -> None:
+        """Take no more requests; answer those that only wait."""
+        if self.phase in (Phase.DRAINING, Phase.STOPPED):
+            return
+        self._move(Phase.DRAINING)
+        self.engine.release_all()
+        self._tell_woken()
+
+    async def stop(self) -> None:
+        """Finish what was begun, seal, leave a checkpoint and the clean mark."""
+        self.drain()
+        if self._upkeep_task is not None:
+            if self._sync_thread is None:
+                await asyncio.gather(self._upkeep_task, return_exceptions=True)
+            else:
+                self._upkeep_task.cancel()
+                await asyncio.gather(self._upkeep_task, return_exceptions=True)
+        recovered = self._sync_thread is not None
+        if recovered:
+            self._flush()
+            await self._until_synced()
+            self._sync_stops = True
+            self._sync_wanted.release()
+            assert self._sync_thread is not None
+            await self._loop.run_in_executor(None, self._sync_thread.join)
+        await self._in_worker(self._close, recovered and not self.engine.read_only)
+        self._worker.shutdown(wait=False)
+        self.readers.shutdown(wait=False)
+        self._move(Phase.STOPPED)
+
+    def _close(self, clean: bool) -> None:
+        if not clean:
+            self.store.close(None)
+            return
+        try:
+            plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
+            for job in plan.jobs:
+                refs = self.store.seal(job.entries)
+                self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
+            self.store.write(self.engine.take_events())
+            self.store.close(plan.image)
+        except (OSError, StoreError) as error:
+            log.error("no clean stop: %s", error)
+            self.store.close(None)
+
+    async def _until_synced(self) -> None:
+        while self.store.synced_lsn < self.store.written_lsn and not self.engine.read_only:
+            self._want_sync()
+            await asyncio.sleep(0.005)
+
+    # ------------------------------------------------------------------ commands
+
+    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
+        """Run a command; what it answers now, or a ticket while `deliver` is owed the answer.
+
+        Raises:
+            Rejection: Refused; nothing has changed.
+        """
+        token = object()
+        now_ms = self.clock.now_ms()
+        try:
+            result = self.engine.submit(command, token=token, now_ms=now_ms, room=self._room)
+        except Rejection as refusal:
+            self.refused_for_room += (refusal.detail or {}).get("limit") in (
+                "disk",
+                "max_hot_bytes",
+            )
+            raise
+        finally:
+            if self.engine.has_events:
+                self._flush_soon()
+        if isinstance(result, Parked):
+            assert isinstance(command, Diff)
+            return self._park(command, token, result, deliver)
+        if result.gate is Gate.NOW:
+            return Told(result)
+        waiter = _Waiter(deliver, result)
+        self._writing.append(waiter)
+        self._flush_soon()
+        return Ticket(_nothing)
+
+    def _room(self, reserve: bool) -> int:
+        return self.store.room(reserve=reserve)
+
+    def _park(self, command: Diff, token: object, parked: Parked, deliver: Deliver) -> Ticket:
+        def timeout() -> None:
+            self.engine.timeout(command.topic, token)
+            self._tell_woken()
+
+        def cancel() -> None:
+            if self._parked.pop(token, None) is not None:
+                timer.cancel()
+                self.engine.forget(command.topic, token)
+
+        timer = self._loop.call_later(parked.wait_ms / 1000, timeout)
+        self._parked[token] = (command.topic, deliver, timer)
+        return Ticket(cancel)
+
+    def _tell_woken(self) -> None:
+        for wake in self.engine.take_wakes():
+            parked = self._parked.pop(wake.token, None)
+            if parked is not None:
+                _, deliver, timer = parked
+                timer.cancel()
+                deliver(Told(wake.result))
+
+    # ------------------------------------------------------------------ one write a turn
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        events = self.engine.take_events()
+        writing, self._writing = self._writing, []
+        lsn, write_ms = self.store.written_lsn, 0.0
+        if events:
+            begun = time.perf_counter()
+            try:
+                lsn = self.store.write(events)
+            except WriteFailed as error:
+                self._fail(error, writing)
+                return
+            write_ms = (time.perf_counter() - begun) * 1000
+        self.engine.on_written(lsn)
+        for waiter in writing:
+            if waiter.outcome.gate is Gate.SYNCED and lsn > self.store.synced_lsn:
+                waiter.lsn, waiter.write_ms = lsn, write_ms
+                self._syncing.append(waiter)
+            else:
+                waiter.deliver(Told(waiter.outcome, write_ms))
+        self._tell_woken()
+        if self._syncing:
+            self.queue_peak = max(self.queue_peak, len(self._syncing))
+            self._want_sync()
+        elif events and self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(self._flush_s, self._flush_time)
+        if self.engine.state.full or self._is_pressed():
+            self._upkeep_due.set()
+
+    def _is_pressed(self) -> bool:
+        return (
+            self.engine.state.hot_bytes > self.limits.max_hot_bytes // 2
+            or self.store.log_bytes >= self.limits.wal_file_bytes
+        )
+
+    def _flush_time(self) -> None:
+        self._flush_timer = None
+        if self.engine.read_only:
+            return
+        if self.store.synced_lsn < self.store.written_lsn:
+            self._want_sync()
+        elif not self._writing:
+            try:
+                self.store.idle()
+            except WriteFailed as error:
+                self._fail(error, [])
+
+    def _fail(self, error: Exception, writing: list[_Waiter]) -> None:
+        """Nothing of this turn is shown, and nothing will be written again."""
+        log.critical("the log is read-only from now on: %s", error)
+        self.engine.on_failed()
+        unknown = Rejection(
+            ErrorCode.INTERNAL,
+            "the log failed while this was written; whether it will be found is unknown",
+            {"reason": "write_failed", "outcome": "unknown"},
+        )
+        waiters = [*self._syncing, *writing]
+        self._syncing.clear()
+        for waiter in waiters:
+            waiter.deliver(Told(unknown))
+        self._tell_woken()
+
+    # ------------------------------------------------------------------ the sync thread
+
+    def _want_sync(self) -> None:
+        if not self._sync_running and not self.engine.read_only:
+            self._sync_running = True
+            self._sync_started = time.perf_counter()
+            self._sync_wanted.release()
+
+    def _sync_forever(self) -> None:
+        while True:
+            self._sync_wanted.acquire()
+            if self._sync_stops:
+                return
+            try:
+                lsn = self.store.sync()
+            except WriteFailed as error:
+                self._loop.call_soon_threadsafe(self._sync_failed, error)
+            else:
+                self._loop.call_soon_threadsafe(self._synced, lsn)
+
+    def _sync_failed(self, error: WriteFailed) -> None:
+        self._sync_running = False
+        self._fail(error, [])
+
+    def _synced(self, lsn: int) -> None:
+        sync_ms = (time.perf_counter() - self._sync_started) * 1000
+        self._sync_running = False
+        self.engine.on_synced(lsn)
+        while self._syncing and self._syncing[0].lsn <= lsn:
+            waiter = self._syncing.popleft()
+            waiter.deliver(Told(waiter.outcome, waiter.write_ms, sync_ms))
+        self._tell_woken()
+        if self._syncing:
+            self._want_sync()
+        elif self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(self._flush_s, self._flush_time)
+
+    # ------------------------------------------------------------------ upkeep
+
+    async def _in_worker(self, call: Callable[..., T], *args: object) -> T:
+        return await self._loop.run_in_executor(self._worker, call, *args)
+
+    async def _keep_up(self) -> None:
+        while True:
+            wait = asyncio.ensure_future(self._upkeep_due.wait())
+            done, _ = await asyncio.wait({wait}, timeout=UPKEEP_EVERY_S)
+            if not done:
+                wait.cancel()
+            self._upkeep_due.clear()
+            self.clock.check()
+            try:
+                await self._keep_up_once()
+            except WriteFailed:
+                return
+            except (OSError, StoreError) as error:
+                log.error("upkeep: %s", error)
+                await asyncio.sleep(RETRY_S)
+            if self.engine.read_only:
+                return
+            await asyncio.sleep(UPKEEP_SOON_S)
+
+    async def _keep_up_once(self) -> None:
+        self.upkeep.drop_runs(self.clock.now_ms())
+        self._flush_now()
+        while (job := self.upkeep.plan_seal(self.clock.now_ms())) is not None:
+            await self._seal(job, None)
+        if self.store.log_bytes >= self.limits.wal_file_bytes:
+            await self._checkpoint()
+        await self._in_worker(self.store.flip)
+        self._drop_segments()
+
+    async def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> None:
+        try:
+            refs = await self._in_worker(self.store.seal, job.entries)
+        except BaseException:
+            self.upkeep.on_seal_failed(job)
+            raise
+        self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
+        self._flush_now()
+
+    async def _checkpoint(self) -> None:
+        """Begin a log file, seal what the old ones hold, and let them go."""
+        self._flush_now()
+        boundary = self.store.rotate()
+        plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
+        for i, job in enumerate(plan.jobs):
+            try:
+                await self._seal(job, plan)
+            except BaseException:
+                for later in plan.jobs[i + 1 :]:
+                    self.upkeep.on_seal_failed(later)
+                raise
+        await self._until_synced()
+        await self._in_worker(self.store.flip)
+        await self._in_worker(self.store.checkpoint, plan.image, boundary)
+
+    def _flush_now(self) -> None:
+        self._flush()
+        if self.engine.read_only:
+            raise WriteFailed("log", "read-only")
+
+    def _drop_segments(self) -> None:
+        unneeded, self.engine.state.unneeded = self.engine.state.unneeded, []
+        for segment in unneeded:
+            self.store.drop(segment)
+
+    # ------------------------------------------------------------------ what probes see
+
+    def process(self) -> Process:
+        ready = self.phase is Phase.READY
+        return Process(
+            ready=ready and not self.engine.read_only,
+            recovery_progress=1.0 if ready else self.store.progress,
+            uptime_ms=self.uptime_ms,
+            queue_depth=len(self._syncing) + len(self._writing),
+            queue_depth_peak=self.queue_peak,
+            submit_full_total=self.refused_for_room,
+            read_only=self.engine.read_only,
+        )
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.clock.now_ms() - self.started_ms
+
+    def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Wait for a disk without holding up the loop."""
+        return self._loop.run_in_executor(self.readers, call)
+
+
+def create(settings: Settings) -> Runtime:
+    """A runtime over the data directory of the settings, with its exchange; nothing is opened."""
+    from topics.asgi.exchange import TopicsExchange
+    from topics.settings import is_loopback
+    from topics.store.files import OsFiles
+    from topics.store.store import DiskStore
+
+    limits = settings.limits
+    store = DiskStore(
+        OsFiles(settings.data_dir),
+        wal_file_bytes=limits.wal_file_bytes,
+        reserve_bytes=limits.reserve_bytes,
+    )
+    runtime = Runtime(limits, store, flush_ms=settings.flush_ms)
+    hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)
+    if is_loopback(settings.host):
+        hosts |= LOOPBACK_HOSTS
+    origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
+    runtime.exchange = TopicsExchange(runtime, OriginRule(hosts, origins))
+    return runtime

@@ -1,0 +1,331 @@
+"""Request bodies: JSON text in, commands out; every 400 that a body can earn is raised here.
+
+`data` and `meta` are checked for grammar and kept as the bytes they came in, never parsed.  The
+order of the checks within a body is: it is text, it is JSON, it has the right types, it is in
+range, names in it are names.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw
+
+from topics.protocol.commands import Append, DeleteRecords, Diff, Purge, PutTopic
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.limits import (
+    BATCH_BYTES_DEFAULT,
+    BATCH_BYTES_MAX,
+    KEY_CHARS_MAX,
+    LIMIT_DEFAULT,
+    META_KEYS_MAX,
+    WAIT_MS_MAX,
+    Limits,
+)
+from topics.protocol.models import (
+    CLAIM_JITTER_MS_MAX,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    PRIORITY_MAX,
+    Discard,
+    Durability,
+    TopicConfig,
+    TopicType,
+)
+from topics.protocol.names import require_topic_name
+from topics.protocol.records import Buffer
+from topics.protocol.tags import Match, parse_match, parse_subject
+
+Natural = Annotated[int, Meta(ge=0)]
+U64_MAX: Final = 2**64 - 1
+TS_MAX: Final = 2**63 - 1
+_NO_META: Final = Raw()
+
+
+class ConfigBody(msgspec.Struct):
+    """The config object of §0.10, every field optional; null means absent."""
+
+    type: TopicType | None = None
+    ttl_ms: Natural | None = None
+    cap_records: Natural | None = None
+    cap_bytes: Natural | None = None
+    discard: Discard | None = None
+    durable: bool | None = None
+    durability: Durability | None = None
+    priority: int | None = None
+    auto_priority: bool | None = None
+    auto_create: bool | None = None
+    idempotency_window_ms: Natural | None = None
+    dedupe_node: bool | None = None
+    lease_ms: Natural | None = None
+    claim_jitter_ms: Natural | None = None
+    max_deliveries: Natural | None = None
+    dead_letter: str | None = None
+    leases_durable: bool | None = None
+
+
+class RecordBody(msgspec.Struct, gc=False):
+    data: Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: Raw = _NO_META
+
+
+class AppendBody(msgspec.Struct, gc=False):
+    records: list[RecordBody]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: ConfigBody | None = None
+    disable_backpressure: bool | None = None
+
+
+class DiffBody(msgspec.Struct):
+    from_seq: Natural | None = None
+    from_ts: Natural | None = None
+    limit: Natural | None = None
+    max_batch_bytes: Natural | None = None
+    node: str | list[str] | None = None
+    match: Any = None
+    include_tags: bool | None = None
+    include_meta: bool | None = None
+    wait_ms: Natural | None = None
+    epoch: str | None = None
+
+
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    before_seq: Natural | None = None
+    match: Any = None
+
+
+class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
+    seq: Natural | None = None
+    keep: Natural | None = None
+    filter: str | None = None
+
+
+_CONFIG: Final = msgspec.json.Decoder(ConfigBody)
+_APPEND: Final = msgspec.json.Decoder(AppendBody)
+_DIFF: Final = msgspec.json.Decoder(DiffBody)
+_DELETE: Final = msgspec.json.Decoder(DeleteBody)
+_PURGE: Final = msgspec.json.Decoder(PurgeBody)
+_META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
+
+T = TypeVar("T")
+
+
+def invalid(what: str, path: str | None = None) -> Rejection:
+    """400 `invalid_request`; the message names the path."""
+    return Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `{path}`" if path else what)
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
+    """The typed body, or a 400 that names the path."""
+    try:
+        if not (isinstance(body, bytes) and body.isascii()):
+            str(body, "utf-8")
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise invalid(str(error)) from None
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body is not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise invalid("the body is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise invalid(f"the body is not JSON: {error}") from None
+
+
+def _u64(value: int | None, path: str, default: int = 0) -> int:
+    if value is None:
+        return default
+    if value > U64_MAX:
+        raise invalid(f"{value if value < 10**30 else 'the number'} exceeds 2^64 - 1", path)
+    return value
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _clamp(value: int, low: int, high: int) -> int:
+    return min(max(value, low), high)
+
+
+def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig:
+    """A config with every field resolved: defaults, clamps, and durability from `durable`."""
+    default = TopicConfig()
+
+    def u64(field: str) -> int:
+        return _u64(getattr(body, field), f"{path}.{field}", getattr(default, field))
+
+    durability = body.durability or ("fsync" if body.durable else "disk")
+    priority = body.priority
+    if body.dead_letter is not None:
+        require_topic_name(body.dead_letter, path=f"{path}.dead_letter")
+        if body.dead_letter == topic:
+            raise invalid("dead_letter names the topic itself", f"{path}.dead_letter")
+    return TopicConfig(
+        type=body.type or "log",
+        ttl_ms=u64("ttl_ms"),
+        cap_records=u64("cap_records"),
+        cap_bytes=u64("cap_bytes"),
+        discard=body.discard or "old",
+        durable=durability == "fsync",
+        durability=durability,
+        priority=None if priority is None else _clamp(priority, -PRIORITY_MAX, PRIORITY_MAX),
+        auto_priority=_or(body.auto_priority, True),
+        auto_create=_or(body.auto_create, True),
+        idempotency_window_ms=u64("idempotency_window_ms"),
+        dedupe_node=_or(body.dedupe_node, True),
+        lease_ms=_clamp(u64("lease_ms"), LEASE_MS_MIN, LEASE_MS_MAX),
+        claim_jitter_ms=_clamp(u64("claim_jitter_ms"), 0, CLAIM_JITTER_MS_MAX),
+        max_deliveries=u64("max_deliveries"),
+        dead_letter=body.dead_letter,
+        leases_durable=_or(body.leases_durable, False),
+    )
+
+
+def parse_put(topic: str, body: Buffer) -> PutTopic:
+    asked = decode(_CONFIG, body)
+    return PutTopic(topic, resolve_config(asked, topic), asked.type is not None)
+
+
+def parse_append(
+    topic: str, body: Buffer, limits: Limits, *, return_seqs: bool, header_key: str | None
+) -> Append:
+    asked = decode(_APPEND, body)
+    records = asked.records
+    if not records:
+        raise invalid("expected at least one record", "$.records")
+    if len(records) > limits.max_batch_records:
+        raise Rejection(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"{len(records)} records exceed {limits.max_batch_records}",
+            {"limit": limits.max_batch_records},
+        )
+    datas = [r.data for r in records]
+    tags: list[str | None] = [r.tag for r in records]
+    metas = _metas(records, limits)
+    nodes = _nodes(records, asked.node, limits)
+    _check_lengths(tags, limits.max_tag_bytes, "tag")
+    sizes = list(map(len, datas))
+    if metas is not None:
+        sizes = [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
+    if max(sizes) > limits.max_record_bytes:
+        i = next(i for i, size in enumerate(sizes) if size > limits.max_record_bytes)
+        raise Rejection(
+            ErrorCode.RECORD_TOO_LARGE,
+            f"data and meta of {sizes[i]} bytes exceed {limits.max_record_bytes}"
+            f" - at `$.records[{i}]`",
+            {"limit": limits.max_record_bytes},
+        )
+    key = asked.idempotency_key if asked.idempotency_key is not None else header_key
+    if key is not None and len(key) > KEY_CHARS_MAX:
+        raise invalid(
+            f"a key of {len(key)} characters exceeds {KEY_CHARS_MAX}", "$.idempotency_key"
+        )
+    return Append(
+        topic=topic,
+        datas=datas,
+        nodes=nodes,
+        tags=tags if any(t is not None for t in tags) else None,
+        metas=metas,
+        text_bytes=sum(sizes),
+        key=b"" if key is None else digest_of_key(key),
+        create=asked.create,
+        config=resolve_config(asked.config or ConfigBody(), topic, "$.config"),
+        return_seqs=return_seqs,
+        disable_backpressure=bool(asked.disable_backpressure),
+    )
+
+
+def digest_of_key(key: str) -> bytes:
+    """16 bytes that stand for an idempotency key in memory, log and checkpoint."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _nodes(
+    records: Sequence[RecordBody], batch_node: str | None, limits: Limits
+) -> str | list[str | None] | None:
+    own = [r.node for r in records]
+    if batch_node is not None:
+        _check_lengths([batch_node], limits.max_node_bytes, "node", path="$.node")
+    if not any(n is not None for n in own):
+        return batch_node
+    _check_lengths(own, limits.max_node_bytes, "node")
+    return [batch_node if n is None else n for n in own]
+
+
+def _check_lengths(
+    texts: Sequence[str | None], limit: int, field: str, path: str | None = None
+) -> None:
+    for i, text in enumerate(texts):
+        if text is None or len(text) * 4 <= limit or len(text.encode()) <= limit:
+            continue
+        where = path or f"$.records[{i}].{field}"
+        raise invalid(f"a {field} of {len(text.encode())} bytes exceeds {limit}", where)
+
+
+def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
+    metas: list[Any] = [r.meta or None for r in records]
+    if not any(m is not None for m in metas):
+        return None
+    for i, meta in enumerate(metas):
+        if meta is not None:
+            metas[i] = _meta(bytes(meta), limits, f"$.records[{i}].meta")
+    return metas
+
+
+def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:
+    if meta == b"null":
+        return None
+    if not meta.startswith(b"{"):
+        raise invalid("expected `object`", path)
+    if len(meta) > limits.max_meta_bytes:
+        raise invalid(f"meta of {len(meta)} bytes exceeds {limits.max_meta_bytes}", path)
+    # Every key has a colon, so few colons are few keys; only the rest is worth a parse.
+    if meta.count(b":") > META_KEYS_MAX and len(_META_KEYS.decode(meta)) > META_KEYS_MAX:
+        raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
+    return meta
+
+
+def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
+    asked = decode(_DIFF, body)
+    if asked.from_seq is not None and asked.from_ts is not None:
+        raise invalid("from_seq and from_ts exclude each other", "$.from_ts")
+    nodes = [asked.node] if isinstance(asked.node, str) else (asked.node or [])
+    return Diff(
+        topic=topic,
+        from_seq=_u64(asked.from_seq, "$.from_seq"),
+        from_ts=None if asked.from_ts is None else min(_u64(asked.from_ts, "$.from_ts"), TS_MAX),
+        limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
+        budget_bytes=min(asked.max_batch_bytes or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
+        nodes=tuple(nodes),
+        match=None if asked.match is None else parse_match(asked.match),
+        include_tags=bool(asked.include_tags),
+        include_meta=_or(asked.include_meta, True),
+        wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
+        epoch=asked.epoch,
+    )
+
+
+def parse_delete(topic: str, body: Buffer) -> DeleteRecords:
+    asked = decode(_DELETE, body)
+    match: Match | None = None if asked.match is None else parse_match(asked.match)
+    if asked.before_seq is None and match is None:
+        raise invalid("expected before_seq or match", "$")
+    before = None if asked.before_seq is None else _u64(asked.before_seq, "$.before_seq")
+    return DeleteRecords(topic, before, match)
+
+
+def parse_purge(topic: str, body: Buffer) -> Purge:
+    asked = decode(_PURGE, body)
+    if asked.seq is not None and asked.keep is not None:
+        raise invalid("seq and keep exclude each other", "$.keep")
+    return Purge(
+        topic,
+        None if asked.seq is None else _u64(asked.seq, "$.seq"),
+        None if asked.keep is None else _u64(asked.keep, "$.keep"),
+        None if asked.filter is None else parse_subject(asked.filter),
+    )

@@ -1,0 +1,104 @@
+"""What somebody asks, parsed and bounded: everything about a request that its own bytes decide.
+
+A command that exists is well-formed; whether it can be had is for `decide` to say.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from topics.protocol.models import TopicConfig
+from topics.protocol.render import JsonText
+from topics.protocol.tags import Match
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """`config` has every omitted field at its default; `type_given` is false where `type` was
+    omitted, which keeps the type of a topic that exists."""
+
+    topic: str
+    config: TopicConfig
+    type_given: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopic:
+    topic: str
+    touch: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics:
+    """A page of names that begin with `prefix` and come after `after`."""
+
+    prefix: str
+    page_size: int
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    topic: str
+    if_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Records to append, n >= 1, as JSON text; one node, tag and meta (or None) each.
+
+    `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
+    """
+
+    topic: str
+    datas: Sequence[JsonText]
+    nodes: str | Sequence[str | None] | None
+    tags: Sequence[str | None] | None
+    metas: Sequence[JsonText | None] | None
+    text_bytes: int
+    key: bytes
+    create: bool | None
+    config: TopicConfig
+    return_seqs: bool
+    disable_backpressure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Read from a cursor, or from a time where `from_ts` is given (§3)."""
+
+    topic: str
+    from_seq: int
+    from_ts: int | None
+    limit: int
+    budget_bytes: int
+    nodes: tuple[str, ...]
+    match: Match | None
+    include_tags: bool
+    include_meta: bool
+    wait_ms: int
+    epoch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """Remove what lies below `before_seq` and matches; at least one is given (§5)."""
+
+    topic: str
+    before_seq: int | None
+    match: Match | None
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """As a delete, with NATS's words: below `seq`, or all but the newest `keep`, of a subject."""
+
+    topic: str
+    seq: int | None
+    keep: int | None
+    match: Match | None
+
+
+Command: TypeAlias = (
+    PutTopic | GetTopic | ListTopics | DeleteTopic | Append | Diff | DeleteRecords | Purge
+)

@@ -1,0 +1,78 @@
+"""What the shell must do with a command's outcome, and what answers are made of.
+
+An outcome says when it may be told (`Gate`) and what to tell: pieces of bytes, and records still
+to be fetched (`Records`), because only the shell may wait for a disk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from topics.protocol.topic import Extent
+
+
+class Gate(Enum):
+    """What must have happened before an outcome is told."""
+
+    NOW = "now"
+    WRITTEN = "written"
+    """The write that carries its events."""
+    SYNCED = "synced"
+    """A sync that covers that write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Live records to splice in, comma-separated, with the projection the reader asked for."""
+
+    extents: Sequence[Extent]
+    tags: bool = False
+    meta: bool = True
+    data: bool = True
+
+    @property
+    def is_verbatim(self) -> bool:
+        return not self.tags and self.meta and self.data
+
+
+Piece: TypeAlias = bytes | Records
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The answer to one command: a JSON object whose last brace is still to come, because the
+    `performance` block (§0.9) is only known when it is told.
+
+    Attributes:
+        scanned: `records_scanned`, where the command read.
+        logs: Whether its events are part of this turn's write.
+    """
+
+    pieces: list[Piece]
+    status: int = 200
+    gate: Gate = Gate.NOW
+    scanned: int | None = None
+    logs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A long poll with nothing to say yet: it waits for its topic, up to `wait_ms`."""
+
+    wait_ms: int
+
+
+@dataclass(slots=True)
+class Wake:
+    """An answer, or a refusal, for the token of a parked command."""
+
+    token: object
+    result: "Outcome | Exception"
+
+
+@dataclass(slots=True)
+class Woken:
+    """Wakes since somebody looked."""
+
+    wakes: list[Wake] = field(default_factory=list)

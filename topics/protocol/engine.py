@@ -1,0 +1,817 @@
+"""The engine: commands in, outcomes out; the only place where two rules meet.
+
+For each command: let pass what time took, decide (which reads and may refuse), apply the events,
+say what to answer and when.  The shell then owes the engine four reports: `on_written` after the
+turn's one write, `on_synced` after a sync, `on_failed` after either failed, and `timeout` for a
+parked command.  In return it gets `take_events` (what to write) and `take_wakes` (whom to answer).
+
+What readers see is `published_seq`, which moves with the write, or with the sync where the
+topic's class or an unreserved seq asks for it.
+"""
+
+from base64 import urlsafe_b64encode
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from topics.protocol.commands import (
+    Append,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    Diff,
+    GetTopic,
+    ListTopics,
+    Purge,
+    PutTopic,
+)
+from topics.protocol.effects import Gate, Outcome, Parked, Records, Wake
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.events import (
+    Event,
+    Floors,
+    FloorsRaised,
+    RecordsAppended,
+    RecordsDeleted,
+    SeqsReserved,
+    TailLost,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+)
+from topics.protocol.hot import HOT_ROW_BYTES
+from topics.protocol.limits import Limits, throttled
+from topics.protocol.models import TopicConfig
+from topics.protocol.ports import Recovery, Store
+from topics.protocol.records import Batch
+from topics.protocol.render import render_batch
+from topics.protocol.state import State, floors_with
+from topics.protocol.topic import (
+    NOTHING_REMOVED,
+    Reading,
+    Removal,
+    Selection,
+    Tombstone,
+    Topic,
+    seq_spans,
+    text_size,
+)
+
+_FRAME_BYTES = 4096
+"""Room that a frame's head and its batch's header may take, beyond columns and text."""
+_ROW_BYTES = 32
+"""Room that one record's columns may take in a frame, tag and node aside."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A parked long poll and the cursor that it has reached meanwhile."""
+
+    command: Diff
+    token: object
+    reading: Reading
+
+
+class Engine:
+    """One engine over one store.
+
+    Args:
+        limits: Every bound in force.
+        store: Whose sealed runs are opened and whose instance id is part of every epoch; the
+            engine asks nothing else of it.
+    """
+
+    def __init__(self, limits: Limits, store: Store) -> None:
+        self.limits = limits
+        self.state = State(limits, store)
+        self.read_only = False
+        self._events: list[Event] = []
+        self._log_bytes_planned = 0
+        self._touched: dict[int, Topic] = {}
+        self._reserved: list[tuple[Topic, int]] = []
+        self._reservations: deque[tuple[int, Topic, int]] = deque()
+        self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
+        self._parked: dict[int, dict[object, _Waiting]] = {}
+        self._wakes: list[Wake] = []
+        self._decide: dict[type, Callable[[Any, int, Callable[[bool], int]], Outcome]] = {
+            PutTopic: self._put_topic,
+            GetTopic: self._get_topic,
+            ListTopics: self._list_topics,
+            DeleteTopic: self._delete_topic,
+            Append: self._append,
+            DeleteRecords: self._delete_records,
+            Purge: self._purge,
+        }
+
+    # ------------------------------------------------------------------ the shell's side
+
+    def submit(
+        self, command: Command, *, token: object, now_ms: int, room: Callable[[bool], int]
+    ) -> Outcome | Parked:
+        """Decide a command and make what it decides true.
+
+        Args:
+            token: Comes back with the wake of a command that parks.
+            now_ms: Wall clock; never taken to run backwards.
+            room: Bytes of frames that the log is sure to take, given whether the reserve counts.
+
+        Raises:
+            Rejection: Nothing has changed, but for what time took.
+        """
+        now_ms = self.advance(now_ms)
+        if isinstance(command, Diff):
+            return self._diff(command, token, now_ms)
+        planned = self._log_bytes_planned
+        return self._decide[type(command)](command, now_ms, lambda r: room(r) - planned)
+
+    def advance(self, now_ms: int) -> int:
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
+        self.state.now_ms = max(self.state.now_ms, now_ms)
+        return self.state.now_ms
+
+    def take_events(self) -> list[Event]:
+        """The events of this turn, for one write; `on_written` or `on_failed` must follow."""
+        events, self._events = self._events, []
+        self._log_bytes_planned = 0
+        return events
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
+    def on_written(self, lsn: int) -> None:
+        """The turn's events are in the log: publish what that is enough for."""
+        for topic, through in self._reserved:
+            self._reservations.append((lsn, topic, through))
+        self._reserved.clear()
+        for topic in self._touched.values():
+            waits = self._unsynced.get(topic.topic_id)
+            if waits is not None:
+                waits[1].append((lsn, topic.head_seq))
+            elif self._needs_sync(topic):
+                self._unsynced[topic.topic_id] = (topic, deque([(lsn, topic.head_seq)]))
+            else:
+                self._publish(topic, topic.head_seq)
+        self._touched.clear()
+
+    def on_synced(self, lsn: int) -> None:
+        """The log is durable up to `lsn`."""
+        while self._reservations and self._reservations[0][0] <= lsn:
+            _, topic, through = self._reservations.popleft()
+            topic.reserved_durably = max(topic.reserved_durably, through)
+        for topic_id, (topic, waits) in list(self._unsynced.items()):
+            head_seq = 0
+            while waits and waits[0][0] <= lsn:
+                head_seq = waits.popleft()[1]
+            if not waits:
+                del self._unsynced[topic_id]
+            if head_seq:
+                self._publish(topic, head_seq)
+
+    def on_failed(self) -> None:
+        """A write or sync failed: nothing more is written or published; reads go on."""
+        self.read_only = True
+        self._events.clear()
+        self._touched.clear()
+        self._unsynced.clear()
+
+    def take_wakes(self) -> list[Wake]:
+        wakes, self._wakes = self._wakes, []
+        return wakes
+
+    def timeout(self, topic_name: str, token: object) -> None:
+        """A parked command's time is over: it is answered with what there is, which is nothing."""
+        topic = self.state.topics.get(topic_name)
+        waiting = self._unpark(topic, token)
+        if topic is not None and waiting is not None:
+            self._wake_with_page(topic, waiting)
+
+    def forget(self, topic_name: str, token: object) -> None:
+        """The client of a parked command is gone."""
+        self._unpark(self.state.topics.get(topic_name), token)
+
+    def release_all(self) -> None:
+        """Answer every parked command: the server is stopping."""
+        for topic_id, waiting in list(self._parked.items()):
+            topic = self.state.by_id.get(topic_id)
+            for one in waiting.values():
+                if topic is not None:
+                    self._wake_with_page(topic, one)
+        self._parked.clear()
+
+    def finish_recovery(self, recovery: Recovery, now_ms: int) -> None:
+        """After replay: say what a crash may have taken, and show the rest (loss is explicit).
+
+        After a power loss, a topic whose acknowledged tail may be gone goes on behind its
+        reservation; what an `ephemeral` topic held is gone after any end but its head is kept.
+        """
+        now_ms = self.advance(now_ms)
+        for topic in self.state.by_id.values():
+            durability = topic.config.durability
+            first, last = topic.head_seq + 1, topic.reserved_through
+            uncertain = durability == "ephemeral" or not (
+                recovery.same_boot or durability == "fsync"
+            )
+            if recovery.clean or not uncertain or not self._was_used(topic):
+                last = topic.head_seq
+            if topic.topic_id in self.state.lossy or first <= last:
+                count, size_bytes = self.state.recount(topic)
+                lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
+                self.emit(lost)
+            topic.published_seq = topic.head_seq
+            topic.reserved_durably = topic.reserved_through
+        self._touched.clear()
+
+    @staticmethod
+    def _was_used(topic: Topic) -> bool:
+        return topic.reserved_through > topic.head_seq
+
+    # ------------------------------------------------------------------ publishing and waiting
+
+    def _needs_sync(self, topic: Topic) -> bool:
+        return topic.config.durability == "fsync" or topic.head_seq > topic.reserved_durably
+
+    def _publish(self, topic: Topic, head_seq: int) -> None:
+        topic.published_seq = head_seq
+        parked = self._parked.get(topic.topic_id)
+        if parked:
+            for waiting in list(parked.values()):
+                self._look_again(topic, waiting)
+
+    def _look_again(self, topic: Topic, waiting: _Waiting) -> None:
+        page = topic.select(waiting.reading)
+        if page.count or page.tombstone is not None:
+            self._unpark(topic, waiting.token)
+            outcome = _diff_outcome(topic, page, waiting.command)
+            self._wakes.append(Wake(waiting.token, outcome))
+        else:
+            waiting.reading = _moved(waiting.reading, page.next_seq)
+
+    def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
+        page = topic.select(waiting.reading)
+        self._wakes.append(Wake(waiting.token, _diff_outcome(topic, page, waiting.command)))
+
+    def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:
+        parked = self._parked.get(topic.topic_id) if topic is not None else None
+        if topic is None or parked is None:
+            return None
+        waiting = parked.pop(token, None)
+        if not parked:
+            del self._parked[topic.topic_id]
+        return waiting
+
+    def emit(self, event: Event, *, logged: bool = True, log_bytes: int = _FRAME_BYTES) -> None:
+        """Make an event true, and have it written with this turn unless it is not `logged`."""
+        self.state.apply(event)
+        if logged:
+            self._events.append(event)
+            self._log_bytes_planned += log_bytes
+
+    # ------------------------------------------------------------------ topics
+
+    def _topic(self, name: str, now_ms: int) -> Topic:
+        """A topic that exists, with what time took from it gone."""
+        topic = self.state.topics.get(name)
+        if topic is None:
+            raise no_such_topic(name)
+        self.expire(topic, now_ms)
+        return topic
+
+    def expire(self, topic: Topic, now_ms: int) -> None:
+        expiry = topic.expiry(now_ms)
+        if expiry is not None:
+            self.state.apply_expiry(topic, expiry)
+
+    def _require_writable(self, room: int, need: int = _FRAME_BYTES) -> None:
+        if self.read_only:
+            raise Rejection(
+                ErrorCode.NOT_READY,
+                "the log is read-only after a failed write; nothing was applied",
+                {"reason": "read_only"},
+            )
+        if room < need:
+            raise Rejection(
+                ErrorCode.THROTTLED, "the disk is full", {"limit": "disk"}, retry_after_s=5
+            )
+
+    def _require_topic_slot(self) -> None:
+        limit = self.limits.max_topics
+        if limit and len(self.state.topics) >= limit:
+            raise throttled("max_topics", limit)
+
+    def _put_topic(self, command: PutTopic, now_ms: int, room: Callable[[bool], int]) -> Outcome:
+        """§1.1: create, or replace the config; an identical one changes nothing."""
+        topic = self.state.topics.get(command.topic)
+        config = command.config
+        if topic is None:
+            self._require_topic_slot()
+            self._require_writable(room(False))
+            self.emit(TopicCreated(now_ms, self.state.next_topic_id, command.topic, config))
+            return _put_outcome(command.topic, config, created=True, gate=Gate.SYNCED)
+        if not command.type_given:
+            config = _with_type(config, topic.config.type)
+        if config.type != topic.config.type:
+            raise Rejection(
+                ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
+                f'topic "{topic.name}" is a {topic.config.type}; its type cannot change',
+                {"topic": topic.name, "type": topic.config.type},
+            )
+        if config == topic.config:
+            return _put_outcome(topic.name, config, created=False, gate=Gate.NOW)
+        self._require_writable(room(False))
+        self.expire(topic, now_ms)
+        self.emit(self._configured(topic, config, now_ms))
+        self.expire(topic, now_ms)
+        return _put_outcome(topic.name, config, created=False, gate=Gate.SYNCED)
+
+    def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
+        """Tightened caps evict at once; the newest record stays."""
+        evicted = None
+        if config.discard == "old":
+            evicted = topic.eviction(
+                topic.count - config.cap_records if config.cap_records else 0,
+                topic.size_bytes - config.cap_bytes if config.cap_bytes else 0,
+                before_seq=topic.head_seq,
+            )
+        gone = evicted or NOTHING_REMOVED
+        return TopicConfigured(
+            now_ms,
+            topic.topic_id,
+            config,
+            topic.head_seq,
+            floors_with(topic.floors, cap_through=gone.through),
+            topic.count - gone.records,
+            topic.size_bytes - gone.size_bytes,
+        )
+
+    def _get_topic(self, command: GetTopic, now_ms: int, _: object) -> Outcome:
+        """§1.2."""
+        topic = self._topic(command.topic, now_ms)
+        count, size_bytes = topic.shown()
+        state: dict[str, object] = {
+            "topic": topic.name,
+            "type": topic.config.type,
+            "epoch": topic.epoch,
+            "head_seq": topic.published_seq,
+            "earliest_seq": topic.earliest_seq,
+            "next_seq": topic.published_seq + 1,
+            "count": count,
+            "bytes": size_bytes,
+            "config": topic.config,
+            "effective_priority": effective_priority(topic, now_ms),
+            "last_write_ts": topic.last_write_ms,
+            "last_read_ts": topic.last_read_ms,
+        }
+        if topic.config.type == "queue":
+            state["queue"] = {"ready": count, "in_flight": 0, "dead_lettered": 0}
+        if command.touch:
+            topic.last_read_ms = now_ms
+        return Outcome([_open_object(state)])
+
+    def _list_topics(self, command: ListTopics, now_ms: int, _: object) -> Outcome:
+        """§1.3: by name, so that a page goes on rightly whatever came and went between."""
+        names = self.state.names
+        start = bisect_left(names, max(command.prefix, command.after))
+        if start < len(names) and names[start] == command.after:
+            start += 1
+        page = names[start : start + command.page_size + 1]
+        page = [name for name in page if name.startswith(command.prefix)]
+        items = [self._summary(self._topic(name, now_ms), now_ms) for name in page]
+        answer: dict[str, object] = {"topics": items[: command.page_size]}
+        if len(page) > command.page_size:
+            answer["next_cursor"] = list_cursor(page[command.page_size - 1])
+        return Outcome([_open_object(answer)])
+
+    @staticmethod
+    def _summary(topic: Topic, now_ms: int) -> dict[str, object]:
+        count, size_bytes = topic.shown()
+        return {
+            "topic": topic.name,
+            "type": topic.config.type,
+            "head_seq": topic.published_seq,
+            "earliest_seq": topic.earliest_seq,
+            "count": count,
+            "bytes": size_bytes,
+            "durable": topic.config.durable,
+            "effective_priority": effective_priority(topic, now_ms),
+        }
+
+    def _delete_topic(
+        self, command: DeleteTopic, now_ms: int, room: Callable[[bool], int]
+    ) -> Outcome:
+        """§1.4."""
+        topic = self.state.topics.get(command.topic)
+        answer = {"topic": command.topic, "deleted": topic is not None, "routers_removed": []}
+        if topic is None:
+            return Outcome([_open_object(answer)])
+        self.expire(topic, now_ms)
+        if command.if_empty and topic.count:
+            raise Rejection(
+                ErrorCode.TOPIC_NOT_EMPTY,
+                f'topic "{topic.name}" holds {topic.count} records',
+                {"topic": topic.name, "count": topic.count},
+            )
+        self._require_writable(room(True))
+        self.emit(TopicDeleted(now_ms, topic.topic_id))
+        self._touched.pop(topic.topic_id, None)
+        self._unsynced.pop(topic.topic_id, None)
+        for waiting in self._parked.pop(topic.topic_id, {}).values():
+            self._wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
+        return Outcome([_open_object(answer)], gate=Gate.SYNCED, logs=True)
+
+    # ------------------------------------------------------------------ append
+
+    def _append(self, command: Append, now_ms: int, room: Callable[[bool], int]) -> Outcome:
+        """§2: all records or none, with contiguous seqs."""
+        topic = self.state.topics.get(command.topic)
+        created: TopicCreated | None = None
+        if topic is None:
+            created = self._creation(command, now_ms)
+            topic = Topic(created.topic_id, created.name, created.config, "")
+        else:
+            self.expire(topic, now_ms)
+            known = self._remembered(topic, command, now_ms)
+            if known is not None:
+                return known
+        event, log_bytes = self._appended(topic, command, now_ms)
+        volatile = topic.config.durability == "ephemeral"
+        need = _FRAME_BYTES if volatile else log_bytes
+        self._require_writable(room(False), need + (_FRAME_BYTES if created else 0))
+        if created is not None:
+            self.emit(created)
+            topic = self.state.by_id[created.topic_id]
+        self._log_append(topic, event, log_bytes, volatile=volatile)
+        synced = self._needs_sync(topic) or topic.topic_id in self._unsynced
+        return Outcome(
+            [_append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
+             b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
+             % (topic.head_seq, len(event.batch), b"true" if created else b"false")],
+            status=201 if created else 200,
+            gate=Gate.SYNCED if synced else Gate.WRITTEN,
+            logs=True,
+        )  # fmt: skip
+
+    def _creation(self, command: Append, now_ms: int) -> TopicCreated:
+        create = command.config.auto_create if command.create is None else command.create
+        if not create:
+            raise no_such_topic(command.topic)
+        self._require_topic_slot()
+        return TopicCreated(now_ms, self.state.next_topic_id, command.topic, command.config)
+
+    def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:
+        """The answer of a batch that came before under the same key (§0.8)."""
+        window_ms = topic.config.idempotency_window_ms
+        if not command.key or not window_ms:
+            return None
+        keys = self.state.keys[topic.topic_id]
+        entry = keys.find(command.key, now_ms=now_ms, window_ms=window_ms)
+        if entry is None:
+            return None
+        last_seq = entry.first_seq + entry.records - 1
+        return Outcome(
+            [_append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
+             b'"head_seq":%d,"count":%d,"created":false,"deduped":true'
+             % (topic.head_seq, entry.records)],
+            gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
+        )  # fmt: skip
+
+    def _appended(self, topic: Topic, command: Append, now_ms: int) -> tuple[RecordsAppended, int]:
+        """The event of a batch, and the room it may need in the log."""
+        n, config = len(command.datas), topic.config
+        if config.discard == "reject" and config.cap_records:
+            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
+        key = self._admitted_key(topic, command, now_ms)
+        first_seq = topic.head_seq + 1
+        batch = render_batch(
+            command.datas,
+            first_seq=first_seq,
+            ts_ms=max(now_ms, topic.last_ts_ms),
+            nodes=command.nodes,
+            tags=command.tags,
+            metas=command.metas,
+        )
+        size_bytes = text_size(batch)
+        if config.discard == "reject" and config.cap_bytes:
+            self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
+        floors, gone = self._evicted(
+            topic, batch, size_bytes, pressed=not command.disable_backpressure
+        )
+        self._require_quota(size_bytes - gone.size_bytes)
+        event = RecordsAppended(
+            now_ms=now_ms,
+            topic_id=topic.topic_id,
+            first_seq=first_seq,
+            batch=batch,
+            floors=floors,
+            count=topic.count + n - gone.records,
+            size_bytes=topic.size_bytes + size_bytes - gone.size_bytes,
+            reserved_through=topic.reserve_for(topic.head_seq + n),
+            key=key,
+        )
+        strings = _strings_bytes(command.tags) + _strings_bytes(command.nodes)
+        return event, len(batch.text) + n * _ROW_BYTES + strings + _FRAME_BYTES
+
+    def _admitted_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
+        if not command.key or not topic.config.idempotency_window_ms:
+            return b""
+        limit = self.limits.max_idempotency_keys
+        if limit and self.state.keys_total >= limit:
+            self._forget_keys(now_ms)
+            if self.state.keys_total >= limit:
+                raise throttled("max_idempotency_keys", limit)
+        return command.key
+
+    def _forget_keys(self, now_ms: int) -> None:
+        for topic_id, keys in self.state.keys.items():
+            window_ms = self.state.by_id[topic_id].config.idempotency_window_ms
+            self.state.keys_total -= keys.forget(now_ms=now_ms, window_ms=window_ms)
+
+    @staticmethod
+    def _require_space(topic: Topic, cap: str, wanted: int, limit: int) -> None:
+        if wanted > limit:
+            raise Rejection(
+                ErrorCode.TOPIC_FULL,
+                f'topic "{topic.name}" is full: {cap} is {limit}',
+                {"topic": topic.name, "limit": cap, "max": limit},
+            )
+
+    def _require_quota(self, more_bytes: int) -> None:
+        limit = self.limits.max_total_bytes
+        if limit and more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
+            raise throttled("max_total_bytes", limit)
+
+    def _evicted(
+        self, topic: Topic, batch: Batch, size_bytes: int, *, pressed: bool
+    ) -> tuple[Floors, Removal]:
+        """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
+        ones where it is larger than the cap; never its last."""
+        config, n = topic.config, len(batch)
+        volatile = config.durability == "ephemeral"
+        if pressed or volatile:
+            self._require_hot_room(size_bytes, n, evicts=volatile and config.discard == "old")
+        if config.discard != "old":
+            return topic.floors, NOTHING_REMOVED
+        records = topic.count + n - config.cap_records if config.cap_records else 0
+        too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
+        if volatile:
+            too_many_bytes = max(too_many_bytes, self._hot_excess(size_bytes, n))
+        if records <= 0 and too_many_bytes <= 0:
+            return topic.floors, NOTHING_REMOVED
+        old = topic.eviction(records, too_many_bytes, before_seq=topic.head_seq + 1)
+        gone = old or NOTHING_REMOVED
+        if gone.records < records or gone.size_bytes < too_many_bytes:
+            own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
+            if own:
+                sizes = int(batch.size[:own].sum(dtype=np.int64))
+                gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
+        return floors_with(topic.floors, cap_through=gone.through), gone
+
+    def _hot_excess(self, size_bytes: int, n: int) -> int:
+        return self.state.hot_bytes + size_bytes + n * HOT_ROW_BYTES - self.limits.max_hot_bytes
+
+    def _require_hot_room(self, size_bytes: int, n: int, *, evicts: bool) -> None:
+        """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed
+        and may not be evicted, pushes back."""
+        if not evicts and self._hot_excess(size_bytes, n) > 0 and self.state.hot_bytes:
+            raise throttled("max_hot_bytes", self.limits.max_hot_bytes)
+
+    def _log_append(
+        self, topic: Topic, event: RecordsAppended, log_bytes: int, *, volatile: bool
+    ) -> None:
+        reserved, floors = topic.reserved_through, topic.floors
+        self.emit(event, logged=not volatile, log_bytes=log_bytes)
+        self._touched[topic.topic_id] = topic
+        if topic.reserved_through > reserved:
+            self._reserved.append((topic, topic.reserved_through))
+            if volatile:
+                self.emit(SeqsReserved(event.now_ms, topic.topic_id, topic.reserved_through))
+        if volatile and event.floors != floors and any(r.ref for r in topic.runs):
+            self.emit(
+                FloorsRaised(
+                    event.now_ms, topic.topic_id, event.floors, event.count, event.size_bytes
+                )
+            )
+
+    # ------------------------------------------------------------------ read
+
+    def _diff(self, command: Diff, token: object, now_ms: int) -> Outcome | Parked:
+        """§3."""
+        topic = self._topic(command.topic, now_ms)
+        topic.last_read_ms = now_ms
+        reading, recreated = _reading(topic, command)
+        page = topic.select(reading)
+        if recreated is not None:
+            page.tombstone = recreated
+        if page.count or page.tombstone is not None or not command.wait_ms:
+            return _diff_outcome(topic, page, command)
+        waiting = _Waiting(command, token, _moved(reading, page.next_seq))
+        self._parked.setdefault(topic.topic_id, {})[token] = waiting
+        return Parked(command.wait_ms)
+
+    # ------------------------------------------------------------------ delete
+
+    def _delete_records(
+        self, command: DeleteRecords, now_ms: int, room: Callable[[bool], int]
+    ) -> Outcome:
+        """§5: point-in-time, silent, idempotent."""
+        topic = self._topic(command.topic, now_ms)
+        before_seq = topic.head_seq + 1
+        if command.before_seq is not None:
+            before_seq = min(command.before_seq, before_seq)
+        if command.match is None:
+            seqs = list(topic.live_seqs(before_seq=before_seq))
+        else:
+            seqs = list(topic.matching(command.match, before_seq=before_seq))
+        deleted, gate = self._remove(topic, _joined(seqs), now_ms, room)
+        return _delete_outcome(topic, b'"deleted":%d' % deleted, gate)
+
+    def _purge(self, command: Purge, now_ms: int, room: Callable[[bool], int]) -> Outcome:
+        """A delete in NATS's words (ADR-10)."""
+        topic = self._topic(command.topic, now_ms)
+        before_seq = topic.head_seq + 1
+        if command.seq is not None:
+            before_seq = min(command.seq, before_seq)
+        if command.match is None:
+            seqs = _joined(list(topic.live_seqs(before_seq=before_seq)))
+        else:
+            seqs = _joined(list(topic.matching(command.match, before_seq=before_seq)))
+        if command.keep is not None:
+            seqs = seqs[: max(len(seqs) - command.keep, 0)]
+        purged, gate = self._remove(topic, seqs, now_ms, room)
+        return _delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
+
+    def _remove(
+        self, topic: Topic, seqs: NDArray[np.uint64], now_ms: int, room: Callable[[bool], int]
+    ) -> tuple[int, Gate]:
+        """Delete live records by seq; returns how many, and when to say so."""
+        if not len(seqs):
+            return 0, self._settled(topic)
+        spans = seq_spans(seqs)
+        self._require_writable(room(True), spans.nbytes + _FRAME_BYTES)
+        size_bytes = 0
+        for run, rows in topic.rows_of(spans):
+            size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
+        event = RecordsDeleted(
+            now_ms,
+            topic.topic_id,
+            spans.astype("<u8").tobytes(),
+            topic.count - len(seqs),
+            topic.size_bytes - size_bytes,
+        )
+        volatile = topic.config.durability == "ephemeral"
+        logged = not volatile or any(not getattr(run, "volatile", False) for run in topic.runs)
+        self.emit(event, logged=logged, log_bytes=len(event.spans) + _FRAME_BYTES)
+        return len(seqs), Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+
+    def _settled(self, topic: Topic) -> Gate:
+        """A delete that finds nothing may repeat one that is still on its way to the disk."""
+        return Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+
+
+def no_such_topic(name: str) -> Rejection:
+    return Rejection(ErrorCode.TOPIC_NOT_FOUND, f'topic "{name}" does not exist', {"topic": name})
+
+
+def list_cursor(after: str) -> str:
+    """The opaque cursor of a list: where the page ended, by name (§0.7)."""
+    return urlsafe_b64encode(orjson.dumps({"after": after})).decode()
+
+
+PRIORITY_FRESH = 1000
+PRIORITY_HALF_LIFE_MS = 60_000
+
+
+def effective_priority(topic: Topic, now_ms: int) -> int:
+    """The manual priority; else 1000 for a topic read just now, halved each minute (§0.10)."""
+    if topic.config.priority is not None:
+        return topic.config.priority
+    if not topic.config.auto_priority or topic.last_read_ms is None:
+        return 0
+    minutes = (now_ms - topic.last_read_ms) / PRIORITY_HALF_LIFE_MS
+    return int(PRIORITY_FRESH * 0.5 ** min(minutes, 64))
+
+
+def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:
+    return msgspec.structs.replace(config, type=kind)
+
+
+def _joined(seqs: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    return np.concatenate(seqs) if seqs else np.empty(0, np.uint64)
+
+
+def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:
+    """An upper bound of what strings take in a frame."""
+    if texts is None or isinstance(texts, str):
+        return 4 * len(texts or "")
+    return sum(4 * len(t or "") + 5 for t in texts)
+
+
+def _own_eviction(batch: Batch, records: int, size_bytes: int) -> int:
+    """How many of a batch's own first records go so that the rest fits; the last one stays."""
+    take = max(records, 0)
+    if size_bytes > 0:
+        sizes = np.cumsum(batch.size, dtype=np.int64)
+        take = max(take, int(sizes.searchsorted(size_bytes, "left")) + 1)
+    return min(take, len(batch) - 1)
+
+
+def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
+    """The cursor a reader stands at, and the tombstone of one that is from another instance."""
+    from_seq, recreated = command.from_seq, None
+    if command.from_ts is not None:
+        from_seq = topic.seek(command.from_ts)
+    elif from_seq > topic.published_seq or (
+        command.epoch is not None and command.epoch != topic.epoch
+    ):
+        recreated = Tombstone(1, topic.published_seq, "recreated")
+        from_seq = topic.earliest_seq - 1
+    skip = command.nodes if topic.config.dedupe_node else ()
+    return (
+        Reading(from_seq, command.limit, command.budget_bytes, skip, command.match),
+        recreated,
+    )
+
+
+def _moved(reading: Reading, from_seq: int) -> Reading:
+    return Reading(from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match)
+
+
+def _open_object(value: object) -> bytes:
+    """JSON text of an object, its last brace left out."""
+    return orjson.dumps(value, default=_plain)[:-1]
+
+
+def _plain(value: object) -> object:
+    return msgspec.structs.asdict(value)  # type: ignore[arg-type]
+
+
+def _put_outcome(name: str, config: TopicConfig, *, created: bool, gate: Gate) -> Outcome:
+    return Outcome(
+        [_open_object({"topic": name, "created": created, "config": config})],
+        status=201 if created else 200,
+        gate=gate,
+        logs=gate is not Gate.NOW,
+    )
+
+
+def _append_head(name: str, first_seq: int, count: int, with_seqs: bool) -> bytes:
+    last_seq = first_seq + count - 1
+    head = b'{"topic":"%b","first_seq":%d,"last_seq":%d,' % (name.encode(), first_seq, last_seq)
+    if not with_seqs:
+        return head
+    seqs = ",".join(map(str, range(first_seq, last_seq + 1)))
+    return b'%b"seqs":[%b],' % (head, seqs.encode())
+
+
+def _delete_outcome(topic: Topic, what: bytes, gate: Gate) -> Outcome:
+    count, size_bytes = topic.shown()
+    body = b'{"topic":"%b",%b,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d' % (
+        topic.name.encode(),
+        what,
+        topic.earliest_seq,
+        topic.published_seq,
+        count,
+        size_bytes,
+    )
+    return Outcome([body], gate=gate, logs=True)
+
+
+def _diff_outcome(topic: Topic, page: Selection, command: Diff) -> Outcome:
+    head_seq, earliest = topic.published_seq, topic.earliest_seq
+    stone = b"null" if page.tombstone is None else _stone(page.tombstone, earliest, head_seq)
+    tail = (
+        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
+        b'"tombstone":%b,"lag":%d,"epoch":"%b"'
+    ) % (
+        page.next_seq,
+        head_seq,
+        earliest,
+        b"true" if page.next_seq == head_seq else b"false",
+        stone,
+        head_seq - page.next_seq,
+        topic.epoch.encode(),
+    )
+    records = Records(page.extents, tags=command.include_tags, meta=command.include_meta)
+    head = b'{"topic":"%b","records":[' % topic.name.encode()
+    return Outcome([head, records, tail], scanned=page.scanned)
+
+
+def _stone(stone: Tombstone, earliest_seq: int, head_seq: int) -> bytes:
+    return (
+        b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,'
+        b'"earliest_seq":%d,"head_seq":%d}'
+    ) % (
+        stone.gap_from,
+        stone.gap_to,
+        stone.reason.encode(),
+        max(stone.gap_to - stone.gap_from + 1, 0),
+        earliest_seq,
+        head_seq,
+    )

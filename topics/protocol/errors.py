@@ -1,0 +1,105 @@
+"""What can go wrong, by whose fault.
+
+The client's fault is a `Rejection`: raised in `decide` or while a request is parsed, spelled in the
+`ErrorCode` table, rendered in one place.  The disk's fault is `Corrupt`, `Unusable` or
+`WriteFailed`: each says where.  Our own fault is an `AssertionError` and becomes `500 internal`.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+
+class ErrorCode(Enum):
+    """Every `error.code` of §0.6 with its HTTP status."""
+
+    INVALID_REQUEST = ("invalid_request", 400)
+    BATCH_TOO_LARGE = ("batch_too_large", 400)
+    RECORD_TOO_LARGE = ("record_too_large", 400)
+    UNAUTHORIZED = ("unauthorized", 401)
+    FORBIDDEN = ("forbidden", 403)
+    NOT_FOUND = ("not_found", 404)
+    TOPIC_NOT_FOUND = ("topic_not_found", 404)
+    ROUTER_NOT_FOUND = ("router_not_found", 404)
+    METHOD_NOT_ALLOWED = ("method_not_allowed", 405)
+    NOT_ACCEPTABLE = ("not_acceptable", 406)
+    ROUTER_CYCLE = ("router_cycle", 409)
+    TOPIC_EXISTS_INCOMPATIBLE = ("topic_exists_incompatible", 409)
+    TOPIC_NOT_EMPTY = ("topic_not_empty", 409)
+    NOT_A_QUEUE = ("not_a_queue", 409)
+    PAYLOAD_TOO_LARGE = ("payload_too_large", 413)
+    UNSUPPORTED_MEDIA_TYPE = ("unsupported_media_type", 415)
+    TOPIC_FULL = ("topic_full", 422)
+    THROTTLED = ("throttled", 429)
+    INTERNAL = ("internal", 500)
+    NOT_READY = ("not_ready", 503)
+    SHUTTING_DOWN = ("shutting_down", 503)
+
+    def __init__(self, code: str, status: int) -> None:
+        self.code: Final = code
+        self.status: Final = status
+
+
+class Rejection(Exception):
+    """A request refused before anything changed (§0.5).
+
+    Args:
+        code: Row of the `ErrorCode` table.
+        message: For people; quotes the name and the bound.
+        detail: Optional structured context, rendered as `error.detail`.
+        retry_after_s: Seconds for `Retry-After`; 429 and 503 always carry one.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        detail: Mapping[str, Any] | None = None,
+        *,
+        retry_after_s: int | None = None,
+        allow: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+        if retry_after_s is None and code.status in (429, 503):
+            retry_after_s = 1
+        self.retry_after_s = retry_after_s
+        self.allow = allow
+
+
+class StoreError(Exception):
+    """A fault of the disk or of the data directory; the message is one line."""
+
+
+class Corrupt(StoreError):
+    """Stored bytes are proven not to be what was written: never served, never skipped.
+
+    Exit code 3 when found at start-up; `500` with `detail.reason: "corrupt"` when found in a
+    payload while serving.
+    """
+
+    def __init__(self, path: str, offset: int, what: str) -> None:
+        super().__init__(f"{path}: corrupt at byte {offset}: {what}")
+        self.path = path
+        self.offset = offset
+        self.what = what
+
+
+class Unusable(StoreError):
+    """The data directory cannot be used: locked, foreign, newer format, no permission (exit 2)."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.path = path
+        self.what = what
+
+
+class WriteFailed(StoreError):
+    """A write or sync of the log failed: nothing is retried and the log is read-only from here on."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.path = path
+        self.what = what

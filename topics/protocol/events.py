@@ -1,0 +1,229 @@
+"""What became true.  Events are all that the log holds, and `apply` over them is recovery.
+
+An event is resolved: it holds every outcome (sequence numbers, rendered bytes, floors, counters,
+runs of deleted seqs), never a question, a memory address, a file offset or a local clock.  So the
+same log can be replayed on another machine, and later events never change what earlier ones did.
+
+`now_ms` is the engine's time, milliseconds since the epoch, never decreasing along the log.
+`count` and `size_bytes` are the topic's live records and their text after the event (absolute, not
+deltas, because records expire without an event).
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.models import TopicConfig
+from topics.protocol.records import Batch
+
+
+class Floors(msgspec.Struct, frozen=True, array_like=True):
+    """The greatest seq of a live record that was lost, by cause; 0 where none was.
+
+    `evict_floor` of the contract is one more than the greatest of the three.
+    """
+
+    cap_through: int = 0
+    ttl_through: int = 0
+    crash_through: int = 0
+
+    @property
+    def evict_floor(self) -> int:
+        return max(self.cap_through, self.ttl_through, self.crash_through) + 1
+
+
+class Hole(msgspec.Struct, frozen=True, array_like=True):
+    """Seqs [first_seq, last_seq] that were lost above the floor (`crash` or `source_trim`)."""
+
+    first_seq: int
+    last_seq: int
+    reason: str
+
+
+class RunRef(msgspec.Struct, frozen=True, array_like=True):
+    """Where a sealed run is: the `index`-th run of segment file `segment`.
+
+    It covers seqs [first_seq, first_seq + count - 1]; `text_bytes` is its payload, commas included.
+    """
+
+    segment: int
+    index: int
+    first_seq: int
+    count: int
+    text_bytes: int
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+
+class TopicCreated(msgspec.Struct, frozen=True, array_like=True):
+    now_ms: int
+    topic_id: int
+    name: str
+    config: TopicConfig
+
+
+class TopicConfigured(msgspec.Struct, frozen=True, array_like=True):
+    """A `PUT` changed the config; what the new caps evicted and the TTL expired is resolved here."""
+
+    now_ms: int
+    topic_id: int
+    config: TopicConfig
+    head_seq: int
+    floors: Floors
+    count: int
+    size_bytes: int
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, array_like=True):
+    now_ms: int
+    topic_id: int
+
+
+class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
+    """A batch took the seqs [first_seq, first_seq + len(batch) - 1].
+
+    Attributes:
+        floors: After the eviction that the batch caused.
+        reserved_through: No seq up to here will ever be given to another record.
+        key: Digest (16 bytes) of the idempotency key, empty without one.
+    """
+
+    now_ms: int
+    topic_id: int
+    first_seq: int
+    batch: Batch
+    floors: Floors
+    count: int
+    size_bytes: int
+    reserved_through: int
+    key: bytes = b""
+
+
+class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
+    """Records removed on request.
+
+    `spans` holds k pairs (first_seq, last_seq), both inclusive, ascending, as little-endian u64:
+    shape (k, 2) in `span_array`.
+    """
+
+    now_ms: int
+    topic_id: int
+    spans: bytes
+    count: int
+    size_bytes: int
+
+    @property
+    def span_array(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
+
+
+class SeqsReserved(msgspec.Struct, frozen=True, array_like=True):
+    """Seqs up to `reserved_through` may be given out without a frame of their own (`ephemeral`)."""
+
+    now_ms: int
+    topic_id: int
+    reserved_through: int
+
+
+class RunsSealed(msgspec.Struct, frozen=True, array_like=True):
+    """The unsealed or smaller runs that covered [first_seq, last_seq] now stand in `runs`."""
+
+    now_ms: int
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    runs: Sequence[RunRef]
+
+
+class RunsDropped(msgspec.Struct, frozen=True, array_like=True):
+    """Whole runs without a live record left: first seqs of the runs that go."""
+
+    now_ms: int
+    topic_id: int
+    first_seqs: Sequence[int]
+    floors: Floors
+
+
+class FloorsRaised(msgspec.Struct, frozen=True, array_like=True):
+    """Records of the log were lost by a write that itself is not logged (`ephemeral`)."""
+
+    now_ms: int
+    topic_id: int
+    floors: Floors
+    count: int
+    size_bytes: int
+
+
+class TailLost(msgspec.Struct, frozen=True, array_like=True):
+    """Recovery could not bring [first_seq, last_seq] back; the topic goes on after it.
+
+    An empty range (`first_seq > last_seq`) only corrects the counters.
+    """
+
+    now_ms: int
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    reason: str
+    count: int
+    size_bytes: int
+
+
+Event: TypeAlias = (
+    TopicCreated
+    | TopicConfigured
+    | TopicDeleted
+    | RecordsAppended
+    | RecordsDeleted
+    | SeqsReserved
+    | RunsSealed
+    | RunsDropped
+    | FloorsRaised
+    | TailLost
+)
+
+
+class KeyImage(msgspec.Struct, frozen=True, array_like=True):
+    """One remembered idempotency key: digest (16 bytes), the seqs it got, when."""
+
+    digest: bytes
+    first_seq: int
+    count: int
+    ts_ms: int
+
+
+class TopicImage(msgspec.Struct, array_like=True):
+    """A topic as a checkpoint keeps it: small, and never the payload of a record.
+
+    `volatile` are the seqs [first, last] that live only in memory (`ephemeral`) and are lost with
+    the process.  `runs` are the sealed runs, ascending.
+    """
+
+    topic_id: int
+    name: str
+    config: TopicConfig
+    head_seq: int
+    reserved_through: int
+    floors: Floors
+    expired_through: int
+    count: int
+    size_bytes: int
+    last_ts_ms: int
+    last_write_ms: int
+    holes: list[Hole]
+    volatile: list[tuple[int, int]]
+    runs: list[RunRef]
+    keys: list[KeyImage]
+
+
+class Checkpoint(msgspec.Struct, array_like=True):
+    """The engine's state between two events, at a boundary between two log files."""
+
+    now_ms: int
+    next_topic_id: int
+    topics: list[TopicImage]

@@ -1,0 +1,277 @@
+"""The hot run: records of one topic that no segment holds yet, in memory.
+
+It owns growing columns, a list of text arenas and the interned nodes and tags of its rows; it
+knows neither files nor which of its rows a reader may see.  Bytes once written never move: a slice
+given to a reader stays valid while the run grows, is killed in, or is replaced by a sealed one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.events import RunRef
+from topics.protocol.ports import Span, TagMatch
+from topics.protocol.records import (
+    COLUMN_DTYPES,
+    DELETED,
+    LIVE,
+    RUN_TEXT_BYTES_MAX,
+    Batch,
+    Buffer,
+    Columns,
+)
+
+_ROWS_FIRST: Final = 16
+_ARENA_FIRST_BYTES: Final = 1 << 10
+_ARENA_MAX_BYTES: Final = 1 << 20
+_ADOPT_BYTES: Final = 256 << 10
+"""A batch from this size on becomes an arena itself instead of being copied into one."""
+
+HOT_ROW_BYTES: Final = 64
+"""What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
+for the memory bound."""
+
+
+class _Strings:
+    """Interned strings of a run: ids from 1 in order of appearance, and a sorted view on demand."""
+
+    __slots__ = ("_order", "ids", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.ids: dict[str, int] = {}
+        self._order: list[tuple[bytes, int]] = []
+
+    def intern(self, text: str) -> int:
+        known = self.ids.get(text)
+        if known is None:
+            self.texts.append(text)
+            known = self.ids[text] = len(self.texts)
+        return known
+
+    def in_order(self) -> list[tuple[bytes, int]]:
+        """(UTF-8 text, id), ascending.  Sorted when asked for: deletes are rarer than appends."""
+        if len(self._order) != len(self.texts):
+            self._order = sorted((t.encode(), i) for i, t in enumerate(self.texts, 1))
+        return self._order
+
+
+class HotRun:
+    """A run that grows by batches; implements `ports.Run`.
+
+    Args:
+        first_seq: Seq of row 0.
+        volatile: The records live in memory only (`ephemeral`): never logged, never sealed.
+    """
+
+    def __init__(self, first_seq: int, *, volatile: bool = False) -> None:
+        self.first_seq = first_seq
+        self.ref: RunRef | None = None
+        self.volatile = volatile
+        self.frozen = False
+        self._rows = 0
+        self._dead = 0
+        self._text_bytes = 0
+        self._nodes = _Strings()
+        self._tags = _Strings()
+        self._arenas: list[Buffer] = []
+        self._bases: list[int] = []
+        self._room: bytearray | None = None
+        self._room_used = 0
+        self._view: Columns | None = None
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._flags = np.empty(0, np.uint8)
+        self._allocate(_ROWS_FIRST)
+
+    def _allocate(self, capacity: int) -> None:
+        rows, old, flags = self._rows, self._columns, self._flags
+        self._columns = {name: np.zeros(capacity, dtype) for name, dtype in COLUMN_DTYPES.items()}
+        self._flags = np.zeros(capacity, np.uint8)
+        for name, column in old.items():
+            self._columns[name][:rows] = column[:rows]
+        self._flags[:rows] = flags[:rows]
+        # Item assignment through a memoryview costs a third of that through numpy.
+        self._cells: dict[str, Any] = {name: c.data for name, c in self._columns.items()}
+        self._capacity = capacity
+
+    @property
+    def count(self) -> int:
+        return self._rows
+
+    @property
+    def text_bytes(self) -> int:
+        return self._text_bytes
+
+    @property
+    def dead(self) -> int:
+        return self._dead
+
+    @property
+    def memory_bytes(self) -> int:
+        """An estimate of what the run holds, for the bound on hot memory."""
+        return self._text_bytes + self._rows * HOT_ROW_BYTES
+
+    @property
+    def columns(self) -> Columns:
+        if self._view is None:
+            rows = self._rows
+            self._view = Columns(*(column[:rows] for column in self._columns.values()))
+        return self._view
+
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        return self._flags[: self._rows]
+
+    def has_room(self, batch: Batch) -> bool:
+        """Whether the batch's text can still be addressed in this run."""
+        return self._text_bytes + len(batch.text) < RUN_TEXT_BYTES_MAX
+
+    def append(self, batch: Batch) -> None:
+        """Take a batch as the next rows.  Its text is copied into an arena, or kept as one."""
+        n = len(batch)
+        if self._rows + n > self._capacity:
+            self._allocate(max(self._capacity * 2, self._rows + n))
+        offset = self._store_text(batch.text)
+        if n == 1:
+            self._append_one(batch, offset)
+        else:
+            self._append_many(batch, offset, n)
+        self._rows += n
+        self._view = None
+
+    def _append_one(self, batch: Batch, offset: int) -> None:
+        row, cells = self._rows, self._cells
+        cells["ts_ms"][row] = batch.ts_ms
+        cells["offset"][row] = offset
+        cells["size"][row] = batch.size.item()
+        cells["data_size"][row] = batch.data_size.item()
+        if batch.meta_size is not None:
+            cells["meta_size"][row] = batch.meta_size.item()
+        nodes = batch.nodes
+        node = nodes if nodes is None or isinstance(nodes, str) else nodes[0]
+        if node is not None:
+            cells["node_id"][row] = self._nodes.intern(node)
+        if batch.tags is not None and batch.tags[0] is not None:
+            cells["tag_id"][row] = self._tags.intern(batch.tags[0])
+        if batch.src_seq is not None and batch.hops is not None:
+            cells["src_seq"][row] = batch.src_seq.item()
+            cells["hops"][row] = batch.hops.item()
+
+    def _append_many(self, batch: Batch, offset: int, n: int) -> None:
+        new, columns = slice(self._rows, self._rows + n), self._columns
+        columns["ts_ms"][new] = batch.ts_ms
+        columns["size"][new] = batch.size
+        columns["data_size"][new] = batch.data_size
+        ends = np.cumsum(batch.size, dtype=np.int64) + np.arange(1, n + 1)
+        offsets = columns["offset"][new]
+        offsets[0] = offset
+        offsets[1:] = ends[:-1] + offset
+        if batch.meta_size is not None:
+            columns["meta_size"][new] = batch.meta_size
+        if batch.nodes is not None:
+            columns["node_id"][new] = _ids(self._nodes, batch.nodes)
+        if batch.tags is not None:
+            columns["tag_id"][new] = _ids(self._tags, batch.tags)
+        if batch.src_seq is not None and batch.hops is not None:
+            columns["src_seq"][new] = batch.src_seq
+            columns["hops"][new] = batch.hops
+
+    def _store_text(self, text: bytes) -> int:
+        """Place text behind the last; returns its offset in the run."""
+        offset, size = self._text_bytes, len(text)
+        self._text_bytes += size
+        if size >= _ADOPT_BYTES:
+            self._arenas.append(text)
+            self._bases.append(offset)
+            self._room = None
+            return offset
+        if self._room is None or self._room_used + size > len(self._room):
+            last = len(self._arenas[-1]) if self._arenas else _ARENA_FIRST_BYTES // 2
+            self._room = bytearray(max(size, min(2 * last, _ARENA_MAX_BYTES)))
+            self._room_used = 0
+            self._arenas.append(self._room)
+            self._bases.append(offset)
+        self._room[self._room_used : self._room_used + size] = text
+        self._room_used += size
+        return offset
+
+    def kill(self, rows: NDArray[np.int64]) -> None:
+        fresh = int(np.count_nonzero(self._flags[rows] == LIVE))
+        self._flags[rows] = DELETED
+        self._dead += fresh
+
+    def killed(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.flags != LIVE)
+
+    def tail(self, row: int) -> "HotRun":
+        """A run of the rows from `row` on.  Only replay cuts runs: live ones are sealed whole."""
+        rest = HotRun(self.first_seq + row, volatile=self.volatile)
+        rest._allocate(max(self._rows - row, _ROWS_FIRST))
+        rest._rows = self._rows - row
+        start = self._cells["offset"][row]
+        for name, column in self._columns.items():
+            rest._columns[name][: rest._rows] = column[row : self._rows]
+        rest._columns["offset"][: rest._rows] -= np.uint32(start)
+        rest._flags[: rest._rows] = self._flags[row : self._rows]
+        rest._dead = int(np.count_nonzero(rest._flags))
+        rest._text_bytes = self._text_bytes - start
+        rest._arenas, rest._bases = [bytes(self._slice(start, self._text_bytes))], [0]
+        rest._nodes, rest._tags = self._nodes, self._tags
+        return rest
+
+    def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
+        known = (self._nodes.ids.get(node) for node in nodes)
+        return np.array([i for i in known if i is not None], np.uint32)
+
+    def node(self, node_id: int) -> str:
+        return self._nodes.texts[node_id - 1]
+
+    def tag(self, tag_id: int) -> str:
+        return self._tags.texts[tag_id - 1]
+
+    def tag_ids(self, match: TagMatch) -> NDArray[np.uint32]:
+        order = self._tags.in_order()
+        lo = bisect_left(order, match.lower, key=_text_of)
+        hi = len(order) if match.upper is None else bisect_left(order, match.upper, key=_text_of)
+        ids = [i for t, i in order[lo:hi] if match.exact or match.accepts(t)]
+        return np.array(sorted(ids), np.uint32)
+
+    def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
+        """As `ports.Run.tag_rows`; compares one integer column of at most a hot run's rows."""
+        ids = self.tag_ids(match)
+        if not len(ids):
+            return np.empty(0, np.int64)
+        column = self.columns.tag_id
+        hit = column == ids[0] if len(ids) == 1 else np.isin(column, ids)
+        return np.flatnonzero(hit)
+
+    def read(self, spans: Sequence[Span]) -> list[Buffer]:
+        offset, size = self._cells["offset"], self._cells["size"]
+        return [self._slice(offset[lo], offset[hi - 1] + size[hi - 1]) for lo, hi in spans]
+
+    read_blocking = read
+
+    def _slice(self, start: int, end: int) -> Buffer:
+        """Bytes [start, end) of the run's text; a view where they lie in one arena."""
+        i = bisect_right(self._bases, start) - 1
+        base = self._bases[i]
+        arena = memoryview(self._arenas[i])
+        # An arena's unused room does not count: the next one begins where its text ended.
+        after = self._bases[i + 1] if i + 1 < len(self._bases) else self._text_bytes
+        if end <= after:
+            return arena[start - base : end - base]
+        return bytes(arena[start - base : after - base]) + bytes(self._slice(after, end))
+
+
+def _text_of(entry: tuple[bytes, int]) -> bytes:
+    return entry[0]
+
+
+def _ids(table: _Strings, texts: str | Sequence[str | None]) -> NDArray[np.uint32] | int:
+    if isinstance(texts, str):
+        return table.intern(texts)
+    intern = table.intern
+    return np.fromiter((0 if t is None else intern(t) for t in texts), np.uint32, len(texts))

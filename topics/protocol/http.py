@@ -1,0 +1,360 @@
+"""The HTTP face, without HTTP: the route table, query strings, negotiation, the error envelope.
+
+`ROUTES` is the one table from which routing, 404, 405 and `Allow` follow.  A path segment is
+matched before its percent-escapes are decoded, so that `%2F` is a character of a bad name and
+never a separator.
+"""
+
+import binascii
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+from urllib.parse import parse_qsl
+
+import orjson
+
+from topics.protocol import bodies
+from topics.protocol.bodies import invalid
+from topics.protocol.commands import Command, DeleteTopic, GetTopic, ListTopics
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
+from topics.protocol.names import decode_segment, is_topic_name, require_topic_name
+from topics.protocol.records import Buffer
+
+Scope = Literal["read", "write", "delete", "admin", "probe"]
+
+
+class BodyRule(Enum):
+    """Whether a request has a body that means something."""
+
+    NONE = "none"
+    JSON = "json"
+    JSON_OR_EMPTY = "json or empty"
+    """An empty body without a Content-Type stands for `{}`."""
+
+
+class Probe(Enum):
+    """Requests that the shell answers from what it knows itself, ready or not."""
+
+    HEALTH = "health"
+    READY = "ready"
+    METRICS = "metrics"
+    LIMITS = "limits"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a route's parser gets: the decoded name, the query, headers it may read, the body."""
+
+    name: str
+    query: Mapping[str, str]
+    header: Callable[[bytes], bytes | None]
+    body: Buffer
+    limits: Limits
+
+
+Parser = Callable[[Request], Command]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row: method and path, where `:` stands for a name; what may be done with it."""
+
+    method: str
+    path: tuple[bytes, ...]
+    scope: Scope
+    body: BodyRule
+    target: Parser | Probe
+
+
+# ---------------------------------------------------------------------- parsers of the routes
+
+
+def _reading(request: Request) -> str:
+    """A name in a read: one that cannot exist is not found."""
+    if not is_topic_name(request.name):
+        raise Rejection(
+            ErrorCode.TOPIC_NOT_FOUND, "no topic has such a name", {"topic": request.name[:256]}
+        )
+    return request.name
+
+
+def _writing(request: Request) -> str:
+    return require_topic_name(request.name)
+
+
+def _put_topic(request: Request) -> Command:
+    return bodies.parse_put(_writing(request), request.body)
+
+
+def _get_topic(request: Request) -> Command:
+    return GetTopic(_reading(request), query_bool(request.query, "touch", True))
+
+
+def _list_topics(request: Request) -> Command:
+    query = request.query
+    query_bool(query, "touch", False)
+    size = query_natural(query, "page_size", PAGE_SIZE_DEFAULT) or PAGE_SIZE_DEFAULT
+    after = parse_cursor(query["cursor"]) if "cursor" in query else ""
+    return ListTopics(query.get("prefix", ""), min(size, PAGE_SIZE_MAX), after)
+
+
+def _delete_topic(request: Request) -> Command:
+    return DeleteTopic(_writing(request), query_bool(request.query, "if_empty", False))
+
+
+def _append(request: Request) -> Command:
+    key = request.header(b"idempotency-key")
+    return bodies.parse_append(
+        _writing(request),
+        request.body,
+        request.limits,
+        return_seqs=query_bool(request.query, "return_seqs", True),
+        header_key=None if key is None else key.decode("latin-1"),
+    )
+
+
+def _diff(request: Request) -> Command:
+    return bodies.parse_diff(_reading(request), request.body, request.limits)
+
+
+def _delete_records(request: Request) -> Command:
+    return bodies.parse_delete(_writing(request), request.body)
+
+
+def _purge(request: Request) -> Command:
+    return bodies.parse_purge(_writing(request), request.body)
+
+
+def _path(text: str) -> tuple[bytes, ...]:
+    return tuple(text.encode().split(b"/")[1:])
+
+
+def _route(
+    line: str, scope: Scope, target: Parser | Probe, body: BodyRule = BodyRule.NONE
+) -> Route:
+    method, path = line.split()
+    return Route(method, _path(path), scope, body, target)
+
+
+_ANY: Final = BodyRule.JSON_OR_EMPTY
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _route("GET /v0/topics", "read", _list_topics),
+    _route("PUT /v0/topics/:", "admin", _put_topic, _ANY),
+    _route("GET /v0/topics/:", "read", _get_topic),
+    _route("POST /v0/topics/:", "write", _append, BodyRule.JSON),
+    _route("DELETE /v0/topics/:", "delete", _delete_topic),
+    _route("POST /v0/topics/:/diff", "read", _diff, _ANY),
+    _route("POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON),
+    _route("POST /v0/topics/:/purge", "delete", _purge, _ANY),
+    _route("GET /v0/health", "probe", Probe.HEALTH),
+    _route("GET /healthz", "probe", Probe.HEALTH),
+    _route("GET /v0/ready", "probe", Probe.READY),
+    _route("GET /readyz", "probe", Probe.READY),
+    _route("GET /v0/metrics", "read", Probe.METRICS),
+    _route("GET /v0/limits", "read", Probe.LIMITS),
+)
+
+
+def _index() -> dict[tuple[bytes, ...], dict[str, Route]]:
+    table: dict[tuple[bytes, ...], dict[str, Route]] = {}
+    for route in ROUTES:
+        assert route.method not in table.setdefault(route.path, {}), route
+        table[route.path][route.method] = route
+    return table
+
+
+_TABLE: Final = _index()
+_NAMED: Final = {path for path in _TABLE if b":" in path}
+
+
+def find_route(method: str, path: bytes) -> tuple[Route, str]:
+    """The route of a request and the name in its path; `HEAD` goes where `GET` does.
+
+    Raises:
+        Rejection: 404 for an unknown path, 405 with `Allow` for a wrong method.
+    """
+    segments = tuple(path.split(b"/")[1:])
+    methods, name = _TABLE.get(segments), ""
+    if methods is None and len(segments) > 2 and segments[2]:
+        pattern = (*segments[:2], b":", *segments[3:])
+        if pattern in _NAMED:
+            methods, name = _TABLE[pattern], decode_segment(segments[2])
+    if methods is None or b":" in segments:
+        raise Rejection(ErrorCode.NOT_FOUND, "no such path")
+    route = methods.get("GET" if method == "HEAD" else method)
+    if route is None:
+        allow = (*methods, "HEAD") if "GET" in methods else tuple(methods)
+        raise Rejection(
+            ErrorCode.METHOD_NOT_ALLOWED,
+            f"{method[:32]} is not allowed here",
+            {"allow": list(allow)},
+            allow=allow,
+        )
+    return route, name
+
+
+# ---------------------------------------------------------------------- query strings
+
+
+def parse_query(raw: bytes) -> dict[str, str]:
+    """A query as name -> value; the first of a repeated name counts."""
+    if not raw:
+        return {}
+    try:
+        pairs = parse_qsl(
+            raw.decode("latin-1"), keep_blank_values=True, errors="replace", max_num_fields=1000
+        )
+    except ValueError:
+        raise invalid("the query has too many parameters") from None
+    return dict(reversed(pairs))
+
+
+def query_bool(query: Mapping[str, str], name: str, default: bool) -> bool:
+    value = query.get(name)
+    if value is None:
+        return default
+    if value not in ("true", "false", "1", "0"):
+        raise invalid(f"{name} is not true or false", f"?{name}")
+    return value in ("true", "1")
+
+
+def query_natural(query: Mapping[str, str], name: str, default: int) -> int:
+    value = query.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) <= 20):
+        raise invalid(f"{name} is not a natural number", f"?{name}")
+    return int(value)
+
+
+def parse_cursor(cursor: str) -> str:
+    """The name that a list cursor stands behind (§0.7)."""
+    try:
+        value = orjson.loads(urlsafe_b64decode(cursor.encode("ascii")))
+    except (ValueError, binascii.Error):
+        value = None
+    if not (isinstance(value, dict) and isinstance(after := value.get("after"), str) and after):
+        raise invalid("the cursor is not one of ours", "?cursor")
+    return after
+
+
+# ---------------------------------------------------------------------- negotiation
+
+
+def check_content_type(value: bytes | None, *, empty: bool, rule: BodyRule) -> None:
+    """415 unless the body is declared as JSON (§0.3); UTF-8 is the only charset."""
+    if value is None and empty:
+        return
+    kind, *params = (value or b"").split(b";")
+    charsets = [
+        p.split(b"=", 1)[1] for p in map(bytes.strip, params) if p.lower().startswith(b"charset=")
+    ]
+    good = kind.strip().lower() == b"application/json" and all(
+        c.strip(b'" ').lower() in (b"utf-8", b"utf8") for c in charsets
+    )
+    if rule is not BodyRule.NONE and not good:
+        raise Rejection(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "expected Content-Type: application/json")
+
+
+def check_content_encoding(value: bytes | None) -> bool:
+    """Whether the body is gzipped; 415 for any coding but gzip and identity."""
+    coding = (value or b"").strip().lower()
+    if coding in (b"", b"identity"):
+        return False
+    if coding in (b"gzip", b"x-gzip"):
+        return True
+    raise Rejection(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "expected Content-Encoding: gzip, or none")
+
+
+def accepts_gzip(value: bytes | None) -> bool:
+    """Whether `Accept-Encoding` offers gzip with a weight above 0."""
+    for item in (value or b"").lower().split(b","):
+        coding, *params = item.split(b";")
+        if coding.strip() in (b"gzip", b"x-gzip"):
+            return not any(_is_zero_weight(p) for p in params)
+    return False
+
+
+def _is_zero_weight(param: bytes) -> bool:
+    name, _, weight = param.strip().partition(b"=")
+    return name.strip() == b"q" and weight.strip().rstrip(b"0") in (b"", b"0.", b".")
+
+
+def prefers_json(accept: bytes | None) -> bool:
+    """Whether an `Accept` asks for JSON where text is the default (§8.3)."""
+    return any(
+        item.split(b";")[0].strip() == b"application/json"
+        for item in (accept or b"").lower().split(b",")
+    )
+
+
+# ---------------------------------------------------------------------- who may ask
+
+
+@dataclass(frozen=True, slots=True)
+class OriginRule:
+    """Which browser pages may reach this server, and under which names.
+
+    A page of another site could otherwise read and write a server on its visitor's own machine,
+    directly or after its name was made to point at a local address (DNS rebinding).
+
+    Attributes:
+        hosts: Host names under which the server may be addressed; empty: any.
+        origins: Foreign origins (`https://app.example`) that are let in.
+    """
+
+    hosts: frozenset[bytes]
+    origins: frozenset[bytes]
+
+    def check(self, header: Callable[[bytes], bytes | None]) -> None:
+        host = (header(b"host") or b"").lower()
+        if self.hosts and host and _without_port(host) not in self.hosts and host not in self.hosts:
+            raise Rejection(
+                ErrorCode.FORBIDDEN, "this Host is not served here; see TOPICS_ALLOWED_HOSTS"
+            )
+        origin = header(b"origin")
+        if origin is None:
+            if header(b"sec-fetch-site") == b"cross-site":
+                raise self._foreign()
+            return
+        origin = origin.lower()
+        if origin not in self.origins and origin.partition(b"://")[2] != host:
+            raise self._foreign()
+
+    @staticmethod
+    def _foreign() -> Rejection:
+        return Rejection(
+            ErrorCode.FORBIDDEN, "a page of another origin; see TOPICS_ALLOWED_ORIGINS"
+        )
+
+
+LOOPBACK_HOSTS: Final = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
+
+
+def _without_port(host: bytes) -> bytes:
+    name, colon, port = host.rpartition(b":")
+    return name if colon and port.isdigit() else host
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def error_body(refusal: Rejection) -> bytes:
+    """The envelope of §0.5, its last brace left out."""
+    error: dict[str, object] = {"code": refusal.code.code, "message": refusal.message}
+    if refusal.detail is not None:
+        error["detail"] = refusal.detail
+    return b'{"error":' + orjson.dumps(error)
+
+
+def error_headers(refusal: Rejection) -> Sequence[tuple[bytes, bytes]]:
+    headers = []
+    if refusal.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
+    if refusal.allow:
+        headers.append((b"allow", ", ".join(refusal.allow).encode()))
+    return headers

@@ -1,0 +1,39 @@
+"""The topic's config (§0.10): its fields, defaults, bounds and how a body becomes one."""
+
+from typing import Final, Literal
+
+import msgspec
+
+TopicType = Literal["log", "queue"]
+Discard = Literal["old", "reject"]
+Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+
+PRIORITY_MAX: Final = 1000
+LEASE_MS_MIN: Final = 100
+LEASE_MS_MAX: Final = 86_400_000
+CLAIM_JITTER_MS_MAX: Final = 5000
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's config in force, every field resolved; echoed whole in every answer.
+
+    The queue fields (`lease_ms` and after) are kept and inert on a log.
+    """
+
+    type: TopicType = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Discard = "old"
+    durable: bool = False
+    durability: Durability = "disk"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False

@@ -1,0 +1,388 @@
+"""All that is true: topics by name and id, totals, and how each event changes them.
+
+`apply` is the only thing that mutates, live and at recovery alike.  It has no clock and no
+randomness and cannot refuse: it asserts.  During replay no sealed run is opened, because files
+that later events make unnecessary may be gone already.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from topics.protocol.dedupe import Keys
+from topics.protocol.events import (
+    Checkpoint,
+    Event,
+    Floors,
+    FloorsRaised,
+    Hole,
+    KeyImage,
+    RecordsAppended,
+    RecordsDeleted,
+    RunRef,
+    RunsDropped,
+    RunsSealed,
+    SeqsReserved,
+    TailLost,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+from topics.protocol.hot import HotRun
+from topics.protocol.limits import Limits
+from topics.protocol.ports import Run, Store
+from topics.protocol.topic import Expiry, Topic
+
+
+class State:
+    """The engine's memory.
+
+    Attributes:
+        topics: By name.
+        names: Sorted, for listing.
+        now_ms: Engine time: never below the greatest time of any event.
+        hot: Topics that hold unsealed, logged records.
+        full: Those of them with a run that takes no more.
+        attention: Topics in which a run may have lost its last live record.
+        segments: How many runs of each segment file are referred to; at 0 the file may go.
+        unneeded: Segment files that reached 0 since somebody looked.
+        hot_bytes, total_bytes, keys_total: Sums over all topics.
+    """
+
+    def __init__(self, limits: Limits, store: Store) -> None:
+        self.limits = limits
+        self._store = store
+        self.topics: dict[str, Topic] = {}
+        self.by_id: dict[int, Topic] = {}
+        self.names: list[str] = []
+        self.keys: dict[int, Keys] = {}
+        self.now_ms = 0
+        self.next_topic_id = 1
+        self.hot: dict[int, Topic] = {}
+        self.full: dict[int, Topic] = {}
+        self.attention: dict[int, Topic] = {}
+        self.segments: Counter[int] = Counter()
+        self.unneeded: list[int] = []
+        self.hot_bytes = 0
+        self.total_bytes = 0
+        self.records_total = 0
+        self.keys_total = 0
+        self.lossy: dict[int, Topic] = {}
+        self._handlers: dict[type, Callable[..., None]] = {
+            TopicCreated: self._created,
+            TopicConfigured: self._configured,
+            TopicDeleted: self._deleted,
+            RecordsAppended: self._appended,
+            RecordsDeleted: self._records_deleted,
+            SeqsReserved: self._reserved,
+            RunsSealed: self._sealed,
+            RunsDropped: self._dropped,
+            FloorsRaised: self._floors_raised,
+            TailLost: self._tail_lost,
+        }
+
+    def apply(self, event: Event) -> None:
+        """Make an event true."""
+        self.now_ms = max(self.now_ms, event.now_ms)
+        self._handlers[type(event)](event)
+
+    def apply_expiry(self, topic: Topic, expiry: Expiry) -> None:
+        """Let records pass that time took; not an event, since time and `ttl_ms` tell it again."""
+        through, records, size_bytes = expiry.removal
+        topic.expired_through = max(topic.expired_through, expiry.walked)
+        if through:
+            floors = topic.floors
+            ttl_through = max(floors.ttl_through, through)
+            topic.floors = msgspec.structs.replace(floors, ttl_through=ttl_through)
+            self._set_totals(topic, topic.count - records, topic.size_bytes - size_bytes)
+        self._floors_moved(topic)
+
+    # ------------------------------------------------------------------ topics
+
+    def _created(self, event: TopicCreated) -> None:
+        assert event.name not in self.topics
+        self._add_topic(self._new_topic(event.topic_id, event.name, event))
+
+    def _new_topic(self, topic_id: int, name: str, made: TopicCreated | TopicImage) -> Topic:
+        return Topic(topic_id, name, made.config, f"{self._store.instance_id}-{topic_id:x}")
+
+    def _add_topic(self, topic: Topic) -> None:
+        self.topics[topic.name] = self.by_id[topic.topic_id] = topic
+        self.keys[topic.topic_id] = Keys()
+        insort(self.names, topic.name)
+        self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
+
+    def _configured(self, event: TopicConfigured) -> None:
+        topic = self.by_id[event.topic_id]
+        self._reach(topic, event.head_seq)
+        topic.config = event.config
+        topic.floors = event.floors
+        self._set_totals(topic, event.count, event.size_bytes)
+        self._floors_moved(topic)
+        topic.check()
+
+    def _deleted(self, event: TopicDeleted) -> None:
+        topic = self.by_id.pop(event.topic_id)
+        del self.topics[topic.name]
+        del self.names[bisect_left(self.names, topic.name)]
+        self.keys_total -= len(self.keys.pop(topic.topic_id))
+        for run in topic.runs:
+            self._let_go(run)
+        self._set_totals(topic, 0, 0)
+        for where in (self.hot, self.full, self.attention, self.lossy):
+            where.pop(topic.topic_id, None)
+
+    # ------------------------------------------------------------------ records
+
+    def _appended(self, event: RecordsAppended) -> None:
+        topic, batch = self.by_id[event.topic_id], event.batch
+        self._reach(topic, event.first_seq - 1)
+        volatile = topic.config.durability == "ephemeral"
+        run = self._open_hot_run(topic, event, volatile)
+        before = run.memory_bytes
+        run.append(batch)
+        self.hot_bytes += run.memory_bytes - before
+        if not volatile:
+            self.hot[topic.topic_id] = topic
+        topic.head_seq = event.first_seq + len(batch) - 1
+        topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
+        topic.last_ts_ms = batch.ts_ms
+        topic.last_write_ms = event.now_ms
+        if event.floors != topic.floors:
+            topic.floors = event.floors
+            self._floors_moved(topic)
+        self._set_totals(topic, event.count, event.size_bytes)
+        if event.key:
+            keys = self.keys[topic.topic_id]
+            self.keys_total -= len(keys)
+            keys.remember(event.key, event.first_seq, len(batch), event.now_ms)
+            self.keys_total += len(keys)
+        topic.check()
+
+    def _open_hot_run(self, topic: Topic, event: RecordsAppended, volatile: bool) -> HotRun:
+        """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
+        full, of the other class, or ends before a hole."""
+        last = topic.runs[-1] if topic.runs else None
+        if (
+            isinstance(last, HotRun)
+            and not last.frozen
+            and last.volatile == volatile
+            and last.first_seq + last.count == event.first_seq
+            and last.count + len(event.batch) <= max(self.limits.segment_max_records, 1)
+            and last.text_bytes < self.limits.segment_max_bytes
+            and last.has_room(event.batch)
+        ):
+            return last
+        if isinstance(last, HotRun) and not last.volatile:
+            self.full[topic.topic_id] = topic
+        run = HotRun(event.first_seq, volatile=volatile)
+        topic.add_run(run)
+        return run
+
+    def _records_deleted(self, event: RecordsDeleted) -> None:
+        topic = self.by_id[event.topic_id]
+        for run, rows in topic.rows_of(event.span_array):
+            run.kill(rows)
+        self._set_totals(topic, event.count, event.size_bytes)
+        self.attention[topic.topic_id] = topic
+        topic.check()
+
+    def _reserved(self, event: SeqsReserved) -> None:
+        topic = self.by_id[event.topic_id]
+        topic.reserve(event.reserved_through, event.now_ms)
+
+    def _floors_raised(self, event: FloorsRaised) -> None:
+        topic = self.by_id[event.topic_id]
+        topic.floors = event.floors
+        self._set_totals(topic, event.count, event.size_bytes)
+        self._floors_moved(topic)
+
+    # ------------------------------------------------------------------ runs
+
+    def _sealed(self, event: RunsSealed) -> None:
+        topic = self.by_id[event.topic_id]
+        known = {run.ref for run in topic.runs if run.ref is not None}
+        if all(ref in known for ref in event.runs):
+            return  # the checkpoint that replay began with knows it already
+        self._cut_hot_runs(topic, event.first_seq, event.last_seq)
+        new = [self._store.open_run(ref, topic.topic_id) for ref in event.runs]
+        self.segments.update(ref.segment for ref in event.runs)
+        old = topic.replace_runs(event.first_seq, event.last_seq, new)
+        for run in old:
+            self._pass_on_kills(run, new)
+            self._let_go(run)
+        if not any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
+            self.hot.pop(topic.topic_id, None)
+
+    def _cut_hot_runs(self, topic: Topic, first_seq: int, last_seq: int) -> None:
+        """Let hot runs end where the sealed range does.  Live ones do; those of a replay under
+        other bounds may reach further."""
+        for run in list(topic.runs):
+            end = run.first_seq + run.count
+            if isinstance(run, HotRun) and first_seq <= run.first_seq <= last_seq < end - 1:
+                rest = run.tail(last_seq + 1 - run.first_seq)
+                self.hot_bytes += rest.memory_bytes
+                topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
+
+    @staticmethod
+    def _pass_on_kills(old: Run, new: Sequence[Run]) -> None:
+        seqs = old.killed() + old.first_seq
+        for run in new:
+            rows = seqs - run.first_seq
+            rows = rows[(rows >= 0) & (rows < run.count)]
+            if len(rows):
+                run.kill(rows)
+
+    def _dropped(self, event: RunsDropped) -> None:
+        topic = self.by_id[event.topic_id]
+        topic.floors = event.floors
+        for first_seq in event.first_seqs:
+            for run in topic.replace_runs(first_seq, first_seq, []):
+                self._let_go(run)
+
+    def _let_go(self, run: Run) -> None:
+        if isinstance(run, HotRun):
+            self.hot_bytes -= run.memory_bytes
+        elif run.ref is not None:
+            self.release(run.ref)
+
+    def release(self, ref: RunRef) -> None:
+        """One reference to a segment file less."""
+        self.segments[ref.segment] -= 1
+        if self.segments[ref.segment] <= 0:
+            del self.segments[ref.segment]
+            self.unneeded.append(ref.segment)
+
+    # ------------------------------------------------------------------ loss
+
+    def _tail_lost(self, event: TailLost) -> None:
+        topic = self.by_id[event.topic_id]
+        self._set_totals(topic, event.count, event.size_bytes)
+        if event.first_seq <= event.last_seq:
+            self._lose(topic, event.first_seq, event.last_seq, event.reason)
+        self.lossy.pop(topic.topic_id, None)
+
+    def _reach(self, topic: Topic, head_seq: int) -> None:
+        """The head before this event; what lies between lived in memory only and is lost."""
+        if head_seq > topic.head_seq:
+            self._lose(topic, topic.head_seq + 1, head_seq, "crash")
+            self.lossy[topic.topic_id] = topic
+
+    def _lose(self, topic: Topic, first_seq: int, last_seq: int, reason: str) -> None:
+        """[first_seq, last_seq] is gone: a floor where nothing durable lies below, else a hole."""
+        if not topic.runs and reason == "crash":
+            crash_through = max(topic.floors.crash_through, last_seq)
+            topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
+        else:
+            topic.holes.append(Hole(first_seq, last_seq, reason))
+        topic.head_seq = max(topic.head_seq, last_seq)
+        topic.reserved_through = max(topic.reserved_through, topic.head_seq)
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _set_totals(self, topic: Topic, count: int, size_bytes: int) -> None:
+        self.records_total += count - topic.count
+        self.total_bytes += size_bytes - topic.size_bytes
+        topic.count, topic.size_bytes = count, size_bytes
+
+    def _floors_moved(self, topic: Topic) -> None:
+        self.attention[topic.topic_id] = topic
+        floor = topic.floors.evict_floor
+        if topic.holes and topic.holes[0].last_seq < floor:
+            topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def image(self) -> Checkpoint:
+        """The state as a checkpoint keeps it: without what lives in memory only."""
+        topics = [self._topic_image(topic) for topic in self.by_id.values()]
+        return Checkpoint(self.now_ms, self.next_topic_id, topics)
+
+    def _topic_image(self, topic: Topic) -> TopicImage:
+        volatile = [r for r in topic.runs if isinstance(r, HotRun) and r.volatile]
+        spans = [(run.first_seq, run.first_seq + run.count - 1) for run in volatile]
+        count, size_bytes = topic.count, topic.size_bytes
+        for first_seq, last_seq in spans:
+            live, live_bytes = topic.live_between(first_seq, last_seq)
+            count, size_bytes = count - live, size_bytes - live_bytes
+        return TopicImage(
+            topic_id=topic.topic_id,
+            name=topic.name,
+            config=topic.config,
+            head_seq=topic.head_seq,
+            reserved_through=topic.reserved_through,
+            floors=topic.floors,
+            expired_through=topic.expired_through,
+            count=count,
+            size_bytes=size_bytes,
+            last_ts_ms=topic.last_ts_ms,
+            last_write_ms=topic.last_write_ms or 0,
+            holes=list(topic.holes),
+            volatile=spans,
+            runs=[run.ref for run in topic.runs if run.ref is not None],
+            keys=self._key_images(topic),
+        )
+
+    def _key_images(self, topic: Topic) -> list[KeyImage]:
+        keys = self.keys[topic.topic_id]
+        window_ms = topic.config.idempotency_window_ms
+        self.keys_total -= keys.forget(now_ms=self.now_ms, window_ms=window_ms)
+        return keys.images()
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Begin with a checkpoint; what it says lived in memory only is lost here."""
+        assert not self.topics
+        self.now_ms = checkpoint.now_ms
+        for image in checkpoint.topics:
+            self._restore_topic(image)
+        self.names.sort()
+        self.next_topic_id = checkpoint.next_topic_id
+
+    def _restore_topic(self, image: TopicImage) -> None:
+        topic = self._new_topic(image.topic_id, image.name, image)
+        self.topics[topic.name] = self.by_id[topic.topic_id] = topic
+        self.names.append(topic.name)
+        topic.head_seq = image.head_seq
+        topic.reserved_through = max(image.reserved_through, image.head_seq)
+        topic.floors = image.floors
+        topic.expired_through = image.expired_through
+        topic.last_ts_ms = image.last_ts_ms
+        topic.last_write_ms = image.last_write_ms or None
+        topic.holes = image.holes
+        keys = self.keys[topic.topic_id] = Keys()
+        for key in image.keys:
+            keys.remember(key.digest, key.first_seq, key.count, key.ts_ms)
+        self.keys_total += len(keys)
+        for ref in image.runs:
+            topic.add_run(self._store.open_run(ref, topic.topic_id))
+            self.segments[ref.segment] += 1
+        for first_seq, last_seq in image.volatile:
+            self._lose_volatile(topic, first_seq, last_seq)
+        self._set_totals(topic, image.count, image.size_bytes)
+
+    def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:
+        """A floor where no sealed run lies below, else a hole."""
+        if topic.starts and topic.starts[0] < first_seq:
+            topic.holes.append(Hole(first_seq, last_seq, "crash"))
+        else:
+            crash_through = max(topic.floors.crash_through, last_seq)
+            topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
+        topic.holes.sort(key=lambda hole: hole.first_seq)
+
+    def recount(self, topic: Topic) -> tuple[int, int]:
+        """(live records, bytes of their text) from the columns; opens every run of the topic."""
+        return topic.live_between(1, topic.head_seq)
+
+
+def floors_with(floors: Floors, *, cap_through: int = 0, ttl_through: int = 0) -> Floors:
+    """Floors that have risen, never fallen."""
+    if cap_through <= floors.cap_through and ttl_through <= floors.ttl_through:
+        return floors
+    return Floors(
+        max(floors.cap_through, cap_through),
+        max(floors.ttl_through, ttl_through),
+        floors.crash_through,
+    )

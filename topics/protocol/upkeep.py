@@ -1,0 +1,294 @@
+"""Upkeep: what the engine does when nobody asks.  It plans; the shell carries out and reports.
+
+Runs whose last live record has gone are dropped; hot runs that are full, old or too many in memory
+are sealed, and small sealed neighbours merged into them; sealed runs that are mostly dead are
+written anew without their dead text; and now and then all hot runs are sealed for a checkpoint, so
+that the log before it can go.  One seal is under way at a time, so a plan never meets another.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from topics.protocol.engine import Engine
+from topics.protocol.events import Checkpoint, RunRef, RunsDropped, RunsSealed, TopicImage
+from topics.protocol.hot import HotRun
+from topics.protocol.ports import Run, SealEntry, SealPiece
+from topics.protocol.records import LIVE
+from topics.protocol.topic import Topic
+
+MERGE_FACTOR = 2
+"""A sealed neighbour is merged when its text is at most this many times what joins it: each byte
+is then rewritten a logarithmic number of times, and a topic has a logarithmic number of runs."""
+MERGE_ROW_BYTES = 32
+SPARSE_FACTOR = 4
+"""A sealed run is written anew when its live text is under one part in so many."""
+AGE_CHECK_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SealJob:
+    """Runs to seal into one file, and the seqs [first, last] that each entry replaces."""
+
+    entries: tuple[SealEntry, ...]
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class CheckpointPlan:
+    """A checkpoint in the making: its image, still without the runs that `jobs` will seal."""
+
+    image: Checkpoint
+    jobs: list[SealJob]
+    topics: dict[int, TopicImage] = field(default_factory=dict)
+
+    def replace(self, topic_id: int, first_seq: int, last_seq: int, ref: RunRef) -> None:
+        image = self.topics[topic_id]
+        image.runs = sorted(
+            [r for r in image.runs if not first_seq <= r.first_seq <= last_seq] + [ref],
+            key=lambda r: r.first_seq,
+        )
+
+
+class Upkeep:
+    """Plans upkeep over an engine's state."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._state = engine.state
+        self._busy: set[tuple[int, int]] = set()
+        self._sparse: dict[int, Topic] = {}
+        self._next_age_check_ms = 0
+
+    # ------------------------------------------------------------------ dropping
+
+    def drop_runs(self, now_ms: int) -> None:
+        """Let go of runs that hold no live record; expire topics by time alone."""
+        now_ms = self._engine.advance(now_ms)
+        if now_ms >= self._next_age_check_ms:
+            for topic in self._state.by_id.values():
+                self._engine.expire(topic, now_ms)
+        attention, self._state.attention = self._state.attention, {}
+        for topic in attention.values():
+            if topic.topic_id in self._state.by_id:
+                self._drop_of(topic, now_ms)
+
+    def _drop_of(self, topic: Topic, now_ms: int) -> None:
+        dead = [run for run in topic.runs if self._is_dead(topic, run)]
+        logged = [run.first_seq for run in dead if not _is_volatile(run)]
+        for firsts, is_logged in (
+            (logged, True),
+            ([run.first_seq for run in dead if _is_volatile(run)], False),
+        ):
+            if firsts:
+                event = RunsDropped(now_ms, topic.topic_id, firsts, topic.floors)
+                self._engine.emit(event, logged=is_logged)
+        if any(self._is_sparse(topic, run) for run in topic.runs):
+            self._sparse[topic.topic_id] = topic
+
+    def _is_dead(self, topic: Topic, run: Run) -> bool:
+        if (topic.topic_id, run.first_seq) in self._busy or not run.count:
+            return False
+        last_seq = run.first_seq + run.count - 1
+        if last_seq > topic.published_seq:
+            return False
+        return last_seq <= topic.gone_through or len(run.killed()) == run.count
+
+    def _is_sparse(self, topic: Topic, run: Run) -> bool:
+        if run.ref is None or (topic.topic_id, run.first_seq) in self._busy:
+            return False
+        killed = len(run.killed())
+        if not killed * 2 > run.count:
+            return False
+        live = int(run.columns.size.sum(dtype=np.int64, where=run.flags == LIVE))
+        return (live + run.count - killed) * SPARSE_FACTOR < run.text_bytes
+
+    # ------------------------------------------------------------------ sealing
+
+    def plan_seal(self, now_ms: int) -> SealJob | None:
+        """The next runs to seal, if any are due; `on_sealed` or `on_seal_failed` must follow."""
+        builder = _Builder(self)
+        for topic in self._due(now_ms):
+            builder.add_topic(topic)
+            if builder.is_full:
+                break
+        for topic in list(self._sparse.values()):
+            del self._sparse[topic.topic_id]
+            if topic.topic_id in self._state.by_id and not builder.is_full:
+                for run in topic.runs:
+                    if self._is_sparse(topic, run):
+                        builder.add(topic, [run])
+        return builder.job()
+
+    def _due(self, now_ms: int) -> Iterator[Topic]:
+        """Topics with hot runs to seal now, those runs frozen."""
+        limits, state = self._engine.limits, self._state
+        full, state.full = state.full, {}
+        for topic in full.values():
+            yield topic
+        if state.hot_bytes > limits.max_hot_bytes // 2:
+            largest = sorted(state.hot.values(), key=_hot_bytes, reverse=True)
+            for topic in largest[:64]:
+                freeze(topic)
+                yield topic
+        if now_ms < self._next_age_check_ms:
+            return
+        self._next_age_check_ms = now_ms + AGE_CHECK_MS
+        if limits.segment_max_age_ms:
+            for topic in list(state.hot.values()):
+                oldest = next((r for r in topic.runs if is_sealable(r)), None)
+                if oldest is None:
+                    continue
+                if now_ms - int(oldest.columns.ts_ms[0]) >= limits.segment_max_age_ms:
+                    freeze(topic)
+                    yield topic
+
+    def begin_checkpoint(self, now_ms: int) -> CheckpointPlan:
+        """Freeze every hot run and take the image.  The shell has just rotated the log."""
+        self._engine.advance(now_ms)
+        for topic in self._state.hot.values():
+            freeze(topic)
+        image = self._state.image()
+        plan = CheckpointPlan(image, [], {t.topic_id: t for t in image.topics})
+        builder = _Builder(self)
+        for topic in list(self._state.hot.values()):
+            builder.add_topic(topic)
+            if builder.is_full and (job := builder.job()):
+                plan.jobs.append(job)
+                builder = _Builder(self)
+        if job := builder.job():
+            plan.jobs.append(job)
+        return plan
+
+    def on_sealed(
+        self, job: SealJob, refs: list[RunRef], now_ms: int, plan: CheckpointPlan | None = None
+    ) -> None:
+        """A file stands: put its runs where the old ones were."""
+        now_ms = self._engine.advance(now_ms)
+        used = False
+        for entry, (first_seq, last_seq), ref in zip(job.entries, job.ranges, refs, strict=True):
+            if plan is not None:
+                plan.replace(entry.topic_id, first_seq, last_seq, ref)
+            if entry.topic_id in self._state.by_id:
+                used = True
+                self._engine.emit(RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref]))
+                topic = self._state.by_id[entry.topic_id]
+                self._state.attention[entry.topic_id] = topic
+        if not used and refs:
+            self._state.unneeded.append(refs[0].segment)
+        self._release(job)
+
+    def on_seal_failed(self, job: SealJob) -> None:
+        """Nothing was written; the runs stay hot and are due again."""
+        self._release(job)
+        for entry in job.entries:
+            topic = self._state.hot.get(entry.topic_id)
+            if topic is not None:
+                self._state.full[topic.topic_id] = topic
+
+    def _release(self, job: SealJob) -> None:
+        for entry in job.entries:
+            self._busy -= {(entry.topic_id, piece.run.first_seq) for piece in entry.pieces}
+
+
+class _Builder:
+    """Gathers runs into the entries of one seal."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
+        self._limits = upkeep._engine.limits
+        self._entries: list[SealEntry] = []
+        self._ranges: list[tuple[int, int]] = []
+        self._text_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._text_bytes >= self._limits.segment_max_bytes
+
+    def job(self) -> SealJob | None:
+        return SealJob(tuple(self._entries), tuple(self._ranges)) if self._entries else None
+
+    def add_topic(self, topic: Topic) -> None:
+        """All frozen or closed hot runs of a topic, with small sealed neighbours before them."""
+        group: list[Run] = []
+        for run in topic.runs:
+            if not is_sealable(run) or self._is_open(topic, run):
+                continue
+            if group and not self._fits(group, run):
+                self.add(topic, group)
+                group = []
+            if not group:
+                group = self._small_neighbours(topic, run)
+            group.append(run)
+        if group:
+            self.add(topic, group)
+
+    @staticmethod
+    def _is_open(topic: Topic, run: Run) -> bool:
+        return run is topic.runs[-1] and isinstance(run, HotRun) and not run.frozen
+
+    def _fits(self, group: list[Run], run: Run) -> bool:
+        rows = sum(r.count for r in group) + run.count
+        text_bytes = sum(r.text_bytes for r in group) + run.text_bytes
+        last = group[-1]
+        return (
+            last.first_seq + last.count == run.first_seq
+            and rows <= self._limits.segment_max_records
+            and text_bytes <= self._limits.segment_max_bytes
+        )
+
+    def _small_neighbours(self, topic: Topic, run: Run) -> list[Run]:
+        group: list[Run] = []
+        i = topic.runs.index(run)
+        size = _weight(run)
+        while i and (before := topic.runs[i - 1]).ref is not None:
+            if _weight(before) > MERGE_FACTOR * size or not self._fits([before, *group], run):
+                break
+            if group and before.first_seq + before.count != group[0].first_seq:
+                break
+            group.insert(0, before)
+            size += _weight(before)
+            i -= 1
+        return group
+
+    def add(self, topic: Topic, runs: list[Run]) -> None:
+        """One entry of adjacent runs, cut at the front where the floor has passed."""
+        first_gone = topic.gone_through + 1
+        pieces = []
+        for run in runs:
+            lo = min(max(first_gone - run.first_seq, 0), run.count)
+            if lo < run.count:
+                pieces.append(SealPiece(run, lo, run.count, run.flags[lo:].copy()))
+        if not pieces:
+            return
+        first = pieces[0].run.first_seq + pieces[0].lo
+        self._entries.append(SealEntry(topic.topic_id, first, tuple(pieces)))
+        last = runs[-1]
+        self._ranges.append((runs[0].first_seq, last.first_seq + last.count - 1))
+        self._text_bytes += sum(run.text_bytes for run in runs)
+        self._upkeep._busy |= {(topic.topic_id, run.first_seq) for run in runs}
+
+
+def is_sealable(run: Run) -> bool:
+    """A run in memory whose records the log holds too."""
+    return isinstance(run, HotRun) and not run.volatile
+
+
+def freeze(topic: Topic) -> None:
+    """The topic's hot runs take no more: the next append begins a new one."""
+    for run in topic.runs:
+        if isinstance(run, HotRun):
+            run.frozen = True
+
+
+def _is_volatile(run: Run) -> bool:
+    return isinstance(run, HotRun) and run.volatile
+
+
+def _hot_bytes(topic: Topic) -> int:
+    return sum(r.memory_bytes for r in topic.runs if isinstance(r, HotRun) and not r.volatile)
+
+
+def _weight(run: Run) -> int:
+    return run.text_bytes + run.count * MERGE_ROW_BYTES
