@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from topics.client.errors import BadAnswer, Unreachable, error_of
+from topics.client.errors import BadAnswer, InvalidRequest, Unreachable, error_of
 from topics.client.models import (
     Appended,
     Configured,
@@ -104,10 +104,10 @@ def topic_path(topic: str, action: str = "") -> str:
     """Path of a topic or of an action on it.
 
     Raises:
-        ValueError: A name that would change the path.
+        InvalidRequest: A name that would change the path; nothing is sent.
     """
     if topic in ("", ".", ".."):
-        raise ValueError(f"{topic!r} is not a topic name")
+        raise InvalidRequest("invalid_request", 0, f"{topic!r} is not a topic name")
     name = quote(topic, safe=":")
     return f"/v0/topics/{name}/{action}" if action else f"/v0/topics/{name}"
 

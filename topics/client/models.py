@@ -24,7 +24,7 @@ class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     data: Any
     tag: str | None = None
     node: str | None = None
-    meta: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | msgspec.Raw | None = None
 
 
 class Record(

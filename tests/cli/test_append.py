@@ -1,0 +1,233 @@
+"""`topics append`: batches, tags, and going on after an interruption."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+NDJSON = "".join(f'{{"n": {n}, "k": "k{n % 3}"}}\n' for n in range(1, 11))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "in.ndjson"
+    path.write_text(NDJSON)
+    return path
+
+
+def throttled(_n: int) -> httpx.Response:
+    return httpx.Response(422, json={"error": {"code": "topic_full", "message": "t is full"}})
+
+
+def test_a_file(log: Any, run: Any, file: Path) -> None:
+    """Each line is a record, in order, in batches of the size asked for."""
+    done = run("append", "t", file, "--batch", 4, "--tag-field", "k", "--node", "w")
+
+    assert done.exit_code == 0, done.output
+    assert [r["n"] for r in log.data] == list(range(1, 11))
+    assert [len(b["records"]) for b in log.batches] == [4, 4, 2]
+    assert log.records[4]["tag"] == "k2"
+    assert {b["node"] for b in log.batches} == {"w"}
+    assert "10 records appended to t (seqs 1 to 10" in done.stderr
+    assert done.stdout == ""
+
+
+def test_standard_input(log: Any, run: Any) -> None:
+    """Without a file it reads what is piped in."""
+    done = run("append", "t", input="1\n2\n")
+
+    assert (done.exit_code, log.data) == (0, [1, 2])
+
+
+def test_csv_by_its_name(log: Any, run: Any, tmp_path: Path) -> None:
+    """A *.csv file is read as CSV; numbers and nulls as asked for."""
+    path = tmp_path / "f.csv"
+    path.write_text("a,b\nx,1\ny,NA\n")
+
+    done = run("append", "t", path, "--numbers", "--null", "NA")
+
+    assert done.exit_code == 0, done.output
+    assert log.data == [{"a": "x", "b": 1}, {"a": "y", "b": None}]
+
+
+def test_nothing(log: Any, run: Any) -> None:
+    """An empty input sends nothing and says so."""
+    done = run("append", "t", input="\n\n")
+
+    assert (done.exit_code, log.batches) == (0, [])
+    assert "nothing to append to t" in done.stderr
+
+
+def test_a_rerun_does_not_double(log: Any, run: Any, file: Path) -> None:
+    """Started again, the same file is not appended again: its batches keep their keys. (§0.8)"""
+    log.refuse = lambda n: throttled(n) if n == 3 else None
+    first = run("append", "t", file, "--batch", 4)
+    assert first.exit_code == 1
+
+    second = run("append", "t", file, "--batch", 4)
+
+    assert [r["n"] for r in log.data] == list(range(1, 11))
+    assert "10 records appended to t, 8 of them by an earlier run" in second.stderr
+
+
+def test_a_refusal_says_how_to_go_on(log: Any, run: Any, file: Path) -> None:
+    """A refused batch ends the run with what was done, and `--offset` goes on from there."""
+    log.refuse = lambda n: throttled(n) if n == 3 else None
+    first = run("append", "t", file, "--batch", 4)
+
+    offset = len("".join(NDJSON.splitlines(keepends=True)[:8]))
+    assert first.stderr == (
+        "topics: t is full (422 topic_full); 8 records were appended, "
+        f"go on with --offset {offset}\n"
+    )
+    second = run("append", "t", file, "--batch", 4, "--offset", offset)
+
+    assert second.exit_code == 0
+    assert [r["n"] for r in log.data] == list(range(1, 11))
+
+
+def test_csv_goes_on_from_the_middle(log: Any, run: Any, tmp_path: Path) -> None:
+    """From an offset, CSV still knows its columns; through a pipe it cannot."""
+    path = tmp_path / "f.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+
+    assert run("append", "t", path, "--offset", 8).exit_code == 0
+    assert log.data == [{"a": "3", "b": "4"}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: ["--batch", 5],
+        lambda file: ["--tag-field", "k"],
+        lambda file: os.utime(file, ns=(1, 1)) or [],
+        lambda file: file.write_text(NDJSON.replace("1", "7")) and [],
+        lambda file: ["--run", "other"],
+    ],
+    ids=["batch", "tags", "touched", "content", "named"],
+)
+def test_another_import_is_not_swallowed(log: Any, run: Any, file: Path, change: Any) -> None:
+    """Keys are equal only where what would be appended is: nothing is lost to a key. (§0.8)"""
+    run("append", "t", file, "--batch", 4)
+    before = len(log.records)
+
+    run("append", "t", file, *(["--batch", 4, *change(file)]))
+
+    assert len(log.records) == before + 10
+
+
+def test_two_pipes_are_two_imports(log: Any, run: Any) -> None:
+    """What comes through a pipe is new each time, unless the import has a name."""
+    for _ in range(2):
+        run("append", "t", input="1\n")
+    assert log.data == [1, 1]
+
+    for _ in range(2):
+        run("append", "t", "--run", "import-7", input="2\n")
+    assert log.data == [1, 1, 2]
+
+
+def test_a_bad_line_ends_it(log: Any, run: Any) -> None:
+    """A line that is no JSON ends the run with its number; batches before it stay."""
+    done = run("append", "t", "--batch", 1, input="1\nx\n")
+
+    assert done.exit_code == 2
+    assert "topics: line 2: JSON is malformed" in done.stderr
+    assert done.stderr.endswith("1 records were appended, go on with --offset 2\n")
+    assert log.data == [1]
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["append", "t", "/no/such/file"], "topics: /no/such/file: No such file or directory"),
+        (["append", "t", "/"], "topics: /: Is a directory"),
+        (["append", "t", "--url", "nonsense"], "topics: 'nonsense' is not an http:// or https://"),
+        (["append", "", "-"], "topics: '' is not a topic name"),
+    ],
+)
+def test_mistakes_end_in_one_line(run: Any, args: list[str], line: str) -> None:
+    """A user's mistake is one line and code 2, and no stack trace."""
+    done = run(*args, input="1\n")
+
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["append"],
+        ["append", "t", "--batch", "0"],
+        ["append", "t", "--format", "xml"],
+        ["append", "t", "--numbers"],
+        ["nonsense"],
+        ["read", "t", "--from", "-1"],
+    ],
+    ids=" ".join,
+)
+def test_usage(run: Any, args: list[str]) -> None:
+    """A command that cannot be meant is code 2, with the usage."""
+    done = run(*args)
+
+    assert done.exit_code == 2
+    assert "Usage: " in done.stderr
+
+
+def test_unreachable(run: Any) -> None:
+    """Where nothing listens, the code is 2 and the line names the address."""
+    done = run("append", "t", "--url", "http://127.0.0.1:9", "--retry-for", "0", input="1\n")
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("topics: http://127.0.0.1:9: ")
+    assert done.stderr.endswith("(unreachable)\n")
+
+
+def test_an_interrupt_says_what_was_done(log: Any, run: Any, file: Path) -> None:
+    """^C ends with 130 and tells how far it came and how to go on."""
+
+    def interrupt(n: int) -> None:
+        if n == 2:
+            raise KeyboardInterrupt
+
+    log.refuse = interrupt
+
+    done = run("append", "t", file, "--batch", 4)
+
+    assert done.exit_code == 130
+    offset = len("".join(NDJSON.splitlines(keepends=True)[:4]))
+    assert done.stderr == (
+        f"topics: interrupted; 4 records were appended, go on with --offset {offset}\n"
+    )
+
+
+def test_a_signal_while_it_waits_for_input() -> None:
+    """^C before anything was piped in ends quietly with 130 too."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "topics.cli", "append", "t", "--run", "x"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    # A line that is none shows that it reads: its complaint would come only after the interrupt.
+    process.send_signal(signal.SIGINT) if _reads(process.pid) else None
+    _, told = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert told.strip() == "topics: interrupted; nothing was appended"
+
+
+def _reads(pid: int) -> bool:
+    """Wait until a process blocks on its standard input."""
+    while True:
+        call = Path(f"/proc/{pid}/syscall").read_text().split()
+        if call[:2] == ["0", "0x0"]:
+            return True

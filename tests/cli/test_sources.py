@@ -1,0 +1,168 @@
+"""How lines become records, and how far a source has been taken."""
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from topics.cli.sources import BadLine, Lines, Shape, records
+
+
+def read(text: str | bytes, shape: Shape, offset: int = 0, header: bytes = b"") -> list[Any]:
+    """The records of a text, as they would be sent."""
+    raw = text.encode() if isinstance(text, str) else text
+    lines = Lines(io.BytesIO(raw), offset)
+    return [
+        msgspec.json.decode(msgspec.json.encode(record)) for record in records(lines, shape, header)
+    ]
+
+
+def test_ndjson() -> None:
+    """A line is data, whatever JSON it holds; blank lines are none."""
+    text = '{"a": 1}\n\n[2]\r\n  null  \n"x"'
+
+    assert read(text, Shape("ndjson")) == [
+        {"data": {"a": 1}},
+        {"data": [2]},
+        {"data": None},
+        {"data": "x"},
+    ]
+
+
+def test_ndjson_is_sent_byte_for_byte() -> None:
+    """A line's own spelling reaches the server. (§0.3)"""
+    lines = Lines(io.BytesIO(b'{"x": 1.0e5, "n": 123456789012345678901234567890}\n'))
+
+    (record,) = records(lines, Shape("ndjson"))
+
+    assert bytes(record.data) == b'{"x": 1.0e5, "n": 123456789012345678901234567890}'
+
+
+def test_tags_are_made_of_fields() -> None:
+    """The tag is the named fields' values, joined by dots."""
+    text = '{"carrier": "UA", "origin": "EWR", "flight": 1545}\n'
+
+    assert read(text, Shape("ndjson", ("carrier", "origin")))[0]["tag"] == "UA.EWR"
+    assert read(text, Shape("ndjson", ("flight",)))[0]["tag"] == "1545"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"a":', "line 2: .*truncated"),
+        ("{'a': 1}", "line 2: JSON is malformed"),
+        ('{"b": 1}', 'line 2: no field "a"'),
+        ('{"a": null}', 'line 2: field "a" is neither text nor a whole number'),
+        ('{"a": true}', 'line 2: field "a" is neither'),
+        ('{"a": 1.5}', 'line 2: field "a" is neither'),
+        ("[1]", "line 2: Expected `object`"),
+    ],
+)
+def test_a_bad_line_is_named(line: str, what: str) -> None:
+    """A line that is no record, or makes no tag, is refused with its number."""
+    with pytest.raises(BadLine, match=what):
+        read(f'{{"a": "x"}}\n{line}\n', Shape("ndjson", ("a",)))
+
+
+def test_what_read_prints_can_be_appended() -> None:
+    """`topics read` prints lines that `--format records` takes, with their tag, node and meta."""
+    text = (
+        '{"$seq":7,"$ts":5,"$node":"n","$tag":"t","data":{"a":1},"meta":{"k":1.0}}\n'
+        '{"data":2,"tag":"own","node":"w"}\n'
+    )
+
+    assert read(text, Shape("records")) == [
+        {"data": {"a": 1}, "tag": "t", "node": "n", "meta": {"k": 1.0}},
+        {"data": 2, "tag": "own", "node": "w"},
+    ]
+    assert read('{"data":{"a":"x"},"tag":"old"}', Shape("records", ("a",)))[0]["tag"] == "x"
+
+
+def test_a_record_line_without_data() -> None:
+    """A line of another shape is refused with its number."""
+    with pytest.raises(BadLine, match=r"line 1: .*data"):
+        read('{"a": 1}', Shape("records"))
+
+
+def test_csv() -> None:
+    """A row is an object of text by the header's names; quoted fields may hold line ends."""
+    text = '\ufeffid,"full name",x\r\n1,"Ann\nLee",\r\n\r\n2,"say ""hi""",3'
+
+    assert read(text, Shape("csv", ("id",))) == [
+        {"data": {"id": "1", "full name": "Ann\nLee", "x": ""}, "tag": "1"},
+        {"data": {"id": "2", "full name": 'say "hi"', "x": "3"}, "tag": "2"},
+    ]
+
+
+def test_csv_numbers_and_nulls() -> None:
+    """Asked for, numbers go as they are spelled, and one text stands for null."""
+    text = "a,b,c,d,e,f\n1,-2.50,NA,007,1e5,+1\n"
+    lines = Lines(io.BytesIO(text.encode()))
+
+    (record,) = records(lines, Shape("csv", numbers=True, null="NA"))
+
+    sent = msgspec.json.encode(record.data)
+    assert sent == b'{"a":1,"b":-2.50,"c":null,"d":"007","e":1e5,"f":"+1"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a,b\n1,2\n3\n", "line 3: 1 fields, but 2 columns"),
+        ("a,a\n1,2\n", "line 1: two columns"),
+        ('a\n"x\n', "line 2: unexpected end"),
+        ("a\n1\n", 'line 2: no field "z"'),
+    ],
+)
+def test_bad_csv(text: str, what: str) -> None:
+    """A row that does not fit is refused with its line."""
+    with pytest.raises(BadLine, match=what):
+        read(text, Shape("csv", ("z",) if what.endswith('"z"') else ()))
+
+
+def test_csv_that_is_not_text() -> None:
+    """Bytes that are not UTF-8 are refused with their line."""
+    with pytest.raises(BadLine, match="line 2: 'utf-8'"):
+        read(b"a\n\xff\n", Shape("csv"))
+
+
+@pytest.mark.parametrize("format", ["ndjson", "csv"])
+def test_any_record_is_a_place_to_go_on_from(format: Any) -> None:
+    """After each record the offset is where the rest begins: reading from there gives the rest."""
+    text = b'"a"\n\n"b\\n"\n  "c"\n' if format == "ndjson" else b'k\n1\n"x\ny"\n\n3\n'
+    header = b"" if format == "ndjson" else b"k\n"
+    whole = read(text, Shape(format))
+    lines = Lines(io.BytesIO(text))
+
+    for taken, _ in enumerate(records(lines, Shape(format)), start=1):
+        assert read(text, Shape(format), lines.offset, header) == whole[taken:]
+
+
+def test_a_digest_is_of_what_was_taken() -> None:
+    """Equal bytes have equal digests, wherever a run began."""
+    text = b"1\n2\n3\n2\n"
+    lines = Lines(io.BytesIO(text))
+    digests = []
+    for _ in lines:
+        digests.append(lines.take_digest())
+
+    rest = Lines(io.BytesIO(text), 2)
+    next(rest)
+
+    assert rest.take_digest() == digests[1] == digests[3]
+    assert len(set(digests)) == 3
+
+
+class Pipe(io.BytesIO):
+    def seekable(self) -> bool:
+        return False
+
+
+def test_a_pipe_is_skipped_by_reading() -> None:
+    """What cannot be sought in is read past; one that is too short is refused."""
+    lines = Lines(Pipe(b"1\n2\n3\n"), 2)
+    assert [r.data for r in records(lines, Shape("csv"), b"k\n")] == [{"k": "2"}, {"k": "3"}]
+
+    with pytest.raises(BadLine, match="it ends at byte 6, before --offset 9"):
+        Lines(Pipe(b"1\n2\n3\n"), 9)

@@ -1,0 +1,44 @@
+"""The command line: `topics serve`, and what a person does with a server from a terminal.
+
+Owns the list of commands; each lives in a module of its own, which loads what it needs when it
+runs, so that `topics --help` answers at once.
+"""
+
+import click
+
+from topics import __version__
+from topics.cli import append, config, listing, read, serve
+from topics.cli.exits import Guarded
+
+
+@click.group(
+    cls=Guarded,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Exit codes:
+  0    done
+  1    the server refused
+  2    usage, settings, a file, or the server cannot be reached
+  3    the data is corrupt
+  4    records were lost (read --strict)
+  130  interrupted; the last line says how far it came
+""",
+)
+@click.version_option(__version__, prog_name="topics", message="%(prog)s %(version)s")
+def main() -> None:
+    """A persistent event engine with a JSON-first HTTP API.
+
+    \b
+    topics serve                                 a server, data in ./topics-data
+    topics append jobs jobs.ndjson               one record a line
+    topics read jobs --follow                    records as they come, one a line
+    topics topics                                what there is
+
+    Every setting of the server is an environment variable and an option of `topics serve`;
+    `topics config` tells what is in force and where it came from. There is no other way to
+    configure it. Every other command finds its server by --url or TOPICS_URL.
+    """
+
+
+for module in (serve, config, append, read, listing):
+    main.add_command(module.command)

@@ -1,0 +1,44 @@
+"""`topics topics`: what there is."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from topics.cli.target import with_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topics.client import Client, TopicSummary
+
+
+@click.command("topics")
+@click.option("--prefix", default="", metavar="TEXT", help="Only names that begin with it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@with_client
+def command(client: "Client", prefix: str, as_json: bool) -> None:
+    """List the topics: how many records, how large, and which sequence numbers."""
+    found = client.topics(prefix=prefix)
+    if as_json:
+        import msgspec
+
+        for topic in found:
+            click.echo(msgspec.json.encode(topic))
+    else:
+        _print_table(found)
+
+
+def _print_table(topics: "Iterable[TopicSummary]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    for name in ("records", "bytes", "first seq", "head seq"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for topic in topics:
+        numbers = (topic.count, topic.bytes, topic.earliest_seq, topic.head_seq)
+        table.add_row(topic.topic, *(f"{number:,}" for number in numbers))
+    # Into a pipe a name is never folded: whoever reads it wants it whole.
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400).print(table)

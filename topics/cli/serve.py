@@ -1,0 +1,64 @@
+"""`topics serve`: a server in the foreground."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from topics.cli.exits import UNUSABLE, Stop
+from topics.settings import TABLE, BadSetting, Setting, Settings, load
+
+
+def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Every setting as an option, in the table's order."""
+    for setting in reversed(TABLE):
+        function = _option(setting)(function)
+    return function
+
+
+def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    help = f"{setting.help}  [{setting.env}{_default(setting)}]"
+    if setting.is_flag:
+        names = f"{setting.option}/--no-{setting.option.removeprefix('--')}"
+        return click.option(names, setting.name, default=None, help=help)
+    # Text, and not a type of click's: one parser, and one wording, for option and environment.
+    return click.option(setting.option, setting.name, metavar="VALUE", help=help)
+
+
+def _default(setting: Setting) -> str:
+    if setting.is_flag or setting.default in (None, ()) or setting.name == "log_format":
+        return ""
+    return f"; default {setting.default}"
+
+
+def settings_of(options: dict[str, Any]) -> Settings:
+    """What options and environment say together; a value that cannot be obeyed ends the command."""
+    words = {True: "1", False: "0"}
+    texts = {name: words.get(value, value) for name, value in options.items()}
+    try:
+        return load(os.environ, texts, is_terminal=sys.stderr.isatty())
+    except BadSetting as refusal:
+        raise Stop(str(refusal), UNUSABLE) from None
+
+
+@click.command("serve")
+@setting_options
+def command(**options: Any) -> int:
+    """Run a server until it is told to stop (SIGTERM, or ^C).
+
+    Without a word it listens on 127.0.0.1:4000 and keeps its data in ./topics-data. An option wins
+    over its environment variable, which wins over the default.
+
+    \b
+    topics serve --data-dir /var/lib/topics --port 4001
+    TOPICS_MAX_TOTAL_BYTES=100000000000 topics serve
+
+    Ends with 0 when it was stopped, 2 where a setting, the address or the data directory cannot be
+    used, 3 where the data is proven corrupt; each in one line that says what and where.
+    """
+    settings = settings_of(options)
+    from topics.asgi.door import serve as run
+
+    return run(settings)

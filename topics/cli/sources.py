@@ -1,0 +1,205 @@
+"""Files that become records: NDJSON, CSV, and what `topics read` prints.
+
+Owns the parsing, and the count of bytes by which an import goes on where it stopped: after each
+record, `Lines.offset` is the first byte that no record has taken yet.  Sends nothing.
+"""
+
+import csv
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, Literal
+
+import msgspec
+
+from topics.client.models import NewRecord
+
+Format = Literal["ndjson", "csv", "records"]
+
+SKIP_BYTES: Final = 1 << 20
+_BOM: Final = b"\xef\xbb\xbf"
+_JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+class BadLine(Exception):
+    """A line that is no record: says where and why."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(f"line {line}: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How lines become records.
+
+    Attributes:
+        tag_fields: Fields of `data` whose values, joined by dots, are the tag; none: no tag.
+        numbers: Of CSV: fields that are JSON numbers are sent as numbers.
+        null: Of CSV: a field of exactly this text is sent as null.
+    """
+
+    format: Format
+    tag_fields: tuple[str, ...] = ()
+    numbers: bool = False
+    null: str | None = None
+
+
+class Lines:
+    """Lines of a binary stream, counted and digested as they are taken.
+
+    With `offset` the stream is first brought there; line numbers then count from there too.
+    """
+
+    def __init__(self, stream: BinaryIO, offset: int = 0) -> None:
+        self.offset = 0
+        self.line = 0
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self._skip(offset)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self._stream.readline()
+        if not line:
+            raise StopIteration
+        is_first = self.offset == 0
+        self.offset += len(line)
+        self.line += 1
+        self._digest.update(line)
+        return line.removeprefix(_BOM) if is_first else line
+
+    def take_digest(self) -> str:
+        """32 hex digits of what was taken since the last call."""
+        digest, self._digest = self._digest, hashlib.sha256()
+        return digest.hexdigest()[:32]
+
+    def _skip(self, offset: int) -> None:
+        if self._stream.seekable():
+            self._stream.seek(offset)
+            self.offset = offset
+        while self.offset < offset:
+            skipped = len(self._stream.read(min(SKIP_BYTES, offset - self.offset)))
+            if not skipped:
+                raise BadLine(0, f"it ends at byte {self.offset}, before --offset {offset}")
+            self.offset += skipped
+
+
+def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewRecord]:
+    """The records of a source, in order.
+
+    Args:
+        header: Of CSV that is read from its middle: its first line.
+
+    Raises:
+        BadLine: A line is not what the format says, or lacks a field that the tag is made of.
+    """
+    if shape.format == "csv":
+        yield from _csv(lines, shape, header)
+        return
+    parse = _PARSERS[shape.format]
+    for line in lines:
+        if line.isspace():
+            continue
+        try:
+            yield parse(line, shape)
+        except (msgspec.DecodeError, UnicodeDecodeError, _NoField) as error:
+            raise BadLine(lines.line, str(error)) from None
+
+
+class _NoField(Exception):
+    pass
+
+
+class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"}):
+    """A record as it is written, or as `topics read` prints it."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    served_tag: str | None = None
+    served_node: str | None = None
+    meta: msgspec.Raw = msgspec.Raw(b"")
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def _ndjson(line: bytes, shape: Shape) -> NewRecord:
+    data = _RAW.decode(line.strip())
+    if not shape.tag_fields:
+        return NewRecord(data)
+    return NewRecord(data, tag=_tag(_OBJECT.decode(line), shape.tag_fields))
+
+
+def _record(line: bytes, shape: Shape) -> NewRecord:
+    found = _LINE.decode(line)
+    tag = found.served_tag if found.tag is None else found.tag
+    if shape.tag_fields:
+        tag = _tag(_OBJECT.decode(found.data), shape.tag_fields)
+    return NewRecord(
+        found.data,
+        tag=tag,
+        node=found.served_node if found.node is None else found.node,
+        meta=found.meta if bytes(found.meta) else None,
+    )
+
+
+_PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
+    "ndjson": _ndjson,
+    "records": _record,
+}
+
+
+def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
+    # `csv.reader` asks for a line only while a quoted field is open, so that between two rows the
+    # offset is the end of the last one.
+    reader = csv.reader((_text(lines, line) for line in lines), strict=True)
+    try:
+        names = next(csv.reader([header.decode()])) if header else next(reader, [])
+        if len(set(names)) != len(names):
+            raise BadLine(1, "two columns have the same name")
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise BadLine(lines.line, f"{len(row)} fields, but {len(names)} columns")
+            fields = dict(zip(names, row, strict=True))
+            data = {name: _value(text, shape) for name, text in fields.items()}
+            yield NewRecord(data, tag=_tag(fields, shape.tag_fields))
+    except (csv.Error, _NoField) as error:
+        raise BadLine(lines.line, str(error)) from None
+
+
+def _text(lines: Lines, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise BadLine(lines.line, str(error)) from None
+
+
+def _value(text: str, shape: Shape) -> Any:
+    if text == shape.null:
+        return None
+    if shape.numbers and _JSON_NUMBER.fullmatch(text):
+        return msgspec.Raw(text.encode())
+    return text
+
+
+def _tag(data: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The tag of a record; None where none is made."""
+    if not names:
+        return None
+    parts: list[str] = []
+    for name in names:
+        if name not in data:
+            raise _NoField(f'no field "{name}" to make the tag of')
+        value = data[name]
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise _NoField(f'field "{name}" is neither text nor a whole number')
+        parts.append(str(value))
+    return ".".join(parts)
