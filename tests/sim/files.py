@@ -1,0 +1,346 @@
+"""A directory on a disk that forgets: `topics.store.files.Files` for simulations.
+
+Owns what a power loss may take: each sector written and not synced persists or not by itself, a
+size apart from its bytes, names as a prefix of what was done to them (or, harshly, any subset).
+Every call that changes something is counted, so that a test can cut, kill or fail at each one.
+"""
+
+import errno
+import random
+from dataclasses import dataclass, field
+
+from topics.protocol.records import Buffer
+from topics.store.files import File
+from topics.store.layout import LOCK_NAME, SECTOR
+
+
+class Cut(BaseException):
+    """The machine stopped: no call returns from here on."""
+
+
+@dataclass
+class Fault:
+    """What the n-th counted call does instead: fail with `error`, or write only a part.
+
+    Attributes:
+        error: An errno; 0 for a short write.
+        cleans: A failing sync marks the pages clean all the same, as Linux does.
+    """
+
+    error: int = errno.EIO
+    cleans: bool = True
+
+
+@dataclass
+class Inode:
+    """`cache` is what reads show, `durable` what the device holds, `dirty` sectors tell apart."""
+
+    cache: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    dirty: set[int] = field(default_factory=set)
+
+    def write(self, data: Buffer, offset: int) -> None:
+        end = offset + len(data)
+        if end > len(self.cache):
+            self.cache.extend(bytes(end - len(self.cache)))
+        self.cache[offset:end] = data
+        self.dirty.update(range(offset // SECTOR, -(-end // SECTOR)))
+
+    def sync(self) -> None:
+        if len(self.durable) != len(self.cache):
+            del self.durable[len(self.cache) :]
+            self.durable.extend(bytes(len(self.cache) - len(self.durable)))
+        for sector in self.dirty:
+            at = sector * SECTOR
+            piece = self.cache[at : at + SECTOR]
+            self.durable[at : at + len(piece)] = piece
+        self.dirty.clear()
+
+    def forget(self) -> None:
+        """Read clean sectors from the device again."""
+        fresh = bytearray(self.durable[: len(self.cache)])
+        fresh.extend(bytes(len(self.cache) - len(fresh)))
+        for sector in self.dirty:
+            at = sector * SECTOR
+            piece = self.cache[at : at + SECTOR]
+            fresh[at : at + len(piece)] = piece
+        self.cache[:] = fresh
+
+    def cut(self, rng: random.Random, *, harsh: bool) -> bytearray:
+        """What the device holds after a power loss."""
+        chance = rng.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+        size = len(self.cache) if rng.random() < chance else len(self.durable)
+        found = bytearray(self.durable[:size])
+        found.extend(bytes(size - len(found)))
+        for sector in sorted(self.dirty):
+            at = sector * SECTOR
+            room = min(SECTOR, size - at)
+            if room <= 0:
+                continue
+            if rng.random() < chance:
+                piece = self.cache[at : at + room]
+                found[at : at + len(piece)] = piece
+            elif harsh and at >= len(self.durable) and rng.random() < 0.3:
+                found[at : at + room] = rng.randbytes(room)
+        return found
+
+
+class SimFile:
+    """Implements `files.File`."""
+
+    def __init__(self, files: "SimFiles", name: str, inode: Inode, *, write: bool) -> None:
+        self.name = name
+        self._files = files
+        self._inode = inode
+        self._may_write = write
+
+    def size(self) -> int:
+        return len(self._inode.cache)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        self._files.reads(self.name)
+        piece = self._inode.cache[offset : offset + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def read_nowait(self, buffer: memoryview, offset: int) -> bool:
+        return not self._files.cold and self.read_into(buffer, offset) == len(buffer)
+
+    def write(self, data: Buffer, offset: int) -> int:
+        assert self._may_write, f"{self.name} was opened for reading"
+        view = memoryview(data)
+        fault = self._files.counted(f"write {self.name}")
+        if fault is not None and fault.error:
+            self._inode.write(view[: len(view) // 2], offset)
+            raise OSError(fault.error, "injected", self.name)
+        if fault is not None:
+            view = view[: max(1, len(view) // 2)]
+        self._files.take(offset + len(view) - len(self._inode.cache))
+        self._inode.write(view, offset)
+        return len(view)
+
+    def sync_data(self) -> None:
+        self.sync()
+
+    def sync(self) -> None:
+        fault = self._files.counted(f"sync {self.name}")
+        if fault is not None and fault.error:
+            if fault.cleans:
+                self._inode.dirty.clear()
+            raise OSError(fault.error, "injected", self.name)
+        self._inode.sync()
+
+    def truncate(self, size: int) -> None:
+        assert self._may_write, f"{self.name} was opened for reading"
+        self._files.failing(f"truncate {self.name}")
+        del self._inode.cache[size:]
+        self._inode.dirty = {s for s in self._inode.dirty if s * SECTOR < size}
+
+    def allocate(self, size: int) -> None:
+        self._files.failing(f"allocate {self.name}")
+        grown = max(0, size - len(self._inode.cache))
+        self._files.take(grown)
+        self._inode.cache.extend(bytes(grown))
+
+    def forget_cache(self) -> None:
+        self._inode.forget()
+
+    def map_readonly(self, size: int) -> memoryview:
+        assert size <= len(self._inode.cache)
+        return memoryview(self._inode.cache).toreadonly()[:size]
+
+    def close(self) -> None:
+        return
+
+
+class SimFiles:
+    """Implements `files.Files`.
+
+    Attributes:
+        calls: Counted calls so far: those that change something or make it durable.
+        log: What they were.
+        faults: Call number -> what it does instead.
+        cut_at: The call that never returns.
+        capacity_bytes: Space on the disk.
+        cold: No read finds its bytes in memory.
+        unreadable: Names whose reads fail.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.path = "sim"
+        self.calls = 0
+        self.log: list[str] = []
+        self.faults: dict[int, Fault] = {}
+        self.cut_at: int | None = None
+        self.capacity_bytes = 1 << 40
+        self.cold = False
+        self.unreadable: set[str] = set()
+        self.seed = seed
+        self.inodes: dict[str, Inode] = {}
+        self.durable_names: dict[str, Inode] = {}
+        self.pending: list[list[tuple[str, Inode | None]]] = []
+        self._boot = 1
+        self._clock_us = 0
+        self._locked_by: list[SimFiles] = []
+
+    # -- the test's side -----------------------------------------------------------------------
+
+    def cut(self, rng: random.Random, *, harsh: bool = False) -> "SimFiles":
+        """The directory as found after a power loss; this one stays as it is."""
+        found = self._successor(boot=self._boot + 1)
+        names = dict(self.durable_names)
+        kept = rng.randint(0, len(self.pending))
+        for index, operations in enumerate(self.pending):
+            if (rng.random() < 0.5) if harsh else index < kept:
+                _apply(names, operations)
+        again: dict[int, Inode] = {}
+        for name, inode in sorted(names.items()):
+            if id(inode) not in again:
+                data = inode.cut(rng, harsh=harsh)
+                again[id(inode)] = Inode(bytearray(data), data)
+            found.inodes[name] = again[id(inode)]
+        found.durable_names = dict(found.inodes)
+        return found
+
+    def kill(self) -> "SimFiles":
+        """The directory as the next process finds it when only this one died."""
+        found = self._successor(boot=self._boot)
+        copies = {id(i): _copy(i) for i in self._all_inodes()}
+        found.inodes = {name: copies[id(i)] for name, i in self.inodes.items()}
+        found.durable_names = {name: copies[id(i)] for name, i in self.durable_names.items()}
+        found.pending = [
+            [(name, None if i is None else copies[id(i)]) for name, i in operations]
+            for operations in self.pending
+        ]
+        return found
+
+    def other(self) -> "SimFiles":
+        """The same directory in the hands of another process."""
+        other = SimFiles(self.seed)
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def tree(self) -> dict[str, bytes]:
+        return {name: bytes(inode.cache) for name, inode in sorted(self.inodes.items())}
+
+    def put(self, name: str, data: bytes) -> None:
+        """Let a file hold these bytes, durably, behind the store's back."""
+        self.inodes[name] = Inode(bytearray(data), bytearray(data))
+        self.durable_names[name] = self.inodes[name]
+
+    def remove(self, name: str) -> None:
+        del self.inodes[name]
+        self.durable_names.pop(name, None)
+
+    def _successor(self, *, boot: int) -> "SimFiles":
+        found = SimFiles(self.seed + 1)
+        found._boot = boot
+        found.capacity_bytes = self.capacity_bytes
+        return found
+
+    def _all_inodes(self) -> list[Inode]:
+        pending = [i for operations in self.pending for _, i in operations if i is not None]
+        return [*self.inodes.values(), *self.durable_names.values(), *pending]
+
+    # -- for SimFile ---------------------------------------------------------------------------
+
+    def counted(self, what: str) -> Fault | None:
+        if self.cut_at is not None and self.calls >= self.cut_at:
+            raise Cut(what)
+        self.calls += 1
+        self.log.append(what)
+        return self.faults.get(self.calls)
+
+    def failing(self, what: str) -> None:
+        fault = self.counted(what)
+        if fault is not None and fault.error:
+            raise OSError(fault.error, "injected", what)
+
+    def take(self, size: int) -> None:
+        if size > 0 and size > self.free_bytes():
+            raise OSError(errno.ENOSPC, "no space left")
+
+    def reads(self, name: str) -> None:
+        if name in self.unreadable:
+            raise OSError(errno.EIO, "unreadable", name)
+
+    # -- Files ---------------------------------------------------------------------------------
+
+    def prepare(self, *, create: bool) -> None:
+        return
+
+    def names(self) -> list[str]:
+        return sorted(self.inodes)
+
+    def lock(self) -> bool:
+        if LOCK_NAME not in self.inodes:
+            self._change([(LOCK_NAME, Inode())])
+        if self._locked_by and self._locked_by[0] is not self:
+            return False
+        self._locked_by[:] = [self]
+        return True
+
+    def create(self, name: str) -> File:
+        if name in self.inodes:
+            raise FileExistsError(errno.EEXIST, "exists", name)
+        self.failing(f"create {name}")
+        inode = Inode()
+        self._change([(name, inode)])
+        return SimFile(self, name, inode, write=True)
+
+    def open(self, name: str, *, write: bool = False) -> File:
+        if name not in self.inodes:
+            raise FileNotFoundError(errno.ENOENT, "missing", name)
+        return SimFile(self, name, self.inodes[name], write=write)
+
+    def rename(self, source: str, target: str) -> None:
+        if source not in self.inodes:
+            raise FileNotFoundError(errno.ENOENT, "missing", source)
+        self.failing(f"rename {source} {target}")
+        self._change([(target, self.inodes[source]), (source, None)])
+
+    def unlink(self, name: str) -> None:
+        if name not in self.inodes:
+            raise FileNotFoundError(errno.ENOENT, "missing", name)
+        self.failing(f"unlink {name}")
+        self._change([(name, None)])
+
+    def _change(self, operations: list[tuple[str, Inode | None]]) -> None:
+        _apply(self.inodes, operations)
+        self.pending.append(operations)
+
+    def sync_dir(self) -> None:
+        self.failing("sync_dir")
+        for operations in self.pending:
+            _apply(self.durable_names, operations)
+        self.pending.clear()
+
+    def free_bytes(self) -> int:
+        used = sum(len(inode.cache) for inode in self.inodes.values())
+        return max(0, self.capacity_bytes - used)
+
+    def boot_id(self) -> bytes:
+        return self._boot.to_bytes(16, "little")
+
+    def entropy(self, size: int) -> bytes:
+        return random.Random(self.seed).randbytes(size)
+
+    def monotonic_us(self) -> int:
+        self._clock_us += 1
+        return self._clock_us
+
+    def close(self) -> None:
+        if self._locked_by and self._locked_by[0] is self:
+            self._locked_by.clear()
+
+
+def _apply(names: dict[str, Inode], operations: list[tuple[str, Inode | None]]) -> None:
+    for name, inode in operations:
+        if inode is None:
+            names.pop(name, None)
+        else:
+            names[name] = inode
+
+
+def _copy(inode: Inode) -> Inode:
+    return Inode(bytearray(inode.cache), bytearray(inode.durable), set(inode.dirty))

@@ -1,0 +1,166 @@
+"""Checkpoints: small images of the engine's state, two generations of them.
+
+Owns their files and the choice among them.  Knows of the image only how to encode it.  Invariant:
+a checkpoint is whole or it is not there, and the one before it stays, with the log it needs, until
+the next is durable.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from topics.protocol.errors import Corrupt
+from topics.protocol.events import Checkpoint
+from topics.store.files import Files, discard, publish, read_whole
+from topics.store.layout import (
+    CHECKPOINT_HEADER,
+    CHECKPOINT_MAGIC,
+    FORMAT_VERSION,
+    checkpoint_name,
+    digest,
+    header_holds,
+    numbers,
+    seal_header,
+)
+from topics.store.wal import Position
+
+GENERATIONS: Final = 2
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Checkpoint).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a checkpoint file says besides the image.
+
+    Attributes:
+        position: Where the log goes on that is not in the image.
+        clean: It was written by a clean stop.
+        next_segment: No segment of this number or above was ever referred to.
+    """
+
+    number: int
+    position: Position
+    incarnation: int
+    next_segment: int
+    clean: bool
+
+
+def encode(image: Checkpoint, stored: Stored, instance: bytes) -> bytes:
+    body = _encode(image)
+    position = stored.position
+    header = seal_header(
+        CHECKPOINT_HEADER,
+        CHECKPOINT_MAGIC,
+        FORMAT_VERSION,
+        int(stored.clean),
+        stored.incarnation,
+        instance,
+        stored.number,
+        position.file_number,
+        position.offset,
+        position.batch,
+        position.digest,
+        stored.next_segment,
+        len(body),
+        digest(body),
+    )
+    return header + body
+
+
+def decode(data: memoryview, number: int, instance: bytes) -> tuple[Checkpoint, Stored]:
+    """The image and what is said about it.  Raises ValueError: why it can't be believed."""
+    if not header_holds(CHECKPOINT_HEADER, data):
+        raise ValueError("the header does not verify")
+    magic, version, clean, incarnation, owner, own, *rest = CHECKPOINT_HEADER.unpack(
+        data[: CHECKPOINT_HEADER.size]
+    )
+    file_number, offset, batch, last_digest, next_segment, size, body_digest, _ = rest
+    if (magic, version) != (CHECKPOINT_MAGIC, FORMAT_VERSION):
+        raise ValueError("the header is not that of a checkpoint")
+    if (owner, own) != (instance, number):
+        raise ValueError(f"the file is number {own} of data directory {owner.hex()}")
+    body = data[CHECKPOINT_HEADER.size :]
+    if len(body) != size or digest(body) != body_digest:
+        raise ValueError("the image does not verify")
+    position = Position(file_number, offset, batch, last_digest)
+    stored = Stored(number, position, incarnation, next_segment, bool(clean))
+    return _decode(body), stored
+
+
+class Checkpoints:
+    """The checkpoint files of one data directory."""
+
+    def __init__(self, files: Files, instance: bytes) -> None:
+        self._files = files
+        self._instance = instance
+        self._kept: list[Stored] = []
+        self._next_number = 1
+
+    def load(self) -> tuple[Checkpoint, Stored] | None:
+        """The newest checkpoint that verifies; None where there never was one.
+
+        Raises:
+            Corrupt: There are files and none verifies.
+        """
+        refused: Corrupt | None = None
+        loaded: tuple[Checkpoint, Stored] | None = None
+        found = numbers(self._files.names(), "ckpt")
+        for number in reversed(found):
+            try:
+                image, stored = self.read(number)
+            except Corrupt as error:
+                refused = refused or error
+                continue
+            self._kept.insert(0, stored)
+            loaded = loaded or (image, stored)
+        self._next_number = max([0, *found]) + 1
+        if loaded is None and refused is not None:
+            raise refused
+        return loaded
+
+    def read(self, number: int) -> tuple[Checkpoint, Stored]:
+        """One file's image.  Raises Corrupt."""
+        name = checkpoint_name(number)
+        path = f"{self._files.path}/{name}"
+        try:
+            return decode(read_whole(self._files, name), number, self._instance)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise Corrupt(path, 0, f"cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise Corrupt(path, 0, str(error)) from error
+
+    @property
+    def oldest_log(self) -> int:
+        """The first log file that a kept checkpoint needs; 1 where the log is needed from there."""
+        if len(self._kept) < GENERATIONS:
+            return 1
+        return min(stored.position.file_number for stored in self._kept[-GENERATIONS:])
+
+    def save(
+        self,
+        image: Checkpoint,
+        position: Position,
+        *,
+        incarnation: int,
+        next_segment: int,
+        clean: bool,
+    ) -> None:
+        """*Blocking.* Make a checkpoint durable.  Raises OSError: all is as it was."""
+        number = self._next_number
+        stored = Stored(number, position, incarnation, next_segment, clean)
+        publish(self._files, checkpoint_name(number), encode(image, stored, self._instance))
+        self._next_number = number + 1
+        self._kept.append(stored)
+
+    def retire(self) -> None:
+        """Unlink the generations before the last two, those that don't verify among them."""
+        kept = {stored.number for stored in self._kept[-GENERATIONS:]}
+        self._kept = self._kept[-GENERATIONS:]
+        for number in numbers(self._files.names(), "ckpt"):
+            if number not in kept and number < max(kept, default=0):
+                discard(self._files, checkpoint_name(number))

@@ -1,0 +1,310 @@
+"""The only door to the disk: what the store asks of a file system, and the real one.
+
+Owns every call that reaches the operating system, and the clock and entropy of the store, so that
+a simulation can lose, tear, reorder and refuse writes.  Refuses to know what any byte means.
+Invariant: nothing is followed, nothing is world-readable, nothing is written through a map.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import time
+from typing import Final, Protocol
+
+from topics.protocol.records import Buffer
+from topics.store.layout import LOCK_NAME
+
+
+class File(Protocol):
+    """An open file.  All offsets are absolute; there is no position."""
+
+    name: str
+
+    def size(self) -> int: ...
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read at most `len(buffer)` bytes; 0 at the end of the file.  Raises OSError."""
+
+    def read_nowait(self, buffer: memoryview, offset: int) -> bool:
+        """Fill the whole buffer from memory, or say False where a disk would have to be asked."""
+
+    def write(self, data: Buffer, offset: int) -> int:
+        """Write a prefix of `data`; returns its length, which may be short.  Raises OSError."""
+
+    def sync_data(self) -> None:
+        """Make the bytes of a file whose size does not change durable."""
+
+    def sync(self) -> None:
+        """Make bytes and size durable."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Make sure that writes to [0, size) find space; the file grows with zeros.
+
+        Raises:
+            OSError: ENOSPC, and the file may have grown a part of the way.
+        """
+
+    def forget_cache(self) -> None:
+        """Ask that clean pages be read from the device again."""
+
+    def map_readonly(self, size: int) -> memoryview:
+        """The bytes [0, size) as memory that can't be written; valid as long as it is referenced."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """One flat directory."""
+
+    path: str
+
+    def prepare(self, *, create: bool) -> None:
+        """Open the directory, made with its parents where `create`.  Raises OSError."""
+
+    def names(self) -> list[str]:
+        """All entries, sorted."""
+
+    def lock(self) -> bool:
+        """Take the directory for this process until `close`; False where another holds it."""
+
+    def create(self, name: str) -> File:
+        """A new, empty file.  Raises FileExistsError."""
+
+    def open(self, name: str, *, write: bool = False) -> File:
+        """An existing file.  Raises FileNotFoundError."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces `target`."""
+
+    def unlink(self, name: str) -> None: ...
+
+    def sync_dir(self) -> None:
+        """Make creations, renames and unlinks durable."""
+
+    def free_bytes(self) -> int: ...
+
+    def boot_id(self) -> bytes:
+        """16 bytes that change when the kernel starts."""
+
+    def entropy(self, size: int) -> bytes: ...
+
+    def monotonic_us(self) -> int: ...
+
+    def close(self) -> None:
+        """Let go of directory and lock."""
+
+
+def write_all(file: File, data: Buffer, offset: int) -> None:
+    """Write every byte, however short the single writes turn out."""
+    written = file.write(data, offset)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        step = file.write(view[written:], offset + written)
+        if step == 0:
+            raise OSError(errno.EIO, "a write took no byte", file.name)
+        written += step
+
+
+def read_at_most(file: File, size: int, offset: int) -> memoryview:
+    """Up to `size` bytes; fewer only where the file ends."""
+    buffer = memoryview(bytearray(size))
+    filled = 0
+    while filled < size:
+        step = file.read_into(buffer[filled:], offset + filled)
+        if step == 0:
+            break
+        filled += step
+    return buffer[:filled]
+
+
+def read_whole(files: Files, name: str) -> memoryview:
+    """All bytes of a file, checked against nothing.  Raises OSError."""
+    file = files.open(name)
+    try:
+        return read_at_most(file, file.size(), 0)
+    finally:
+        file.close()
+
+
+def publish(files: Files, name: str, data: Buffer) -> None:
+    """Let `name` hold `data` from one moment to the next, durably.
+
+    The order is what matters: bytes before name, name before anything that relies on it.
+
+    Raises:
+        OSError: `name` is as it was; the temporary file is gone where the disk allowed it.
+    """
+    temp = name + ".tmp"
+    discard(files, temp)
+    try:
+        file = files.create(temp)
+        try:
+            write_all(file, data, 0)
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temp, name)
+    except OSError:
+        discard(files, temp)
+        raise
+    files.sync_dir()
+
+
+def discard(files: Files, name: str) -> None:
+    """Unlink what may not be there and what nothing relies on."""
+    try:
+        files.unlink(name)
+    except OSError:
+        return
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "_files", "name")
+
+    def __init__(self, files: "OsFiles", name: str, fd: int) -> None:
+        self.name = name
+        self._files = files
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        return os.preadv(self._fd, [buffer], offset)
+
+    def read_nowait(self, buffer: memoryview, offset: int) -> bool:
+        if not self._files.nowait:
+            return False
+        try:
+            return os.preadv(self._fd, [buffer], offset, os.RWF_NOWAIT) == len(buffer)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            # tmpfs and some others do not know the flag: every read goes to the thread pool then.
+            self._files.nowait = False
+            return False
+
+    def write(self, data: Buffer, offset: int) -> int:
+        return os.pwrite(self._fd, data, offset)
+
+    def sync_data(self) -> None:
+        os.fdatasync(self._fd)
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._fd, 0, size)
+
+    def forget_cache(self) -> None:
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def map_readonly(self, size: int) -> memoryview:
+        mapped = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+        mapped.madvise(mmap.MADV_WILLNEED)
+        return memoryview(mapped)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        # A segment that was dropped while somebody read it has no owner but its readers.
+        self.close()
+
+
+FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+class OsFiles:
+    """A directory of the operating system: 0700, its files 0600."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(root)
+        self.nowait = hasattr(os, "RWF_NOWAIT")
+        self._root = -1
+        self._lock = -1
+
+    def prepare(self, *, create: bool) -> None:
+        if create and not os.path.isdir(self.path):
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            self._sync_path(os.path.dirname(os.path.abspath(self.path)))
+        if self._root < 0:
+            self._root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _sync_path(self, path: str) -> None:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._root))
+
+    def lock(self) -> bool:
+        if self._lock >= 0:
+            return True
+        lock = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=self._root)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def create(self, name: str) -> File:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS
+        return OsFile(self, name, os.open(name, flags, 0o600, dir_fd=self._root))
+
+    def open(self, name: str, *, write: bool = False) -> File:
+        flags = (os.O_RDWR if write else os.O_RDONLY) | FLAGS
+        return OsFile(self, name, os.open(name, flags, dir_fd=self._root))
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target, src_dir_fd=self._root, dst_dir_fd=self._root)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(name, dir_fd=self._root)
+
+    def sync_dir(self) -> None:
+        os.fsync(self._root)
+
+    def free_bytes(self) -> int:
+        found = os.fstatvfs(self._root)
+        return found.f_bavail * found.f_frsize
+
+    def boot_id(self) -> bytes:
+        try:
+            with open(BOOT_ID, encoding="ascii") as file:
+                return bytes.fromhex(file.read().strip().replace("-", ""))
+        except OSError:
+            # Without the kernel's word every restart counts as one of the machine: the safe side.
+            return os.urandom(16)
+
+    def entropy(self, size: int) -> bytes:
+        return os.urandom(size)
+
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def close(self) -> None:
+        for descriptor in (self._lock, self._root):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lock = self._root = -1

@@ -1,0 +1,112 @@
+"""Whose data directory this is: the lock, and the file that names format and instance.
+
+Owns the decision whether a directory may be used at all.  Invariant: a directory that is not ours,
+is newer, or is in use is left as it was found, to the byte.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from topics.protocol.errors import Unusable
+from topics.store.files import Files, discard, read_whole, write_all
+from topics.store.layout import (
+    FORMAT_VERSION,
+    IDENTITY,
+    IDENTITY_MAGIC,
+    IDENTITY_NAME,
+    IDENTITY_TEMP,
+    LOCK_NAME,
+    NAME,
+    RESERVE_NAME,
+    TEMP,
+    header_holds,
+    seal_header,
+)
+
+IGNORED: Final = frozenset({"lost+found", LOCK_NAME})
+
+
+def enter(files: Files) -> None:
+    """Open and lock the directory.
+
+    Raises:
+        Unusable: It is not ours, or in use.
+    """
+    try:
+        files.prepare(create=True)
+        names = files.names()
+        _refuse_foreign(files, names)
+        if not files.lock():
+            raise Unusable(files.path, "another process is using this data directory")
+    except OSError as error:
+        raise Unusable(files.path, error.strerror or str(error)) from error
+
+
+def _refuse_foreign(files: Files, names: list[str]) -> None:
+    if IDENTITY_NAME in names or _is_unfinished(names):
+        return
+    ours = [name for name in names if NAME.fullmatch(name)]
+    if ours:
+        raise Unusable(files.path, f"{IDENTITY_NAME} is missing beside {ours[0]}")
+    others = [name for name in names if name not in IGNORED]
+    if others:
+        raise Unusable(files.path, f'not a data directory of topics: it holds "{others[0]}"')
+
+
+def _is_unfinished(names: list[str]) -> bool:
+    """Whether only what the first moments of a new directory leave is here."""
+    first = {IDENTITY_TEMP, RESERVE_NAME, "0000000001.wal", "0000000002.wal"} | IGNORED
+    temps = {name for name in names if TEMP.fullmatch(name)}
+    return IDENTITY_TEMP in names and set(names) <= first | temps
+
+
+def read(files: Files) -> bytes | None:
+    """The instance id, 8 bytes; None where the directory is new.
+
+    Raises:
+        Unusable: A newer format, or no identity that can be read.
+    """
+    path = f"{files.path}/{IDENTITY_NAME}"
+    try:
+        data = read_whole(files, IDENTITY_NAME)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unusable(path, f"cannot be read: {error.strerror}") from error
+    if len(data) < IDENTITY.size:
+        raise Unusable(path, "the file is cut short")
+    magic, version, _, _, instance, _ = IDENTITY.unpack(data[: IDENTITY.size])
+    if magic != IDENTITY_MAGIC:
+        raise Unusable(path, "not a data directory of topics")
+    if version > FORMAT_VERSION and header_holds(IDENTITY, data):
+        what = f"format {version} is newer than {FORMAT_VERSION}, which this version reads"
+        raise Unusable(path, what)
+    if not header_holds(IDENTITY, data) or len(data) != IDENTITY.size:
+        raise Unusable(path, "the identity does not verify")
+    return bytes(instance)
+
+
+def found(files: Files, begin: Callable[[bytes], None]) -> bytes:
+    """Make a new directory ours; `begin` makes its first log file durable.
+
+    The identity gets its name last: where it is, there is a log, and a log that is missing was
+    taken away.  Until then its temporary name says that what lies here is only unfinished; it is
+    the first entry to come and the last that an unfinished beginning loses.
+    """
+    for name in files.names():
+        if name not in IGNORED and name != IDENTITY_TEMP:
+            discard(files, name)
+    files.sync_dir()
+    discard(files, IDENTITY_TEMP)
+    instance = files.entropy(8)
+    file = files.create(IDENTITY_TEMP)
+    try:
+        write_all(file, seal_header(IDENTITY, IDENTITY_MAGIC, FORMAT_VERSION, 0, 0, instance), 0)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_dir()
+    begin(instance)
+    files.rename(IDENTITY_TEMP, IDENTITY_NAME)
+    files.sync_dir()
+    return instance

@@ -1,0 +1,141 @@
+"""How bytes lie in every file of the data directory: magics, headers, alignments and names.
+
+Owns the fixed layouts and nothing that moves; `FORMAT.md` draws them.  Everything is little-endian.
+Invariant: a layout never changes under one `FORMAT_VERSION`, and every header ends with the XXH3-64
+digest of what stands before it, so that a header is either wholly believed or not at all.
+"""
+
+import re
+import struct
+from typing import Any, Final
+
+import numpy as np
+import xxhash
+
+from topics.protocol.records import COLUMN_DTYPES, Buffer
+
+FORMAT_VERSION: Final = 1
+
+SECTOR: Final = 512
+"""What a disk writes as a whole; batches start on its multiples, so none shares one with another."""
+PAGE: Final = 4096
+BLOCK: Final = 16384
+"""Text bytes under one digest in a segment."""
+
+IDENTITY_MAGIC: Final = b"\xfftopicID"
+LOG_MAGIC: Final = b"\xfftopicLG"
+BATCH_MAGIC: Final = b"\xfftopicBA"
+CHECKPOINT_MAGIC: Final = b"\xfftopicCP"
+SEGMENT_MAGIC: Final = b"\xfftopicSG"
+# 0xFF never occurs in UTF-8, so no text that a client sends can look like a header.
+
+IDENTITY: Final = struct.Struct("<8sHHI8sQ")
+"""magic, version, -, -, instance, digest."""
+
+LOG_HEADER: Final = struct.Struct("<8sHHI8sQQQQ16sQ")
+"""magic, version, -, incarnation, instance, number, last batch of the log before this file, its
+digest, synced_through, boot id, digest."""
+
+BATCH_HEADER: Final = struct.Struct("<8sHHI8sQQIIQQQQQ")
+"""magic, version, kind, incarnation, instance, file number, batch number, events, -, body bytes,
+digest of the batch before, synced_through, body digest, digest."""
+
+CHECKPOINT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQQ")
+"""magic, version, clean, incarnation, instance, number, file number, offset, batch number, its
+digest, next segment, body bytes, body digest, digest."""
+
+SEGMENT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQ")
+"""magic, version, -, runs, instance, number, run table digest, flags offset, flags bytes, payload
+offset, payload bytes, file bytes, digest."""
+
+RUN_DTYPE: Final = np.dtype(
+    [
+        ("topic_id", "<u8"),
+        ("first_seq", "<u8"),
+        ("section_offset", "<u8"),
+        ("section_bytes", "<u8"),
+        ("section_digest", "<u8"),
+        ("flags_offset", "<u8"),
+        ("text_offset", "<u8"),
+        ("text_bytes", "<u8"),
+        ("count", "<u4"),
+        ("tag_count", "<u4"),
+        ("posting_count", "<u4"),
+        ("tag_bytes", "<u4"),
+        ("node_count", "<u4"),
+        ("node_bytes", "<u4"),
+    ]
+)
+"""A row of a segment's run table; offsets count from the start of the file."""
+
+FRAME_HEADER: Final = struct.Struct("<IBBHII")
+"""bytes of the frame with its padding, event code, column mask, -, head bytes, records."""
+
+FRAME_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
+    name: COLUMN_DTYPES[name] for name in ("src_seq", "size", "data_size", "meta_size", "hops")
+}
+"""The columns that a frame may carry, in file order; bit i of the mask says that column i does."""
+
+assert IDENTITY.size == 32
+assert LOG_HEADER.size == 80
+assert BATCH_HEADER.size == 88
+assert CHECKPOINT_HEADER.size == 96
+assert SEGMENT_HEADER.size == 88
+assert RUN_DTYPE.itemsize == 88
+assert FRAME_HEADER.size == 16
+assert all(s.size % 8 == 0 for s in (LOG_HEADER, BATCH_HEADER, SEGMENT_HEADER, FRAME_HEADER))
+assert max(BATCH_HEADER.size, LOG_HEADER.size, SEGMENT_HEADER.size) <= SECTOR
+assert BLOCK % PAGE == PAGE % SECTOR == 0
+
+IDENTITY_NAME: Final = "topics.id"
+IDENTITY_TEMP: Final = "topics.id.tmp"
+LOCK_NAME: Final = ".lock"
+RESERVE_NAME: Final = "reserve.wal"
+NAME: Final = re.compile(r"(\d{10})\.(wal|seg|ckpt)")
+TEMP: Final = re.compile(r"\d{10}\.(wal|seg|ckpt)\.tmp|reserve\.wal\.tmp|topics\.id\.tmp")
+
+EVENTS: Final = 0
+"""Kind of a batch that holds events; the other kinds hold none."""
+IDLE: Final = 1
+ROTATE: Final = 2
+CLEAN: Final = 3
+KINDS: Final = {EVENTS: "events", IDLE: "idle", ROTATE: "rotate", CLEAN: "clean"}
+
+
+def log_name(number: int) -> str:
+    return f"{number:010d}.wal"
+
+
+def segment_name(number: int) -> str:
+    return f"{number:010d}.seg"
+
+
+def checkpoint_name(number: int) -> str:
+    return f"{number:010d}.ckpt"
+
+
+def numbers(names: list[str], suffix: str) -> list[int]:
+    """Numbers of those of `names` that are files of ours with this suffix, ascending."""
+    found = (NAME.fullmatch(name) for name in names)
+    return sorted(int(match[1]) for match in found if match and match[2] == suffix)
+
+
+def aligned(size: int, unit: int) -> int:
+    """The least multiple of `unit` (a power of two) that is not below `size`."""
+    return (size + unit - 1) & -unit
+
+
+def digest(data: Buffer) -> int:
+    return int(xxhash.xxh3_64_intdigest(data))
+
+
+def seal_header(layout: struct.Struct, *values: object) -> bytes:
+    """Pack all fields but the last, and the digest of their bytes as the last."""
+    body = layout.pack(*values, 0)[:-8]
+    return body + digest(body).to_bytes(8, "little")
+
+
+def header_holds(layout: struct.Struct, data: Buffer) -> bool:
+    """Whether the digest at the end of a header matches what stands before it."""
+    view = memoryview(data)[: layout.size]
+    return len(view) == layout.size and digest(view[:-8]) == int.from_bytes(view[-8:], "little")

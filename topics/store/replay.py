@@ -1,0 +1,312 @@
+"""Reading the log: which batches are there, and what it means where one is not.
+
+Owns the walk over log files and the verdict at its end.  Changes nothing.  A batch that does not
+verify is the end of the log, torn by a crash, unless something written later says that it had been
+durable: then it is corrupt.  Nothing behind the first batch that does not verify is ever believed,
+but as a witness.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from topics.protocol.errors import Corrupt
+from topics.store.files import File, Files, read_at_most
+from topics.store.layout import (
+    BATCH_HEADER,
+    BATCH_MAGIC,
+    CLEAN,
+    FORMAT_VERSION,
+    KINDS,
+    LOG_HEADER,
+    LOG_MAGIC,
+    ROTATE,
+    SECTOR,
+    aligned,
+    digest,
+    header_holds,
+    log_name,
+    numbers,
+)
+from topics.store.wal import Position
+
+WINDOW_BYTES: Final = 1 << 20
+_MAGIC_U64: Final = int.from_bytes(BATCH_MAGIC, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """The first sector of a log file that was begun."""
+
+    incarnation: int
+    last_batch: int
+    last_digest: int
+    synced_through: int
+    boot_id: bytes
+
+
+@dataclass(slots=True)
+class LogBatch:
+    """A batch whose header verifies; `body` is None where the body does not."""
+
+    kind: int
+    incarnation: int
+    number: int
+    events: int
+    body_bytes: int
+    previous: int
+    synced_through: int
+    digest: int
+    body: memoryview | None
+
+    def end(self, offset: int) -> int:
+        """Where the next batch stands, this one standing at `offset`."""
+        return aligned(offset + BATCH_HEADER.size + self.body_bytes, SECTOR)
+
+
+@dataclass(slots=True)
+class Tail:
+    """What was found behind the last batch that verifies.
+
+    Attributes:
+        position: Where that is.
+        last_number: The file it is in; files after it hold nothing that counts.
+        torn_end: End of the bytes behind it in that file that are not zero; `position.offset`
+            where there are none.
+        torn_files: Later files that hold something, with their sizes.
+        unused_files: Later files that hold nothing.
+        clean: The last batch is the mark of a clean stop.
+        boot_id: Of the kernel under which the last file was begun; empty where there is none.
+        incarnation: The greatest seen.
+    """
+
+    position: Position
+    last_number: int
+    torn_end: int
+    torn_files: dict[int, int] = field(default_factory=dict)
+    unused_files: list[int] = field(default_factory=list)
+    clean: bool = False
+    boot_id: bytes = b""
+    incarnation: int = 0
+
+    @property
+    def torn_bytes(self) -> int:
+        return self.torn_end - self.position.offset + sum(self.torn_files.values())
+
+
+class Window:
+    """Reads a file forwards through a buffer, so that small batches do not cost a call each."""
+
+    def __init__(self, file: File, path: str) -> None:
+        self.size = file.size()
+        self._file = file
+        self._path = path
+        self._start = 0
+        self._view = memoryview(b"")
+
+    def take(self, offset: int, size: int) -> memoryview:
+        """Bytes [offset, offset + size), fewer where the file ends; valid for ever.
+
+        Raises:
+            Corrupt: The disk does not give them back.
+        """
+        at = offset - self._start
+        if at < 0 or at + size > len(self._view):
+            try:
+                self._view = read_at_most(self._file, max(size, WINDOW_BYTES), offset)
+            except OSError as error:
+                raise Corrupt(self._path, offset, f"cannot be read: {error.strerror}") from error
+            self._start, at = offset, 0
+        return self._view[at : at + size]
+
+
+class LogWalk:
+    """One walk over the log, from a position to its end."""
+
+    def __init__(self, files: Files, instance: bytes, start: Position | None) -> None:
+        """`start` None: from the first file there ever was."""
+        self._files = files
+        self._instance = instance
+        self._start = start
+        self._windows: dict[int, Window] = {}
+        self._held: list[File] = []
+        self.total_bytes = 0
+        self.done_bytes = 0
+        self.vouched = 0
+        """The greatest `synced_through` seen so far."""
+
+    def close(self) -> None:
+        for file in self._held:
+            file.close()
+
+    def open(self, prepare: Callable[[File], None]) -> None:
+        """Open the files that belong to the walk; `prepare` gets each before it is read.
+
+        Raises:
+            Corrupt: One is missing, or the disk fails.
+        """
+        first = self._start.file_number if self._start is not None else 1
+        found = [n for n in numbers(self._files.names(), "wal") if n >= first]
+        for number in range(first, max([first, *found]) + 1):
+            if number not in found:
+                raise Corrupt(self._path(number), 0, "the file is missing")
+            file = self._files.open(log_name(number))
+            self._held.append(file)
+            try:
+                prepare(file)
+            except OSError as error:
+                what = f"the disk fails: {error.strerror}"
+                raise Corrupt(self._path(number), 0, what) from error
+            self._windows[number] = Window(file, self._path(number))
+            self.total_bytes += self._windows[number].size
+
+    def _path(self, number: int) -> str:
+        return f"{self._files.path}/{log_name(number)}"
+
+    def header(self, number: int) -> FileHeader | None:
+        """The header of a file; None where it does not verify.
+
+        Raises:
+            Corrupt: It verifies, and is that of another file.
+        """
+        data = self._windows[number].take(0, LOG_HEADER.size)
+        if not header_holds(LOG_HEADER, data):
+            return None
+        magic, version, _, incarnation, instance, own, *rest = LOG_HEADER.unpack(data)
+        batch, last_digest, synced, boot, _ = rest
+        if (magic, version) != (LOG_MAGIC, FORMAT_VERSION):
+            raise Corrupt(self._path(number), 0, "the header is not that of a log file")
+        if (instance, own) != (self._instance, number):
+            what = f"the file is number {own} of data directory {instance.hex()}"
+            raise Corrupt(self._path(number), 0, what)
+        return FileHeader(incarnation, batch, last_digest, synced, boot)
+
+    def batch(self, number: int, offset: int) -> LogBatch | None:
+        """The batch at an offset; None where its header does not verify."""
+        window = self._windows[number]
+        data = window.take(offset, BATCH_HEADER.size)
+        if not header_holds(BATCH_HEADER, data):
+            return None
+        magic, version, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
+        batch, events, _, size, previous, synced, body_digest, header_digest = rest
+        if (magic, version, instance, own) != (BATCH_MAGIC, FORMAT_VERSION, self._instance, number):
+            return None
+        body = window.take(offset + BATCH_HEADER.size, size)
+        whole = len(body) == size and digest(body) == body_digest and kind in KINDS
+        return LogBatch(
+            kind=kind,
+            incarnation=incarnation,
+            number=batch,
+            events=events,
+            body_bytes=size,
+            previous=previous,
+            synced_through=synced,
+            digest=header_digest,
+            body=body if whole else None,
+        )
+
+    def batches(self) -> Iterator[tuple[Position, LogBatch]]:
+        """All batches that verify, each with where it stands; afterwards `tail` may be asked."""
+        start = self._start
+        number = start.file_number if start is not None else 1
+        last_batch = start.batch if start is not None else 0
+        last_digest = start.digest if start is not None else 0
+        offset = start.offset if start is not None else SECTOR
+        self._end = Position(number, offset, last_batch, last_digest)
+        self._last_kind: int | None = None
+        self._begun: FileHeader | None = None
+        while number in self._windows:
+            header = self.header(number)
+            chained = header is not None and (header.last_batch, header.last_digest) == (
+                last_batch,
+                last_digest,
+            )
+            if header is None or (offset == SECTOR and not chained):
+                return
+            self._begun, self._last_kind = header, None
+            self.vouched = max(self.vouched, header.synced_through)
+            self._end = Position(number, offset, last_batch, last_digest)
+            while (
+                found := self._next(number, offset, header, last_batch, last_digest)
+            ) is not None:
+                position = self._end
+                offset = found.end(offset)
+                last_batch, last_digest = found.number, found.digest
+                self.vouched = max(self.vouched, found.synced_through)
+                self._last_kind = found.kind
+                self._end = Position(number, offset, last_batch, last_digest)
+                yield position, found
+                self.done_bytes += offset - position.offset
+            if self._last_kind not in (ROTATE, CLEAN) and offset < self._windows[number].size:
+                return
+            number, offset = number + 1, SECTOR
+
+    def _next(
+        self, number: int, offset: int, header: FileHeader, last_batch: int, last_digest: int
+    ) -> LogBatch | None:
+        if self._last_kind in (ROTATE, CLEAN):
+            return None
+        found = self.batch(number, offset)
+        if found is None or found.body is None or found.incarnation != header.incarnation:
+            return None
+        if (found.number, found.previous) != (last_batch + 1, last_digest):
+            return None
+        return found
+
+    # -- the verdict ---------------------------------------------------------------------------
+
+    def tail(self) -> Tail:
+        """What lies behind the last batch, once `batches` is exhausted.
+
+        Raises:
+            Corrupt: Something there had been durable, so no crash can have taken it.
+        """
+        end = self._end
+        number, offset = end.file_number, end.offset
+        tail = Tail(end, number, offset, clean=self._last_kind == CLEAN)
+        if self._begun is None:
+            raise Corrupt(self._path(number), 0, "the header of the log does not verify")
+        tail.boot_id, tail.incarnation = self._begun.boot_id, self._begun.incarnation
+        tail.torn_end = max(offset, self._witness(number, offset))
+        for later in sorted(n for n in self._windows if n > number):
+            header = self.header(later)
+            if header is not None:
+                self.vouched = max(self.vouched, header.synced_through)
+                tail.incarnation = max(tail.incarnation, header.incarnation)
+            used = self._witness(later, 0)
+            if used:
+                tail.torn_files[later] = used
+            else:
+                tail.unused_files.append(later)
+        self._judge(tail)
+        return tail
+
+    def _witness(self, number: int, offset: int) -> int:
+        """Hear every batch header behind `offset`; returns the end of the bytes that are not zero."""
+        window = self._windows[number]
+        end = 0
+        for start in range(offset, window.size, WINDOW_BYTES):
+            data = window.take(start, min(WINDOW_BYTES, window.size - start))
+            used = np.flatnonzero(np.frombuffer(data, np.uint8))
+            if len(used):
+                end = start + int(used[-1]) + 1
+                self._hear(number, start, data)
+        return end
+
+    def _hear(self, number: int, start: int, data: memoryview) -> None:
+        whole = np.frombuffer(data[: len(data) & -SECTOR], "<u8")[:: SECTOR // 8]
+        for sector in np.flatnonzero(whole == _MAGIC_U64).tolist():
+            found = self.batch(number, start + sector * SECTOR)
+            if found is not None:
+                self.vouched = max(self.vouched, found.synced_through)
+
+    def _judge(self, tail: Tail) -> None:
+        position = tail.position
+        path = self._path(position.file_number)
+        if self.vouched > position.batch:
+            what = f"batch {position.batch + 1} had been durable and does not verify"
+            raise Corrupt(path, position.offset, what)
+        if tail.clean and tail.torn_bytes:
+            raise Corrupt(path, position.offset, "bytes follow the mark of a clean stop")

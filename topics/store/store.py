@@ -1,0 +1,351 @@
+"""The store on disk: one log, checkpoints and segments behind the store's face.
+
+Owns the order in which the parts are used, at start, at run time and at the end; the parts own
+their files.  Refuses to know what the events mean.  Invariant: nothing is unlinked, flipped or
+acknowledged before what justifies it is durable.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from topics.protocol.errors import Corrupt, Unusable, WriteFailed
+from topics.protocol.events import Checkpoint, Event, RunRef, RunsSealed
+from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
+from topics.store import frames, identity
+from topics.store.checkpoint import Checkpoints, Stored
+from topics.store.files import File, Files, discard, publish, read_at_most
+from topics.store.layout import CLEAN, EVENTS, SECTOR, TEMP, log_name, numbers
+from topics.store.replay import LogBatch, LogWalk, Tail
+from topics.store.runs import OPEN_SEGMENTS_MAX, SealedRun, Segments
+from topics.store.wal import Log, Position
+
+WAL_FILE_BYTES: Final = 64 << 20
+RESERVE_BYTES: Final = 64 << 20
+
+
+class DiskStore:
+    """Implements `ports.Store` over one directory."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        wal_file_bytes: int = WAL_FILE_BYTES,
+        reserve_bytes: int = RESERVE_BYTES,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
+    ) -> None:
+        """Nothing is touched before `recover`.
+
+        Args:
+            wal_file_bytes: Size that log files grow to.
+            reserve_bytes: Size that the file kept back for a full disk grows to.
+            open_segments_max: Segments open at once, two descriptors each.
+        """
+        self.instance_id = ""
+        self.stats = StoreStats()
+        self._files = files
+        self._wal_file_bytes = wal_file_bytes
+        self._reserve_bytes = reserve_bytes
+        self._open_segments_max = open_segments_max
+        self._progress = 0.0
+        self._recovered = False
+        self._incarnation = 1
+        self._replayed_bytes = 0
+        self._log_start = 0
+        self._boundaries: dict[int, tuple[Position, int]] = {}
+        self._dropped: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+        self._log: Log
+        self._segments: Segments
+        self._checkpoints: Checkpoints
+
+    # -- questions -----------------------------------------------------------------------------
+
+    @property
+    def read_only(self) -> bool:
+        return self._recovered and self._log.failed is not None
+
+    @property
+    def synced_lsn(self) -> int:
+        return self._log.synced_lsn if self._recovered else 0
+
+    @property
+    def written_lsn(self) -> int:
+        return self._log.written_lsn if self._recovered else 0
+
+    @property
+    def log_bytes(self) -> int:
+        written = self._log.written_bytes if self._recovered else 0
+        return self._replayed_bytes + written - self._log_start
+
+    @property
+    def progress(self) -> float:
+        return self._progress
+
+    def room(self, *, reserve: bool) -> int:
+        return self._log.room(reserve=reserve)
+
+    # -- recovery ------------------------------------------------------------------------------
+
+    def recover(self, sink: RecoverySink) -> Recovery:
+        identity.enter(self._files)
+        try:
+            instance = identity.read(self._files)
+            recovery = self._found() if instance is None else self._replay(instance, sink)
+        except OSError as error:
+            self._files.close()
+            raise Unusable(self._files.path, error.strerror or str(error)) from error
+        except (Corrupt, Unusable):
+            self._files.close()
+            raise
+        self._segments.next_lsn = 1
+        self._recovered = True
+        self._progress = 1.0
+        return recovery
+
+    def _assemble(self, instance: bytes) -> None:
+        self.instance_id = instance.hex()
+        self._checkpoints = Checkpoints(self._files, instance)
+        self._segments = Segments(
+            self._files, instance=instance, stats=self.stats, open_max=self._open_segments_max
+        )
+
+    def _begin_log(self, instance: bytes, position: Position) -> None:
+        """A new file after every start: what an earlier process left is never written again."""
+        self._log = Log(
+            self._files,
+            instance=instance,
+            incarnation=self._incarnation,
+            position=position,
+            stats=self.stats,
+            file_bytes=self._wal_file_bytes,
+            reserve_bytes=self._reserve_bytes,
+        )
+        self._log.begin()
+
+    def _found(self) -> Recovery:
+        def begin(instance: bytes) -> None:
+            self._assemble(instance)
+            self._begin_log(instance, Position(1, SECTOR, 0, 0))
+            self._log.rotate()
+            self._log.sync()
+
+        identity.found(self._files, begin)
+        return Recovery(clean=True, same_boot=True, fresh=True, events=0)
+
+    def _replay(self, instance: bytes, sink: RecoverySink) -> Recovery:
+        self._assemble(instance)
+        loaded = self._checkpoints.load()
+        stored = None
+        if loaded is not None:
+            image, stored = loaded
+            self._restore(image, stored, sink)
+        walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
+        try:
+            walk.open(_prepare_to_read)
+            events = self._apply_all(walk, sink)
+            tail = walk.tail()
+        finally:
+            walk.close()
+        same_boot = tail.boot_id == self._files.boot_id()
+        # Up to here no byte was changed.
+        self._set_aside(tail)
+        self._clean_up()
+        self._incarnation = max(self._incarnation, tail.incarnation) + 1
+        end = tail.position
+        self._begin_log(instance, Position(tail.last_number + 1, SECTOR, end.batch, end.digest))
+        return Recovery(
+            clean=tail.clean and not tail.torn_bytes,
+            same_boot=same_boot,
+            fresh=False,
+            events=events,
+            torn_bytes=tail.torn_bytes,
+        )
+
+    def _restore(self, image: Checkpoint, stored: Stored, sink: RecoverySink) -> None:
+        self._incarnation = stored.incarnation
+        self._segments.next_number = stored.next_segment
+        for topic in image.topics:
+            self._segments.seen(topic.runs)
+        sink.restore(image)
+
+    def _apply_all(self, walk: LogWalk, sink: RecoverySink) -> int:
+        events = 0
+        for position, batch in walk.batches():
+            for event in _events_of(self._files, position, batch):
+                if type(event) is RunsSealed:
+                    self._segments.seen(event.runs)
+                sink.apply(event)
+            events += batch.events
+            self._replayed_bytes += batch.body_bytes
+            self._progress = min(0.99, walk.done_bytes / max(1, walk.total_bytes))
+        return events
+
+    def _set_aside(self, tail: Tail) -> None:
+        """Keep what is torn under another name, then end the log where it verifies.
+
+        Later files first: as long as the last good one is not cut, a second start finds the same.
+        """
+        for number in sorted(tail.unused_files, reverse=True):
+            self._files.unlink(log_name(number))
+        for number in sorted(tail.torn_files, reverse=True):
+            self._files.rename(log_name(number), _torn_name(number, tail))
+        self._files.sync_dir()
+        if tail.clean:
+            return
+        file = self._files.open(log_name(tail.last_number), write=True)
+        try:
+            at = tail.position.offset
+            if tail.torn_end > at:
+                torn = read_at_most(file, tail.torn_end - at, at)
+                publish(self._files, _torn_name(tail.last_number, tail), torn)
+            if file.size() > at:
+                file.truncate(at)
+            file.sync()
+        finally:
+            file.close()
+
+    def _clean_up(self) -> None:
+        """Unlink what a crash left half made, and what no kept checkpoint needs."""
+        for name in self._files.names():
+            # Temporary segments wait until the log was believed as a whole: `check_segments`.
+            if TEMP.fullmatch(name) and ".seg" not in name:
+                discard(self._files, name)
+        self._retire()
+
+    def _retire(self) -> None:
+        self._checkpoints.retire()
+        self._files.sync_dir()
+        for number in numbers(self._files.names(), "wal"):
+            if number < self._checkpoints.oldest_log:
+                discard(self._files, log_name(number))
+
+    def check_segments(self, refs: Iterable[RunRef]) -> None:
+        """*Blocking*, once after `recover`: all runs of the recovered state are there, and segment
+        files that it does not name are unlinked.
+
+        Raises:
+            Corrupt: A segment is missing, or its header or size is wrong.
+        """
+        self._segments.check(refs)
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def write(self, events: Sequence[Event]) -> int:
+        lsn = self._log.write(events)
+        self._segments.next_lsn = lsn + 1
+        return lsn
+
+    def sync(self) -> int:
+        lsn = self._log.sync()
+        self._unlink_dropped(lsn)
+        try:
+            self._log.maintain()
+        except OSError as error:
+            raise self._log.fail(error) from error
+        return lsn
+
+    def idle(self) -> None:
+        self._log.idle()
+
+    # -- segments ------------------------------------------------------------------------------
+
+    def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
+        self._log.refuse_if_failed()
+        return self._segments.seal(entries)
+
+    def open_run(self, ref: RunRef, topic_id: int) -> SealedRun:
+        return self._segments.run(ref, topic_id)
+
+    def flip(self) -> int:
+        self._log.refuse_if_failed()
+        try:
+            return self._segments.flip(self._log.synced_lsn)
+        except OSError as error:
+            raise self._log.fail(error) from error
+
+    def drop(self, segment: int) -> None:
+        with self._lock:
+            self._dropped.append((self._log.written_lsn, segment))
+
+    def _unlink_dropped(self, lsn: int) -> None:
+        with self._lock:
+            due = [segment for at, segment in self._dropped if at <= lsn]
+            self._dropped = [(at, segment) for at, segment in self._dropped if at > lsn]
+        for segment in due:
+            self._segments.drop(segment)
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def rotate(self) -> int:
+        position = self._log.rotate()
+        self._boundaries[position.batch] = position, self._log.written_bytes
+        return position.batch
+
+    def checkpoint(self, image: Checkpoint, boundary: int) -> None:
+        position, written_bytes = self._boundaries.pop(boundary)
+        self._log.sync()
+        try:
+            self._save(image, position, clean=False)
+        except OSError:
+            self._boundaries[boundary] = position, written_bytes
+            raise
+        self._replayed_bytes, self._log_start = 0, written_bytes
+
+    def _save(self, image: Checkpoint, position: Position, *, clean: bool) -> None:
+        self._checkpoints.save(
+            image,
+            position,
+            incarnation=self._incarnation,
+            next_segment=self._segments.next_number,
+            clean=clean,
+        )
+        self._retire()
+
+    def close(self, image: Checkpoint | None) -> None:
+        if not self._recovered:
+            self._files.close()
+            return
+        try:
+            if image is not None:
+                self._stop_cleanly(image)
+        finally:
+            self._segments.close()
+            self._log.close()
+            self._files.close()
+
+    def _stop_cleanly(self, image: Checkpoint) -> None:
+        if not self._log.has_file:
+            # The disk was full from the start and nothing was written: all is as it was found.
+            return
+        lsn = self._log.sync()
+        self._unlink_dropped(lsn)
+        try:
+            self._segments.flip(lsn)
+            self._save(image, self._log.position, clean=True)
+            self._log.end(CLEAN)
+        except OSError as error:
+            raise WriteFailed(self._files.path, error.strerror or str(error)) from error
+
+
+def _prepare_to_read(file: File) -> None:
+    # A sync that failed once leaves pages that look written and are not: after this one, what is
+    # read comes from the device.  It also makes durable what a killed process had only written.
+    file.sync()
+    file.forget_cache()
+
+
+def _events_of(files: Files, position: Position, batch: LogBatch) -> Iterable[Event]:
+    if batch.kind != EVENTS:
+        return ()
+    assert batch.body is not None
+    try:
+        return list(frames.decode_all(batch.body, batch.events))
+    except ValueError as error:
+        path = f"{files.path}/{log_name(position.file_number)}"
+        raise Corrupt(path, position.offset, str(error)) from error
+
+
+def _torn_name(number: int, tail: Tail) -> str:
+    return f"{log_name(number)}.{tail.incarnation}.torn"
