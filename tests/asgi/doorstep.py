@@ -1,0 +1,86 @@
+"""A server process for the door's tests: the real door around a runtime that does as it is told.
+
+Usage: doorstep.py DIRECTORY PORT [FAULT]; what the runtime was told stands in DIRECTORY/life.
+"""
+
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fakes import FakeExchange, ok  # type: ignore[import-not-found]
+
+from topics.asgi import door
+from topics.protocol.errors import Corrupt, Unusable
+
+FAULTS = {
+    "unusable": Unusable("/data/lock", "another server uses it"),
+    "corrupt": Corrupt("/data/wal-7", 4096, "digest"),
+    "bug": ValueError("a bug\nof ours"),
+}
+
+
+@dataclass
+class FakeRuntime:
+    directory: Path
+    fault: str
+    exchange: FakeExchange = field(default_factory=FakeExchange)
+
+    def note(self, word: str) -> None:
+        with (self.directory / "life").open("a") as life:
+            life.write(f"{word}\n")
+
+    async def start(self) -> None:
+        self.note("start")
+
+    async def wait_failed(self) -> Exception:
+        if self.fault in FAULTS:
+            return FAULTS[self.fault]
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def drain(self) -> None:
+        self.note("drain")
+        if self.fault == "endless":
+            return
+        for pending in self.exchange.waits:
+            assert pending.deliver is not None
+            pending.deliver(ok(b"drained"))
+
+    async def stop(self) -> None:
+        self.note("stop")
+        if self.fault == "hangs":
+            await asyncio.Event().wait()
+        if self.fault == "spins":
+            while True:
+                pass
+
+
+def main(directory: Path, port: int, fault: str = "") -> int:
+    settings: Any = SimpleNamespace(
+        host="127.0.0.1",
+        port=port,
+        port_file=directory / "port",
+        data_dir=directory / "data",
+        limits=SimpleNamespace(max_body_bytes=1 << 20),
+        log_format="text",
+        api_keys=None,
+        api_keys_file=None,
+    )
+    if fault == "endless":
+        door.GRACE_S = 0.1  # type: ignore[misc]
+    if fault == "spins":
+        door.STOP_S = 0.3  # type: ignore[misc]
+
+    def create(_: Any) -> Any:
+        if fault == "create":
+            raise FAULTS["unusable"]
+        return FakeRuntime(directory, fault)
+
+    return door.serve(settings, create)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

@@ -1,0 +1,237 @@
+"""The front door: the socket it opens, the order in which it stops, the codes with which it ends."""
+
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from topics.asgi import door
+
+from .fakes import DEADLINE_S
+
+STEP = Path(__file__).with_name("doorstep.py")
+GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class Process:
+    """A server process; `say` is its standard error, once it has ended."""
+
+    def __init__(self, directory: Path, fault: str = "", port: int = 0) -> None:
+        self.directory = directory
+        command = [sys.executable, str(STEP), str(directory), str(port), fault]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def address(self) -> tuple[str, int]:
+        """Where it listens, once it has told."""
+        file = self.directory / "port"
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not file.exists():
+            assert self._process.poll() is None, "the server ended"
+            assert time.monotonic() < deadline_s
+        host, _, port = file.read_text().strip().rpartition(":")
+        return host, int(port)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address(), DEADLINE_S)
+
+    def signal(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+
+    def until(self, word: str) -> None:
+        """Wait until the runtime was told something."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while word not in self.life():
+            assert time.monotonic() < deadline_s
+
+    def life(self) -> list[str]:
+        file = self.directory / "life"
+        return file.read_text().split() if file.exists() else []
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code and all it said."""
+        _, said = self._process.communicate(timeout=DEADLINE_S)
+        return self._process.returncode, said
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def process(directory: Path, fault: str = "", port: int = 0) -> Iterator[Process]:
+    made = Process(directory, fault, port)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def test_a_signal_ends_a_server_in_order(tmp_path: Path) -> None:
+    """SIGTERM: no new work, then the disk, then exit 0. (§0.6)"""
+    with process(tmp_path) as server, server.connect() as client:
+        client.sendall(GET % b"/echo")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+        server.signal()
+        code, said = server.end()
+
+        assert code == 0
+        assert server.life() == ["start", "drain", "stop"]
+        assert client.recv(100) == b""
+        assert f"data in {tmp_path / 'data'}" in said
+        assert "NO API KEYS" in said
+
+
+def test_a_wait_in_flight_is_answered_on_the_way_down(tmp_path: Path) -> None:
+    """A long poll at SIGTERM gets its answer, told that the connection ends with it. (§0.6)"""
+    with process(tmp_path) as server, server.connect() as client:
+        client.sendall(GET % b"/wait" + GET % b"/echo")
+        server.until("start")
+        # The second request proves nothing until the first is answered; a second connection does.
+        with server.connect() as other:
+            other.sendall(GET % b"/echo")
+            assert other.recv(100).startswith(b"HTTP/1.1 200")
+        server.signal()
+        got = b""
+        while more := client.recv(1000):
+            got += more
+
+        assert got.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in got
+        assert b"drained" in got
+        assert server.end()[0] == 0
+
+
+def test_a_request_that_does_not_end_is_left_behind(tmp_path: Path) -> None:
+    """The grace has an end, and what hangs does not keep the disk from being closed. (§0.6)"""
+    with process(tmp_path, "endless") as server, server.connect() as client:
+        client.sendall(GET % b"/wait")
+        with server.connect() as other:
+            other.sendall(GET % b"/echo")
+            assert other.recv(100).startswith(b"HTTP/1.1 200")
+        server.signal()
+
+        assert server.end()[0] == 0
+        assert server.life() == ["start", "drain", "stop"]
+
+
+def test_a_second_signal_ends_what_hangs(tmp_path: Path) -> None:
+    """Whoever asks twice is not kept waiting: exit 1."""
+    with process(tmp_path, "hangs") as server:
+        server.address()
+        server.signal()
+        server.until("stop")
+        server.signal()
+
+        assert server.end()[0] == 1
+
+
+def test_a_process_that_spins_ends_all_the_same(tmp_path: Path) -> None:
+    """The last deadline needs no turn of the loop: exit 1, and where it hung."""
+    with process(tmp_path, "spins") as server:
+        server.address()
+        server.signal()
+        code, said = server.end()
+
+        assert code == 1
+        assert "in stop" in said
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        ("create", 2, "topics: /data/lock: another server uses it"),
+        ("unusable", 2, "topics: /data/lock: another server uses it"),
+        ("corrupt", 3, "topics: /data/wal-7: corrupt at byte 4096: digest"),
+    ],
+)
+def test_data_that_cannot_be_served_ends_the_process(
+    tmp_path: Path, fault: str, code: int, said: str
+) -> None:
+    """2 unusable, 3 proven corrupt, each in one line that says what and where."""
+    with process(tmp_path, fault) as server:
+        got, lines = server.end()
+
+        assert got == code
+        assert lines.splitlines()[-1] == said
+
+
+def test_a_bug_is_neither(tmp_path: Path) -> None:
+    """A failure of ours is 1, with a traceback that no message can break out of."""
+    with process(tmp_path, "bug") as server:
+        code, said = server.end()
+
+        assert code == 1
+        assert "  | ValueError: a bug" in said
+        assert "\nof ours" not in said
+
+
+def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
+    """Exit 2, naming the address; the data is not touched."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with process(tmp_path, port=port) as server:
+            code, said = server.end()
+
+            assert code == 2
+            assert said == f"topics: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+            assert server.life() == []
+
+
+def test_a_name_that_is_no_address_is_refused() -> None:
+    """The resolver's complaint, in the same line."""
+    with pytest.raises(door.Unbindable, match=r"cannot listen on no\.such\.invalid:1"):
+        door.listen("no.such.invalid", 1)
+
+
+def test_accepted_sockets_notice_dead_peers() -> None:
+    """They inherit what was set on the listener, the abort of a peer that takes nothing included."""
+    with (
+        door.listen("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        listener.settimeout(DEADLINE_S)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 35_000
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
+def test_the_port_file_is_written_whole(tmp_path: Path) -> None:
+    """Its reader finds nothing or the address; no draft stays behind."""
+    with door.listen("127.0.0.1", 0) as listener:
+        address = door.bound_address(listener)
+        door.write_port_file(tmp_path / "port", address)
+
+        assert (tmp_path / "port").read_text() == f"127.0.0.1:{listener.getsockname()[1]}\n"
+        assert [path.name for path in tmp_path.iterdir()] == ["port"]
+
+
+def test_the_bound_on_connections_follows_the_one_on_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that the hard bound allows, less what the store needs."""
+    bounds = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: bounds[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: bounds.append(both))
+
+    assert door.max_connections() == 4096 - 256
+    assert bounds[-1] == (4096, 4096)
+
+
+def test_the_server_loads_nothing_of_the_command_line() -> None:
+    """A server is ready in half a second: what it does not use it does not import."""
+    code = (
+        "import sys, topics.asgi.door, topics.asgi.connection, topics.asgi.runtime\n"
+        "print({'rich', 'httpx', 'click', 'pyarrow', 'pandas'} & set(sys.modules))"
+    )
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert got.stdout == "set()\n"

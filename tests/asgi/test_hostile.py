@@ -1,0 +1,545 @@
+"""What clients that mean harm get, over raw sockets; and that stock hypercorn fares worse.
+
+Each hole is shown on ours with short deadlines.  Where it can be shown quickly, the same client is
+then let loose on stock hypercorn: the day such a test fails, a correction is no longer needed.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+import hypercorn.asyncio
+import hypercorn.config
+import pytest
+
+from topics.asgi import hardening
+from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Receive, Scope, Send
+from topics.asgi.hardening import Guard, Unfit, check_stock
+from topics.asgi.http2 import HIGH_BYTES, Http2
+from topics.asgi.refusals import refusal
+from topics.protocol.errors import ErrorCode
+
+from .clients import Client, Client2, flood
+from .fakes import BIG_BYTES, DEADLINE_S, FakeExchange, Served, served
+
+QUICK = Guard(idle_s=0.1, write_s=0.2, linger_s=0.1, reap_s=0.1)
+PATIENT = Guard()
+BRISK = Pace(first_s=0.1, window_s=0.1, window_bytes=100, write_s=0.2, drain_s=0.1)
+
+
+class Counting:
+    """An application that counts the bytes of body that its server took."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.size = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            await send(message)
+            self.size += len(message.get("body", b""))
+
+        await self._app(scope, receive, counted)
+
+
+@contextmanager
+def stock() -> Iterator[tuple[int, Counting, Callable[[], int]]]:
+    """Stock hypercorn over the same application: its port, and a count of its tasks."""
+    counting = Counting(App(FakeExchange()))
+    config = hypercorn.config.Config()
+    listener = socket.create_server(("127.0.0.1", 0))
+    config.bind = [f"fd://{listener.fileno()}"]
+    config.errorlog = None
+    config.graceful_timeout = 0.1
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    made: Any = counting
+
+    async def run() -> None:
+        logging.getLogger("asyncio").disabled = True
+        serving = hypercorn.asyncio.serve(made, config, shutdown_trigger=stop.wait)
+        task = asyncio.ensure_future(serving)
+        await asyncio.wait([task])
+        for other in asyncio.all_tasks() - {asyncio.current_task()}:
+            other.cancel()
+        await asyncio.sleep(0)
+
+    async def count() -> int:
+        return len(asyncio.all_tasks())
+
+    def tasks() -> int:
+        return asyncio.run_coroutine_threadsafe(count(), loop).result(DEADLINE_S)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1], counting, tasks
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(DEADLINE_S)
+        loop.close()
+        logging.getLogger("asyncio").disabled = False
+        listener.detach()
+
+
+GET = b"GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+# What an innocent client gets.
+
+
+def test_both_protocols_are_spoken_on_one_port() -> None:
+    """HTTP/1.1 and HTTP/2 by prior knowledge, told apart by the first bytes. (§0.1)"""
+    with served() as server, Client(server.port) as one, Client2(server.port) as two:
+        one.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+        stream = two.ask(end=False)
+        two.h2.send_data(stream, b"hi", end_stream=True)
+        two.flush()
+
+        assert one.answer()[::2] == (200, b"hi")
+        assert two.body(stream) == (200, b"hi")
+
+
+def test_a_preface_may_come_byte_by_byte() -> None:
+    """A prefix of the preface decides nothing yet: `P` may also be a POST."""
+    with served() as server, Client2(server.port) as two, Client(server.port) as one:
+        for byte in b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx":
+            one.send(bytes([byte]))
+        assert one.answer()[::2] == (200, b"x")
+        assert two.body(two.ask())[0] == 200
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """HTTP/1.1 allows it, so it works."""
+    post = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"
+    with served() as server, Client(server.port) as client:
+        client.send(post + b"1" + post + b"2" + GET.replace(b"Host", b"Connection: close\r\nHost"))
+        got = client.until_end()
+
+        assert got.count(b"HTTP/1.1 200") == 3
+        assert got.index(b"\r\n\r\n1") < got.index(b"\r\n\r\n2")
+
+
+def test_streams_share_a_connection() -> None:
+    """A request that waits holds up none of its neighbours."""
+    with served() as server, Client2(server.port) as client:
+        waiting = client.ask(b"/wait")
+        quick = client.ask(b"/echo")
+        assert client.body(quick)[0] == 200
+        server.until(lambda: bool(server.exchange.waits and server.exchange.waits[0].deliver))
+        deliver = server.exchange.waits[0].deliver
+        assert deliver is not None
+        server.loop.call_soon_threadsafe(deliver, refusal(ErrorCode.NOT_FOUND, "x"))
+        assert client.body(waiting)[0] == 404
+
+
+def test_a_head_request_has_no_body() -> None:
+    """HEAD answers like GET without a body. (§0.6)"""
+    with served() as server, Client2(server.port) as two, Client(server.port) as one:
+        one.send(GET.replace(b"GET /echo", b"HEAD /big") + GET)
+        first = one.socket.recv(65_536)
+        assert b"content-length: %d" % BIG_BYTES in first
+        assert b"xxx" not in first
+        assert two.body(two.ask(b"/big", method=b"HEAD")) == (200, b"")
+
+
+# Framing.
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /echo HTTP/1.1\r\n\r\n", 400),
+        (b"GET /echo HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
+        (
+            b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        (b"GET /echo HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 70_000, 431),
+        (b"GET /echo HTTP/7.3\r\nHost: a\r\n\r\n", 505),
+    ],
+)
+def test_bad_framing_is_refused_in_the_envelope(request_bytes: bytes, status: int) -> None:
+    """Every refusal has the shape of §0.5, also those that no application saw."""
+    with served() as server, Client(server.port) as client:
+        client.send(request_bytes)
+        got, headers, body = client.answer()
+
+        assert got == status
+        assert json.loads(body)["error"]["code"] == "invalid_request"
+        assert headers[b"connection"] == b"close"
+        assert client.until_end() == b""
+
+
+def test_stock_refuses_without_a_body() -> None:
+    """Stock: status and nothing."""
+    with stock() as (port, _, _), Client(port) as client:
+        client.send(b"nonsense\r\n\r\n")
+
+        assert client.answer()[2] == b""
+
+
+def test_an_upgrade_to_h2c_is_ignored() -> None:
+    """Prior knowledge only: an upgrade would smuggle requests past a proxy's rules."""
+    upgrade = b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n"
+    with served() as server, Client(server.port) as client:
+        client.send(b"GET /echo HTTP/1.1\r\nHost: a\r\n" + upgrade + b"\r\n")
+        assert client.answer()[0] == 200
+    with stock() as (port, _, _), Client(port) as client:
+        client.send(b"GET /echo HTTP/1.1\r\nHost: a\r\n" + upgrade + b"\r\n")
+        assert client.socket.recv(100).startswith(b"HTTP/1.1 101")
+
+
+def test_a_path_that_is_not_ascii_reaches_the_exchange_escaped() -> None:
+    """HTTP/2 lets any byte through; refusing it is the exchange's, in the envelope. (§0.6)"""
+    with served() as server, Client2(server.port) as client:
+        assert client.body(client.ask(b"/caf\xc3\xa9\x7f"))[0] == 200
+        assert server.exchange.heads[0].path == b"/caf%C3%A9%7F"
+
+
+def test_a_head_without_a_path_costs_its_stream_alone() -> None:
+    """CONNECT, or a method that is no token: reset, and the neighbours go on."""
+    with served() as server, Client2(server.port) as client:
+        bad = client.h2.get_next_available_stream_id()
+        client.h2.send_headers(bad, [(b":method", b"CONNECT"), (b":authority", b"a:1")])
+        worse = client.ask(method=b"G\xc3\x89T")
+        good = client.ask()
+        client.until(h2.events.StreamReset, bad)
+        client.until(h2.events.StreamReset, worse)
+        assert client.body(good)[0] == 200
+
+
+def test_a_header_list_is_bounded_where_it_is_decoded() -> None:
+    """32 KiB; announcing it alone holds nobody to it."""
+    with served() as server, Client2(server.port) as client:
+        stream = client.h2.get_next_available_stream_id()
+        headers = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/echo")]
+        many = [(b"x-%d" % i, b"y" * 1000) for i in range(40)]
+        client.h2.send_headers(stream, [*headers, *many], end_stream=True)
+        client.flush()
+        with pytest.raises((EOFError, ConnectionError)):
+            client.until(h2.events.ResponseReceived, stream)
+        assert server.exchange.heads == []
+
+
+# Time.
+
+
+def test_a_slow_head_is_cut_off() -> None:
+    """A head must be whole within the idle time (slow loris)."""
+    with served(guard=QUICK) as server, Client(server.port) as client:
+        client.send(b"GET /echo HTTP/1.1\r\nHost:")
+        assert client.until_end() == b""
+        server.until(lambda: not server.house.connections)
+
+
+def test_an_idle_connection_ends() -> None:
+    """After an answer the same time runs again."""
+    with served(guard=QUICK) as server, Client(server.port) as client:
+        client.send(GET)
+        assert client.answer()[0] == 200
+        assert client.until_end() == b""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_idle_http2_connection_ends_with_a_goaway(asks: bool) -> None:
+    """Stock stops the timer at the preface and keeps such a connection for ever."""
+    with served(guard=QUICK) as server, Client2(server.port) as client:
+        if asks:
+            assert client.body(client.ask())[0] == 200
+        client.until(h2.events.ConnectionTerminated)
+        assert client.until_end() == b""
+        server.until(lambda: not server.house.connections)
+
+
+@pytest.mark.parametrize("sent", [b"", b"x", b"x" * 99])
+def test_a_slow_body_is_refused(sent: bytes) -> None:
+    """400 `body_timeout`, and the connection ends. (§0.6)"""
+    with served(BRISK, QUICK) as server, Client(server.port) as client:
+        client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n" + sent)
+        status, headers, body = client.answer()
+
+        assert status == 400
+        assert headers[b"connection"] == b"close"
+        assert json.loads(body)["error"]["detail"] == {"reason": "body_timeout"}
+        assert client.until_end() == b""
+
+
+def test_a_client_that_does_not_read_is_cut_off() -> None:
+    """HTTP/1.1: a full socket ends the connection after `write_s`."""
+    with served(BRISK, QUICK) as server, Client(server.port) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.send(GET.replace(b"/echo", b"/big"))
+        server.until(lambda: bool(server.exchange.heads))
+        server.until(lambda: not server.house.connections)
+        assert server.tasks() == 0
+
+
+def test_a_closed_window_holds_little_and_not_for_ever() -> None:
+    """HTTP/2: no byte leaves the application's hands for a client that takes none."""
+    pace = Pace(write_s=0.5)
+    with served(pace) as server, Client2(server.port, window=0) as client:
+        streams = [client.ask(b"/big") for _ in range(10)]
+        for stream in streams:
+            client.until(h2.events.ResponseReceived, stream)
+        assert server.call(held(server)) <= 10 * (HIGH_BYTES + PIECE_BYTES)
+        for stream in streams:
+            client.until(h2.events.StreamReset, stream)
+        server.until(lambda: server.tasks_now() == 1)
+
+
+async def held(server: Served) -> int:
+    """Bytes of answers that wait for their clients' windows."""
+    (connection,) = server.house.connections
+    assert isinstance(connection._server, Http2)
+    return sum(len(out.data) for out in connection._server._outbound.values())
+
+
+def test_stock_takes_a_whole_answer_for_a_closed_window() -> None:
+    """Stock: its gate reopens although nothing was taken, and 64 MiB wait in memory."""
+    with stock() as (port, counting, tasks), Client2(port, window=0) as client:
+        stream = client.ask(b"/big")
+        client.until(h2.events.ResponseReceived, stream)
+        while counting.size < BIG_BYTES - (1 << 20):
+            assert tasks() > 0
+
+
+# Floods.
+
+
+@pytest.mark.parametrize("kind", ["reset", "ping", "settings", "priority", "empty"])
+def test_frames_that_cost_a_client_nothing_are_counted(kind: str) -> None:
+    """More than 200 in 10 s end the connection with ENHANCE_YOUR_CALM; stock serves them all."""
+    with served(guard=Guard(linger_s=0.1)) as server, Client2(server.port) as client:
+        client.until(h2.events.RemoteSettingsChanged)
+        flood(client, kind, 1000)
+        ended = client.until(h2.events.ConnectionTerminated)
+        assert ended.error_code == 11
+        assert client.until_end() == b""
+        server.until(lambda: not server.house.connections)
+        assert len(server.exchange.heads) <= 201
+        assert server.tasks() == 0
+
+
+@pytest.mark.parametrize("kind", ["ping", "settings", "empty"])
+def test_a_budget_is_not_met_by_good_faith(kind: str) -> None:
+    """A hundred of them are nobody's attack."""
+    with served() as server, Client2(server.port) as client:
+        client.until(h2.events.RemoteSettingsChanged)
+        flood(client, kind, 100)
+        assert client.body(client.ask())[0] == 200
+
+
+def test_stock_serves_a_flood() -> None:
+    """Stock: a thousand PINGs, and then the request."""
+    with stock() as (port, _, _), Client2(port) as client:
+        flood(client, "ping", 1000)
+        assert client.body(client.ask())[0] == 200
+
+
+def test_connections_are_bounded() -> None:
+    """Beyond the bound a connection is reset at once; those that are open go on."""
+    with served(max_connections=2) as server, Client(server.port) as a, Client(server.port) as b:
+        for client in (a, b):
+            client.send(GET)
+            assert client.answer()[0] == 200
+        with Client(server.port) as refused:
+            assert refused.until_end() == b""
+        a.send(GET)
+        assert a.answer()[0] == 200
+        assert server.house.refused == 1
+
+
+def test_many_requests_on_one_http2_connection_are_no_reason_to_end_it() -> None:
+    """Stock ends a connection at its 1001st request, and every stream in flight with it."""
+    with served() as server, Client2(server.port) as client:
+        waiting = client.ask(b"/wait")
+        for _ in range(1100):
+            stream = client.ask()
+            client.until(h2.events.StreamEnded, stream)
+        assert len(server.exchange.heads) == 1101
+        assert not any(
+            isinstance(e, h2.events.StreamReset) and e.stream_id == waiting for e in client.events
+        )
+
+
+# Leaks.
+
+
+def test_an_early_answer_leaves_nothing_behind() -> None:
+    """A body that nobody wanted: stock kept two tasks and what was queued, for ever."""
+    with served(BRISK, QUICK) as server, Client(server.port) as client:
+        client.send(b"POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n")
+        status, headers, _ = client.answer()
+        assert (status, headers[b"connection"]) == (404, b"close")
+        try:
+            for _ in range(80):
+                client.send(b"x" * 100_000)
+        except ConnectionError:
+            pass
+        server.until(lambda: not server.house.connections)
+        assert server.tasks() == 0
+
+
+def test_a_refused_body_does_not_hold_up_its_neighbours() -> None:
+    """HTTP/2: the stream is reset with NO_ERROR once answered, and the connection lives."""
+    with served() as server, Client2(server.port) as client:
+        refused = client.ask(b"/refuse", end=False)
+        client.h2.send_data(refused, b"x" * 1000)
+        client.flush()
+        assert client.until(h2.events.StreamReset, refused).error_code == 0
+        assert client.body(client.ask())[0] == 200
+        assert server.tasks() == 1
+
+
+def test_data_for_a_stream_that_was_answered_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """HTTP/2: stock looks the stream up, fails, and takes the connection down."""
+    with served() as server, Client2(server.port) as client:
+        late = client.ask(b"/refuse", end=False)
+        for _ in range(20):
+            client.h2.send_data(late, b"x" * 1000)
+        client.flush()
+        client.until(h2.events.ResponseReceived, late)
+        assert client.body(client.ask())[0] == 200
+        assert server.tasks() == 1
+    assert caplog.records == []
+
+
+def test_a_request_behind_one_that_waits_is_reaped_with_it() -> None:
+    """HTTP/1.1: who pipelines and leaves is noticed although nobody reads his socket."""
+    with served(guard=QUICK) as server:
+        client = Client(server.port)
+        client.send(GET.replace(b"/echo", b"/wait") + GET)
+        server.until(lambda: bool(server.exchange.waits))
+        client.reset()
+        server.until(lambda: not server.house.connections)
+        assert server.exchange.waits[0].cancelled
+        assert server.tasks() == 0
+
+
+@pytest.mark.parametrize("make", [Client, Client2])
+def test_a_wait_ends_with_its_client(make: type[Client]) -> None:
+    """On both protocols a client that leaves cancels what it waited for. (§3)"""
+    with served() as server:
+        client = make(server.port)
+        if isinstance(client, Client2):
+            client.ask(b"/wait")
+        else:
+            client.send(GET.replace(b"/echo", b"/wait"))
+        server.until(lambda: bool(server.exchange.waits and server.exchange.waits[0].deliver))
+        client.socket.close()
+        server.until(lambda: server.exchange.waits[0].cancelled)
+        server.until(lambda: not server.house.connections)
+        assert server.tasks() == 0
+
+
+def test_a_reset_stream_cancels_its_wait() -> None:
+    """HTTP/2: the connection lives, the request does not."""
+    with served() as server, Client2(server.port) as client:
+        stream = client.ask(b"/wait")
+        server.until(lambda: bool(server.exchange.waits and server.exchange.waits[0].deliver))
+        client.h2.reset_stream(stream)
+        client.flush()
+        server.until(lambda: server.exchange.waits[0].cancelled)
+        assert client.body(client.ask())[0] == 200
+
+
+# WebSocket.
+
+HANDSHAKE = (
+    b"GET /%s HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("frames", [b"", b"\x81\x80\0\0\0\0" * 5], ids=["none", "early frames"])
+def test_a_websocket_where_none_is_leaves_nothing_behind(frames: bytes) -> None:
+    """Denied in the envelope, also with frames sent before the answer."""
+    with served(guard=QUICK) as server, Client(server.port) as client:
+        client.send(HANDSHAKE % b"refuse" + frames)
+        assert client.until_end().startswith(b"HTTP/1.1 40")
+        server.until(lambda: not server.house.connections)
+        assert server.tasks() == 0
+
+
+def test_a_websocket_on_http2_is_denied_likewise() -> None:
+    """Extended CONNECT (RFC 8441), with frames before the answer: the stream ends, no more."""
+    with served() as server, Client2(server.port) as client:
+        stream = client.h2.get_next_available_stream_id()
+        headers = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
+        headers += [
+            (b":path", b"/refuse"),
+            (b":authority", b"a"),
+            (b"sec-websocket-version", b"13"),
+        ]
+        client.h2.send_headers(stream, headers)
+        client.h2.send_data(stream, b"\x81\x80\0\0\0\0")
+        client.flush()
+        status = dict(client.until(h2.events.ResponseReceived, stream).headers)[b":status"]
+        assert status in (b"400", b"404")
+        assert client.body(client.ask())[0] == 200
+        server.until(lambda: server.tasks_now() == 1)
+        assert all(c.is_idle for c in server.house.connections)
+
+
+def test_no_extension_of_websocket_is_agreed_on() -> None:
+    """permessage-deflate inflates without a bound, so it is never offered back."""
+    kept = hardening.without_extensions(
+        [(b"sec-websocket-extensions", b"permessage-deflate"), (b"upgrade", b"websocket")]
+    )
+
+    assert kept == [(b"upgrade", b"websocket")]
+
+
+# The version.
+
+
+def test_another_hypercorn_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The corrections were written against known files; others refuse to start."""
+    check_stock()
+    other = tmp_path / "h11.py"
+    other.write_text("changed\n")
+    stock_module = next(iter(hardening.DIGESTS))
+    monkeypatch.setattr(stock_module, "__file__", str(other))
+
+    with pytest.raises(Unfit, match=r"hypercorn==0\.18\.0"):
+        check_stock()
+
+
+def test_a_failing_connection_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug below the application ends its connection, and no other."""
+    from topics.asgi.connection import Connection
+
+    def fail(self: Connection) -> None:
+        raise ValueError("a bug")
+
+    with served() as server, Client(server.port) as client:
+        monkeypatch.setattr(Connection, "_http1", fail)
+        client.send(GET)
+        assert client.until_end() == b""
+        server.until(lambda: not server.house.connections)
+        monkeypatch.undo()
+        with Client(server.port) as next_:
+            next_.send(GET)
+            assert next_.answer()[0] == 200
+    assert [r.getMessage() for r in caplog.records] == ["a connection failed"]

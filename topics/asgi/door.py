@@ -1,0 +1,314 @@
+"""The front door: sockets, signals, and the order in which a server starts and stops.
+
+Owns the listening socket, the bound on connections, the exit codes and the way down: first no new
+work, then the answers that are owed, then the disk, then the sockets.  Refuses to know what is
+served.
+
+Invariant: the process ends.  Whatever hangs, a second signal or `STOP_S` ends it with code 1; what
+was acknowledged is durable as its class promised, because nothing is acknowledged before.
+"""
+
+import asyncio
+import faulthandler
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from topics.asgi import logs
+
+GRACE_S: Final = 5.0
+"""What requests in flight get to end by themselves after a SIGTERM."""
+
+STOP_S: Final = 20.0
+"""From the first signal to the end of the process, at the latest."""
+
+SENT_S: Final = 1.0
+"""What the last bytes get to leave the process, once the disk is done."""
+
+SPARE_FILES: Final = 256
+"""Descriptors kept for the store when connections are bounded."""
+
+BACKLOG: Final = 1024
+
+EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
+
+log = logging.getLogger("topics")
+
+
+class Settings(Protocol):
+    """What of the settings the door reads."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def port_file(self) -> Path | None: ...
+    @property
+    def data_dir(self) -> Path: ...
+    @property
+    def limits(self) -> Any: ...
+    @property
+    def log_format(self) -> str: ...
+    @property
+    def api_keys(self) -> str | None: ...
+    @property
+    def api_keys_file(self) -> Path | None: ...
+
+
+class Runtime(Protocol):
+    """What the door starts, drains and stops."""
+
+    @property
+    def exchange(self) -> Any: ...
+    async def start(self) -> None: ...
+    async def wait_failed(self) -> Exception: ...
+    def drain(self) -> object: ...
+    async def stop(self) -> None: ...
+
+
+class Unbindable(Exception):
+    """The address cannot be listened on; one line, says which and why (exit code 2)."""
+
+
+def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) -> int:
+    """Run a server until it is told to stop.
+
+    Args:
+        create: Makes the runtime; by default the one over the data directory of the settings.
+
+    Returns:
+        The exit code: 0 stopped, 2 the address, the data directory or the installation cannot be
+        used, 3 the data is proven corrupt.  Any but 0 has said what and where in one line.
+    """
+    os.umask(0o077)
+    logs.configure(settings.log_format)
+    try:
+        # The socket comes first: clients that connect while the rest is imported only wait.
+        listener = listen(settings.host, settings.port)
+    except Unbindable as refusal:
+        return _refuse(refusal, EXIT_UNUSABLE)
+    with listener:
+        try:
+            return _run(_Server(settings, listener, create or _create()).run())
+        except Exception as failure:
+            code = exit_code(failure)
+            if code == EXIT_HUNG:
+                log.exception("the server failed")
+                return code
+            return _refuse(failure, code)
+
+
+def exit_code(failure: BaseException) -> int:
+    """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug of ours."""
+    from topics.asgi.hardening import Unfit
+    from topics.protocol.errors import Corrupt, StoreError
+
+    if isinstance(failure, Corrupt):
+        return EXIT_CORRUPT
+    return EXIT_UNUSABLE if isinstance(failure, StoreError | Unfit | OSError) else EXIT_HUNG
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 picks a free one.
+
+    Accepted sockets inherit its options.  TCP_USER_TIMEOUT aborts a peer that acknowledges nothing,
+    or keeps its window closed, for 35 s; without it such a peer is kept for a quarter of an hour.
+
+    Raises:
+        Unbindable: The address is in use, not ours, or not to be had.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise Unbindable(f"cannot listen on {_address(host, port)}: {error}") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 35_000)
+        made.bind(address)
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise Unbindable(f"cannot listen on {_address(host, port)}: {error.strerror}") from None
+    return made
+
+
+def max_connections() -> int:
+    """How many connections the process may hold, after raising its bound of files to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            log.warning("the bound of open files stays at %d", soft)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft - SPARE_FILES, 16)
+
+
+def bound_address(listener: socket.socket) -> str:
+    """`host:port` as a client would write it."""
+    host, port = listener.getsockname()[:2]
+    return _address(host, port)
+
+
+def write_port_file(path: Path, address: str) -> None:
+    """Leave the address in a file, whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    draft.write_text(address + "\n")
+    draft.replace(path)
+
+
+class _Server:
+    """One run of a server, from the open socket to the exit code."""
+
+    def __init__(
+        self, settings: Settings, listener: socket.socket, create: Callable[[Any], Runtime]
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._create = create
+        self._told = asyncio.Event()
+
+    async def run(self) -> int:
+        from topics.asgi.app import App
+        from topics.asgi.connection import Connection, House
+        from topics.asgi.hardening import configuration
+
+        loop = asyncio.get_running_loop()
+        self._listen_to_signals(loop)
+        runtime = self._create(self._settings)
+        await runtime.start()
+        house = House(
+            App(runtime.exchange),
+            configuration(max_message_bytes=self._settings.limits.max_body_bytes),
+            max_connections(),
+        )
+        server = await loop.create_server(
+            lambda: Connection(house), sock=self._listener, backlog=BACKLOG
+        )
+        try:
+            self._announce()
+            failure = await self._until_told(runtime)
+            if failure is not None:
+                await runtime.stop()
+                raise failure
+            await self._go_down(runtime, house)
+        finally:
+            server.close()
+            for connection in list(house.connections):
+                connection.abort()
+            faulthandler.cancel_dump_traceback_later()
+        log.info("stopped")
+        return EXIT_STOPPED
+
+    def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._tell)
+
+    def _tell(self) -> None:
+        if self._told.is_set():
+            os._exit(EXIT_HUNG)
+        self._told.set()
+        # A thread of the interpreter's own: it ends the process even if this one never runs again.
+        faulthandler.dump_traceback_later(STOP_S, exit=True)
+
+    def _announce(self) -> None:
+        from topics import __version__
+
+        address = bound_address(self._listener)
+        if self._settings.port_file is not None:
+            write_port_file(self._settings.port_file, address)
+        log.info(
+            "topics %s listens on http://%s, data in %s",
+            __version__,
+            address,
+            self._settings.data_dir.absolute(),
+        )
+        if self._settings.api_keys is None and self._settings.api_keys_file is None:
+            log.warning(
+                "NO API KEYS: whoever reaches %s can read, write and delete everything", address
+            )
+
+    async def _until_told(self, runtime: Runtime) -> Exception | None:
+        """Serve; returns None at a signal, or why the data cannot be served."""
+        told = asyncio.ensure_future(self._told.wait())
+        failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
+        try:
+            await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+            return failed.result() if failed.done() else None
+        finally:
+            told.cancel()
+            failed.cancel()
+
+    async def _go_down(self, runtime: Runtime, house: Any) -> None:
+        """No new work, the answers that are owed, the disk; the sockets are the caller's."""
+        log.info("stopping: %d connections with requests in flight", house.busy)
+        quiet = asyncio.Event()
+        house.when_quiet = quiet.set
+        await house.context.terminated.set()
+        runtime.drain()
+        if house.busy:
+            try:
+                async with asyncio.timeout(GRACE_S):
+                    await quiet.wait()
+            except TimeoutError:
+                log.warning("%d connections did not end in time", house.busy)
+        await runtime.stop()
+        for connection in list(house.connections):
+            if connection.is_idle:
+                connection.say_goodbye()
+        await _sent(house)
+
+
+async def _sent(house: Any) -> None:
+    """Give what is written already a moment to leave; no transport tells when it has."""
+    for _ in range(int(SENT_S / 0.01)):
+        if not any(connection.unsent_bytes for connection in house.connections):
+            return
+        await asyncio.sleep(0.01)
+
+
+def _create() -> Callable[[Any], Runtime]:
+    from topics.asgi.runtime import create
+
+    made: Callable[[Any], Runtime] = create
+    return made
+
+
+def _run(main: Awaitable[int]) -> int:
+    """Run on uvloop where it is to be had."""
+    new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    try:
+        import uvloop
+
+        new_event_loop = uvloop.new_event_loop
+    except ImportError:
+        log.info("uvloop is not installed; the standard event loop serves")
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_awaited(main))
+
+
+async def _awaited(main: Awaitable[int]) -> int:
+    return await main
+
+
+def _refuse(failure: BaseException, code: int) -> int:
+    print(f"topics: {logs.escaped(str(failure))}", file=sys.stderr)
+    return code
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,317 @@
+"""Corrections to hypercorn 0.18.0, and the proof that it is the one they were written for.
+
+Owns the HTTP/1.1 side of a connection as this server wants it (`Http1`), the configuration that
+goes with it, and the stand-ins for the pieces of hypercorn's worker that are not needed here.
+Refuses to run beside another version: the corrections rely on what the corrected code does, so its
+files are compared with known digests at import.  hypercorn itself is left as it is; everything
+here is a subclass or a replacement that the door hands in.
+
+Invariant: whatever a client sends, the answer that hypercorn makes by itself has the envelope of
+§0.5, and no extension of WebSocket is agreed on.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from typing import Any, Final
+from wsgiref.handlers import format_date_time
+
+import h11
+import hypercorn.protocol.events as stream_events
+from hypercorn.config import Config
+from hypercorn.events import Closed
+from hypercorn.protocol import h11 as stock_h11
+from hypercorn.protocol import http_stream as stock_http
+from hypercorn.protocol import ws_stream as stock_ws
+from hypercorn.protocol.h11 import H11Protocol, H11WSConnection
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.ws_stream import WSStream
+
+from topics.asgi.refusals import refusal
+from topics.protocol.errors import ErrorCode
+
+Headers = list[tuple[bytes, bytes]]
+
+log = logging.getLogger("topics.http")
+
+DIGESTS: Final = {
+    stock_h11: "5d2cfe635578adc65941fd5dc7b35ad1d89a61a9beff3e97742dd94f359ee9e0",
+    stock_http: "b28bb59de67f2f2813642846cc089fc52bf771f2270f813d039456ba4fe34f7f",
+    stock_ws: "5eb34e4ac40b06f546154181246bc3d3fe10ab906f3eb7afa06c61167e281e68",
+}
+"""SHA-256 of the source files whose behaviour the corrections rely on (hypercorn 0.18.0)."""
+
+
+class Unfit(RuntimeError):
+    """The installed hypercorn is not the one that was corrected; one line, says which file."""
+
+
+def check_stock() -> None:
+    """Refuse to run beside a hypercorn that nobody has read.
+
+    Raises:
+        Unfit: A file differs from the one of hypercorn 0.18.0.
+    """
+    for module, digest in DIGESTS.items():
+        assert module.__file__ is not None
+        found = hashlib.sha256(Path(module.__file__).read_bytes()).hexdigest()
+        if found != digest:
+            raise Unfit(
+                f"{module.__file__} is not the one of hypercorn 0.18.0 (sha256 {found[:16]}...); "
+                "install hypercorn==0.18.0"
+            )
+
+
+check_stock()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What one connection may do.
+
+    Attributes:
+        idle_s: Seconds without a request after which a connection is closed; a head must be
+            complete within them too.
+        write_s: Seconds for which a client may leave what was written for it untaken.
+        linger_s: Seconds for which the last bytes of a closed connection are given to arrive.
+        linger_bytes: Bytes that are still read and forgotten meanwhile.
+        reap_s: Seconds after the end of a connection in which its requests must end by themselves.
+        frames: HTTP/2 frames that cost us work and the client nothing (RST_STREAM, PING, SETTINGS,
+            PRIORITY, empty DATA) in one `frames_s`; more end the connection.  Clients in good
+            faith send a handful.
+    """
+
+    idle_s: float = 15
+    write_s: float = 35
+    linger_s: float = 2
+    linger_bytes: int = 256 << 10
+    reap_s: float = 5
+    frames: int = 200
+    frames_s: float = 10
+
+
+class _Log:
+    """hypercorn's logger, onto ours; no access log, as stock's copies the environment into it."""
+
+    def __init__(self, config: Config) -> None:
+        del config
+
+    async def access(self, *ignored: Any) -> None:
+        return
+
+    async def exception(self, message: str, *args: Any) -> None:
+        log.exception(message, *args)
+
+
+class _Config(Config):
+    """`response_headers` once a second instead of once an answer."""
+
+    _headers: Headers = []  # noqa: RUF012  replaced, never changed
+    _headers_s = 0
+
+    def response_headers(self, protocol: str) -> Headers:
+        now_s = int(time())
+        if now_s != self._headers_s:
+            self._headers_s = now_s
+            self._headers = [(b"date", format_date_time(now_s).encode("ascii"))]
+        return self._headers
+
+
+def configuration(*, max_message_bytes: int) -> Config:
+    """hypercorn's configuration of this server.
+
+    Args:
+        max_message_bytes: Of one WebSocket message; at most 8 MiB are allowed.
+    """
+    config: Any = _Config()
+    config.accesslog = None
+    config.errorlog = None
+    config.logger_class = _Log
+    config.include_server_header = False
+    config.h11_max_incomplete_size = 32 << 10
+    config.h2_max_concurrent_streams = 100
+    config.h2_max_header_list_size = 32 << 10
+    # On HTTP/2 stock ends a connection after so many requests, streams in flight included.
+    config.keep_alive_max_requests = 10**9
+    config.max_app_queue_size = 10
+    config.read_timeout = None
+    config.websocket_max_message_size = min(max_message_bytes, 8 << 20)
+    config.websocket_ping_interval = 20
+    made: Config = config
+    return made
+
+
+class Context:
+    """What hypercorn's protocols ask of their worker."""
+
+    class event_class:
+        def __init__(self) -> None:
+            self._event = asyncio.Event()
+
+        async def clear(self) -> None:
+            self._event.clear()
+
+        async def wait(self) -> None:
+            await self._event.wait()
+
+        async def set(self) -> None:
+            self._event.set()
+
+        def is_set(self) -> bool:
+            return self._event.is_set()
+
+    def __init__(self) -> None:
+        self.terminated = self.event_class()
+        self.terminate = self.event_class()
+
+    async def mark_request(self) -> None:
+        return
+
+    sleep = staticmethod(asyncio.sleep)
+
+
+AsgiApp = Callable[..., Awaitable[None]]
+
+
+class Tasks:
+    """The requests of one connection, each a task; hypercorn's `TaskGroup` without the group."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def spawn_app(
+        self, app: AsgiApp, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[Any], Awaitable[None]]:
+        queue: asyncio.Queue[Any] = asyncio.Queue(config.max_app_queue_size)
+        self.spawn(_request, app, scope, queue.get, send)
+        return queue.put
+
+    def spawn(self, func: Callable[..., Awaitable[None]], *args: Any) -> None:
+        task = asyncio.ensure_future(func(*args))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, within_s: float) -> None:
+        """Wait for the requests to end by themselves, then end them."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+        self.cancel()
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+async def _request(app: AsgiApp, scope: Any, receive: Any, send: Any) -> None:
+    try:
+        await app(scope, receive, send)
+    except Exception:
+        log.exception("the application failed")
+    finally:
+        await send(None)
+
+
+def own_answer(status: int) -> tuple[Headers, bytes]:
+    """Headers and body of an answer that no application gave."""
+    message = {
+        400: "the request is not valid HTTP",
+        413: "the body is too large",
+        431: "the head is larger than 32768 bytes",
+        501: "this Transfer-Encoding is not implemented",
+        505: "only HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here",
+    }.get(status, "the request cannot be served")
+    code = ErrorCode.INTERNAL if status == 500 else ErrorCode.INVALID_REQUEST
+    answer = refusal(code, message, {"limit": "headers"} if status == 431 else None)
+    return [*answer.headers], bytes(answer.body[0])
+
+
+def without_extensions(headers: Headers) -> Headers:
+    """Headers of a WebSocket handshake that asks for no extension.
+
+    Stock always agrees to permessage-deflate and inflates without a bound: 67 KB from the wire made
+    226 MB of memory, and the limit of a message's size was checked only afterwards.
+    """
+    return [header for header in headers if header[0].lower() != b"sec-websocket-extensions"]
+
+
+class Http1(H11Protocol):
+    """HTTP/1.1 on one connection."""
+
+    async def stream_send(self, event: stream_events.Event) -> None:
+        if isinstance(event, stream_events.Response) and self.context.terminated.is_set():
+            # Draining: this connection ends after this answer, and the client should know.
+            event.headers.append((b"connection", b"close"))
+        await super().stream_send(event)
+        if isinstance(event, stream_events.EndBody) and isinstance(self.stream, WSStream):
+            # A handshake that was refused.  Where frames came with it, stock tells nobody.
+            await self.send(Closed())
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Stay with HTTP/1.1.
+
+        HTTP/2 is told by its preface before this class is chosen.  `Upgrade: h2c` is ignored, as a
+        server may: behind a proxy it would smuggle requests past whatever the proxy checks.
+        """
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if request.http_version not in (b"1.1", b"1.0"):
+            await self._send_error_response(505)
+            await self.send(Closed())
+            return
+        method = request.method.decode("ascii").upper()
+        headers = list(request.headers)
+        kind: type[HTTPStream | WSStream] = HTTPStream
+        if _opens_websocket(method, headers):
+            kind = WSStream
+            headers = without_extensions(headers)
+            assert isinstance(self.connection, h11.Connection)
+            self.connection = H11WSConnection(self.connection)
+        self.stream = kind(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            stock_h11.STREAM_ID,
+        )
+        self.keep_alive_requests += 1
+        await self.stream.handle(
+            stream_events.Request(
+                stream_id=stock_h11.STREAM_ID,
+                headers=headers,
+                http_version=request.http_version.decode("ascii"),
+                method=method,
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+
+    async def _send_error_response(self, status_code: int) -> None:
+        """An answer of hypercorn's own, in the envelope; stock sends it without a body."""
+        headers, body = own_answer(status_code)
+        headers.append((b"connection", b"close"))
+        headers.extend(self.config.response_headers("h11"))
+        await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
+        await self._send_h11_event(h11.Data(data=body))
+        await self._send_h11_event(h11.EndOfMessage())
+
+
+def _opens_websocket(method: str, headers: Headers) -> bool:
+    if method != "GET":
+        return False
+    upgrade = connection = b""
+    for name, value in headers:
+        if name == b"upgrade":
+            upgrade = value
+        elif name == b"connection":
+            connection = value
+    if upgrade.strip().lower() != b"websocket":
+        return False
+    return any(token.strip() == b"upgrade" for token in connection.lower().split(b","))
