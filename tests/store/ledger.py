@@ -29,6 +29,7 @@ from topics.protocol.ports import Run, SealEntry, SealPiece, Span, Store
 from topics.protocol.records import DELETED, Batch, Buffer, Columns
 
 Tags = Sequence[str | None]
+Content = dict[int, dict[int, bytes]]
 
 
 def batch_of(texts: Sequence[bytes], *, tags: Tags | None = None, nodes: Any = None) -> Batch:
@@ -125,7 +126,10 @@ class Ledger:
     def __init__(self, store: Any) -> None:
         self.store: Store = store
         self.topics: dict[int, Topic] = {}
-        self.history: list[dict[int, dict[int, bytes]]] = []
+        self.shadow: Content = {}
+        """What `content` is, kept without asking the store."""
+        self.history: list[Content] = [{}]
+        """`shadow` after each write of this process, by lsn; before the first one at 0."""
 
     # -- the store's side ----------------------------------------------------------------------
 
@@ -184,7 +188,33 @@ class Ledger:
     def write(self, *events: Event) -> int:
         for event in events:
             self.apply(event)
+            self._overshadow(event)
+        self.history.append({key: dict(topic) for key, topic in self.shadow.items()})
         return self.store.write(events)
+
+    def recovered(self) -> "Ledger":
+        """Begin a new history with what was found."""
+        self.shadow = self.content()
+        self.history = [self.content()]
+        return self
+
+    def _overshadow(self, event: Event) -> None:
+        match event:
+            case TopicCreated():
+                self.shadow[event.topic_id] = {}
+            case TopicDeleted():
+                del self.shadow[event.topic_id]
+            case RecordsAppended():
+                hot = self.topics[event.topic_id].hot
+                seqs = range(event.first_seq, event.first_seq + len(event.batch))
+                self.shadow[event.topic_id] |= {seq: hot[seq] for seq in seqs}
+            case RecordsDeleted():
+                for first, last in event.span_array.tolist():
+                    for seq in range(first, last + 1):
+                        self.shadow[event.topic_id].pop(seq, None)
+            case RunsDropped():
+                hot = self.topics[event.topic_id].hot
+                self.shadow[event.topic_id] = dict(hot)
 
     def create(self, topic_id: int) -> int:
         return self.write(TopicCreated(1, topic_id, f"t{topic_id}", TopicConfig(), 0))
@@ -250,7 +280,7 @@ class Ledger:
     def refs(self) -> list[RunRef]:
         return [ref for topic in self.topics.values() for ref, _ in topic.runs]
 
-    def content(self) -> dict[int, dict[int, bytes]]:
+    def content(self) -> Content:
         """Topic -> seq -> text of every live record, read back through the store."""
         return {key: self._content_of(topic) for key, topic in sorted(self.topics.items())}
 

@@ -115,7 +115,8 @@ class _Call:
         more = b""
         if isinstance(told.result, Outcome):
             if told.result.logs:
-                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, told.sync_ms)
+                sync_ms = told.sync_ms if told.result.is_fsync else 0.0
+                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, sync_ms)
             if told.result.scanned is not None:
                 more += b',"records_scanned":%d' % told.result.scanned
         return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":0.0}}' % (

@@ -47,6 +47,8 @@ class Outcome:
     Attributes:
         scanned: `records_scanned`, where the command read.
         logs: Whether its events are part of this turn's write.
+        is_fsync: Whether the topic's class promises the sync, so that its time is reported; other
+            classes wait for one only where a reservation asks for it (§0.9, §0.10).
     """
 
     pieces: list[Piece]
@@ -54,6 +56,7 @@ class Outcome:
     gate: Gate = Gate.NOW
     scanned: int | None = None
     logs: bool = False
+    is_fsync: bool = False
 
 
 @dataclass(frozen=True, slots=True)

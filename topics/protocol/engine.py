@@ -55,6 +55,7 @@ from topics.protocol.render import render_batch
 from topics.protocol.state import State, floors_with
 from topics.protocol.topic import (
     NOTHING_REMOVED,
+    RESERVE_FIRST,
     Reading,
     Removal,
     Selection,
@@ -301,19 +302,13 @@ class Engine:
                 ErrorCode.THROTTLED, "the disk is full", {"limit": "disk"}, retry_after_s=5
             )
 
-    def _require_topic_slot(self) -> None:
-        limit = self.limits.max_topics
-        if limit and len(self.state.topics) >= limit:
-            raise throttled("max_topics", limit)
-
     def _put_topic(self, command: PutTopic, now_ms: int, room: Callable[[bool], int]) -> Outcome:
         """§1.1: create, or replace the config; an identical one changes nothing."""
         topic = self.state.topics.get(command.topic)
         config = command.config
         if topic is None:
-            self._require_topic_slot()
             self._require_writable(room(False))
-            self.emit(TopicCreated(now_ms, self.state.next_topic_id, command.topic, config))
+            self._create(self._creation(command.topic, config, now_ms))
             return _put_outcome(command.topic, config, created=True, gate=Gate.SYNCED)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
@@ -433,7 +428,10 @@ class Engine:
         topic = self.state.topics.get(command.topic)
         created: TopicCreated | None = None
         if topic is None:
-            created = self._creation(command, now_ms)
+            create = command.config.auto_create if command.create is None else command.create
+            if not create:
+                raise no_such_topic(command.topic)
+            created = self._creation(command.topic, command.config, now_ms)
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
             self.expire(topic, now_ms)
@@ -445,8 +443,7 @@ class Engine:
         need = _FRAME_BYTES if volatile else log_bytes
         self._require_writable(room(False), need + (_FRAME_BYTES if created else 0))
         if created is not None:
-            self.emit(created)
-            topic = self.state.by_id[created.topic_id]
+            topic = self._create(created)
         self._log_append(topic, event, log_bytes, volatile=volatile)
         synced = self._needs_sync(topic) or topic.topic_id in self._unsynced
         return Outcome(
@@ -456,14 +453,21 @@ class Engine:
             status=201 if created else 200,
             gate=Gate.SYNCED if synced else Gate.WRITTEN,
             logs=True,
+            is_fsync=topic.config.durability == "fsync",
         )  # fmt: skip
 
-    def _creation(self, command: Append, now_ms: int) -> TopicCreated:
-        create = command.config.auto_create if command.create is None else command.create
-        if not create:
-            raise no_such_topic(command.topic)
-        self._require_topic_slot()
-        return TopicCreated(now_ms, self.state.next_topic_id, command.topic, command.config)
+    def _creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
+        limit = self.limits.max_topics
+        if limit and len(self.state.topics) >= limit:
+            raise throttled("max_topics", limit)
+        return TopicCreated(now_ms, self.state.next_topic_id, name, config, RESERVE_FIRST)
+
+    def _create(self, created: TopicCreated) -> Topic:
+        """Its first seqs are reserved with it, so that the first write needs no sync for that."""
+        self.emit(created)
+        topic = self.state.by_id[created.topic_id]
+        self._reserved.append((topic, topic.reserved_through))
+        return topic
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:
         """The answer of a batch that came before under the same key (§0.8)."""
@@ -780,7 +784,7 @@ def _delete_outcome(topic: Topic, what: bytes, gate: Gate) -> Outcome:
         count,
         size_bytes,
     )
-    return Outcome([body], gate=gate, logs=True)
+    return Outcome([body], gate=gate, logs=True, is_fsync=gate is Gate.SYNCED)
 
 
 def _diff_outcome(topic: Topic, page: Selection, command: Diff) -> Outcome:

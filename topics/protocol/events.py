@@ -65,6 +65,7 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True):
     topic_id: int
     name: str
     config: TopicConfig
+    reserved_through: int
 
 
 class TopicConfigured(msgspec.Struct, frozen=True, array_like=True):

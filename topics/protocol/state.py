@@ -104,7 +104,9 @@ class State:
 
     def _created(self, event: TopicCreated) -> None:
         assert event.name not in self.topics
-        self._add_topic(self._new_topic(event.topic_id, event.name, event))
+        topic = self._new_topic(event.topic_id, event.name, event)
+        topic.reserve(event.reserved_through, event.now_ms)
+        self._add_topic(topic)
 
     def _new_topic(self, topic_id: int, name: str, made: TopicCreated | TopicImage) -> Topic:
         return Topic(topic_id, name, made.config, f"{self._store.instance_id}-{topic_id:x}")
