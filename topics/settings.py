@@ -197,8 +197,11 @@ class Settings:
         256 << 20, _integer(1 << 20, U64_MAX), STORAGE, "Memory that unsealed records may hold."
     )
 
-    max_body_bytes: int = _row(64 << 20, _COUNT, REQUESTS, "Bytes of one request body.")
-    max_batch_records: int = _row(10_000, _U32, REQUESTS, "Records of one write.")
+    # A batch is one run, whose rendered text must stay addressable by 31 bits: hence the ends.
+    max_body_bytes: int = _row(
+        64 << 20, _integer(1, 1 << 30), REQUESTS, "Bytes of one request body."
+    )
+    max_batch_records: int = _row(10_000, _integer(1, 1 << 20), REQUESTS, "Records of one write.")
     max_record_bytes: int = _row(
         1 << 20, _integer(1, 1 << 30), REQUESTS, "Bytes of one record's data and meta."
     )

@@ -149,6 +149,8 @@ def test_a_bad_line_ends_it(log: Any, run: Any) -> None:
         (["append", "t", "/"], "topics: /: Is a directory"),
         (["append", "t", "--url", "nonsense"], "topics: 'nonsense' is not an http:// or https://"),
         (["append", "", "-"], "topics: '' is not a topic name"),
+        (["append", "t\udcff"], "topics: 't\\udcff' is not text"),
+        (["append", "t", "--node", "\udcff"], "topics: "),
     ],
 )
 def test_mistakes_end_in_one_line(run: Any, args: list[str], line: str) -> None:

@@ -58,6 +58,7 @@ CELLS: list[tuple[str, Callable[[], Any], set[str]]] = [
     ("400", lambda: error(400, "invalid_request"), set()),
     ("404", lambda: error(404, "topic_not_found"), set()),
     ("422", lambda: error(422, "topic_full"), set()),
+    ("an answer that does not unpack", lambda: httpx.DecodingError("gzip"), set(CALLS) - ONCE),
     ("an unknown scheme", lambda: httpx.UnsupportedProtocol("ftp"), set()),
 ]
 

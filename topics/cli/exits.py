@@ -59,6 +59,9 @@ def refusals(done: Callable[[], str] = str) -> Iterator[None]:
         is_refusal = error.status > 0 and not isinstance(error, BadAnswer)
         code = REFUSED if is_refusal else UNUSABLE
         raise Stop(_line(error, done()), code) from None
+    except UnicodeEncodeError as error:
+        # An argument of the command line that is not UTF-8, on its way into JSON or a path.
+        raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
 
 
 def _tell(message: str, code: int) -> int:

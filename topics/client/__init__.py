@@ -42,15 +42,24 @@ from topics.client.models import (
     TopicState,
     TopicSummary,
 )
-from topics.client.options import Config
+from topics.client.options import (
+    AppendOptions,
+    BatchOptions,
+    Config,
+    DiffOptions,
+    ReadOptions,
+    WriteOptions,
+)
 from topics.client.retry import Clock, Retry
 from topics.client.sync import Client
 
 __all__ = [
+    "AppendOptions",
     "Appended",
     "AppendedMany",
     "AsyncClient",
     "BadAnswer",
+    "BatchOptions",
     "BatchTooLarge",
     "Client",
     "Clock",
@@ -59,6 +68,7 @@ __all__ = [
     "Conflict",
     "Deleted",
     "Diff",
+    "DiffOptions",
     "Forbidden",
     "Health",
     "InvalidRequest",
@@ -68,6 +78,7 @@ __all__ = [
     "PayloadTooLarge",
     "Purged",
     "RawRecord",
+    "ReadOptions",
     "Ready",
     "Record",
     "RecordTooLarge",
@@ -84,4 +95,5 @@ __all__ = [
     "TopicsError",
     "Unauthorized",
     "Unreachable",
+    "WriteOptions",
 ]

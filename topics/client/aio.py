@@ -209,7 +209,7 @@ class AsyncClient:
         request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
         try:
             return await self._http.request(**request)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return error
 
 

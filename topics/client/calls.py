@@ -32,7 +32,7 @@ from topics.client.options import AppendOptions, Config, DiffOptions, WriteOptio
 
 T = TypeVar("T")
 R = TypeVar("R")
-Outcome = httpx.Response | httpx.TransportError
+Outcome = httpx.Response | httpx.RequestError
 """What came of sending a request once."""
 
 WAIT_MS_MAX: Final = 30_000
@@ -73,7 +73,7 @@ class Call(Generic[T]):
         Raises:
             TopicsError: The server refused, nothing answered, or not in our form.
         """
-        if isinstance(outcome, httpx.TransportError):
+        if isinstance(outcome, httpx.RequestError):
             raise Unreachable("unreachable", 0, reason(outcome)) from outcome
         if not outcome.is_success:
             raise error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
@@ -84,7 +84,7 @@ class Call(Generic[T]):
             raise BadAnswer("bad_answer", outcome.status_code, message) from error
 
 
-def reason(error: httpx.TransportError) -> str:
+def reason(error: httpx.RequestError) -> str:
     """What went wrong with a connection, in one line."""
     what = str(error) or type(error).__name__
     try:

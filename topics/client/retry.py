@@ -71,7 +71,7 @@ def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     """Whether another attempt could end better, and could not do the work twice."""
     if isinstance(outcome, httpx.UnsupportedProtocol):
         return False
-    if isinstance(outcome, httpx.TransportError):
+    if isinstance(outcome, httpx.RequestError):
         return call.is_repeatable or isinstance(outcome, _NOT_SENT)
     if outcome.status_code in _GATEWAY:
         return call.is_repeatable and call.is_patient
@@ -92,7 +92,7 @@ class _Envelope(msgspec.Struct):
 
 def _asked_pause_s(outcome: Outcome) -> float:
     """What the server asked for: `detail.retry_after_ms`, which is finer, else `Retry-After`."""
-    if isinstance(outcome, httpx.TransportError):
+    if isinstance(outcome, httpx.RequestError):
         return 0.0
     try:
         detail = msgspec.json.decode(outcome.content, type=_Envelope).error.detail

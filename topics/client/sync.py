@@ -277,5 +277,5 @@ class Client:
         request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
         try:
             return self._http.request(**request)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return error
