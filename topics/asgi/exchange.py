@@ -5,23 +5,28 @@ Neither ASGI nor an HTTP parser: a driver hands it a head, then a body, and writ
 `begin` and `_Admitted.finish`; what is refused leaves no trace.
 """
 
+import asyncio
 import gzip
 import logging
 import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
 from topics import __version__
 from topics.asgi.answers import Answer, Head, Headers, Pending
-from topics.asgi.runtime import Phase, Runtime, Ticket, Told
+from topics.asgi.runtime import Deliver, Phase, Ticket, Told
 from topics.protocol import http, metrics
+from topics.protocol.commands import Command
 from topics.protocol.effects import Outcome, Records
+from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.http import BodyRule, OriginRule, Probe, Request, Route
+from topics.protocol.limits import Limits
+from topics.protocol.ports import Store
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
 
@@ -32,6 +37,26 @@ GZIP_MIN_BYTES: Final = 1024
 GZIP_THREAD_BYTES: Final = 64 << 10
 
 
+class Shell(Protocol):
+    """What the exchange needs of whoever runs the engine: `Runtime`, or one without a loop."""
+
+    limits: Limits
+    engine: Engine
+    phase: Phase
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def uptime_ms(self) -> int: ...
+
+    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket: ...
+
+    def process(self) -> metrics.Process: ...
+
+    def read_in_thread(self, call: Callable[[], Answer]) -> asyncio.Future[Answer]: ...
+
+
 class TopicsExchange:
     """Implements `answers.Exchange` over a runtime.
 
@@ -39,7 +64,7 @@ class TopicsExchange:
         origins: Which pages and hosts may ask; None: anybody.
     """
 
-    def __init__(self, runtime: Runtime, origins: OriginRule | None = None) -> None:
+    def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
         self._runtime = runtime
         self._origins = origins
 
@@ -83,7 +108,7 @@ class _Call:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Shell,
         method: str,
         header: Callable[[bytes], bytes | None],
         begun: float,

@@ -262,6 +262,12 @@ class SealedRun:
             # Not opened here: while the log is replayed the file may be gone, dropped later on.
             self._dead = None
 
+    def killed(self) -> NDArray[np.int64]:
+        if self._checked is not None:
+            return np.flatnonzero(self.flags == DELETED)
+        told = [rows for _, rows in self._kills]
+        return np.unique(np.concatenate(told)) if told else np.zeros(0, np.int64)
+
     @property
     def segment(self) -> int:
         return self._segment.number

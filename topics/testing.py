@@ -1,0 +1,204 @@
+"""An engine in memory for other people's tests: no socket, no thread, no file, no waiting.
+
+It is the real engine and the real HTTP face over a store that keeps nothing, with a clock that
+only the test moves:
+
+    from topics.testing import MemoryTopics
+
+    with MemoryTopics() as topics:
+        topics.client.append("jobs", {"n": 1})
+        topics.advance(ms=60_000)
+        assert topics.client.topic("jobs").count == 1
+
+With pytest, the fixture `memory_topics` is one of these, fresh for each test.
+"""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from topics.asgi.answers import Answer, Head
+from topics.asgi.app import App
+from topics.asgi.exchange import TopicsExchange
+from topics.asgi.runtime import Deliver, Phase, Ticket, Told
+from topics.client import AsyncClient, Client
+from topics.client.retry import Clock, Retry
+from topics.protocol.commands import Command, Diff
+from topics.protocol.effects import Parked
+from topics.protocol.engine import Engine
+from topics.protocol.limits import Limits
+from topics.protocol.metrics import Process
+from topics.protocol.upkeep import Upkeep
+from topics.store.memory import MemoryStore
+
+START_MS = 1_750_000_000_000
+"""The clock's first reading: a day in June 2025."""
+PLENTY_BYTES = 1 << 62
+
+T = TypeVar("T")
+
+
+class MemoryTopics:
+    """A server's engine without the server.
+
+    Args:
+        limits: Bounds other than the defaults, e.g. `Limits(max_record_bytes=1000)`.
+        start_ms: What the clock says first, milliseconds since the epoch.
+
+    Attributes:
+        client: A `topics.Client` whose calls are answered at once.  A long poll that finds
+            nothing moves the clock by its `wait_ms` instead of waiting.
+        app: An ASGI application, e.g. for `httpx.ASGITransport(app=topics.app)`.  A long poll
+            waits there until another task writes, or `advance` passes its time.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, start_ms: int = START_MS) -> None:
+        self._shell = _Shell(limits or Limits(), start_ms)
+        exchange = TopicsExchange(self._shell)
+        self.app = App(exchange)
+        self.client = Client(
+            "http://memory",
+            transport=_Transport(exchange, self._shell),
+            retry=Retry(for_s=0),
+            clock=Clock(),
+        )
+
+    def async_client(self) -> AsyncClient:
+        """A new `topics.AsyncClient` over `app`."""
+        transport = httpx.ASGITransport(app=self.app)
+        return AsyncClient("http://memory", transport=transport, retry=Retry(for_s=0))
+
+    @property
+    def now_ms(self) -> int:
+        """What the clock says, milliseconds since the epoch."""
+        return self._shell.now_ms
+
+    def advance(self, *, ms: int) -> None:
+        """Move the clock: records expire, idempotency windows close, long polls end."""
+        self._shell.advance(ms)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Shell:
+    """Implements `exchange.Shell`: every command is its own turn, written and synced at once."""
+
+    def __init__(self, limits: Limits, start_ms: int) -> None:
+        self.limits = limits
+        self.store = MemoryStore()
+        self.engine = Engine(limits, self.store)
+        self.phase = Phase.READY
+        self.now_ms = self._start_ms = start_ms
+        self._upkeep = Upkeep(self.engine)
+        self._parked: dict[object, tuple[Diff, int, Deliver]] = {}
+        self.engine.finish_recovery(self.store.recover(self.engine.state), start_ms)
+
+    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
+        token = object()
+        try:
+            result = self.engine.submit(
+                command, token=token, now_ms=self.now_ms, room=lambda reserve: PLENTY_BYTES
+            )
+        finally:
+            self._end_turn()
+        if not isinstance(result, Parked):
+            return Told(result)
+        assert isinstance(command, Diff)
+        self._parked[token] = (command, self.now_ms + result.wait_ms, deliver)
+
+        def cancel() -> None:
+            if self._parked.pop(token, None) is not None:
+                self.engine.forget(command.topic, token)
+
+        return Ticket(cancel)
+
+    def _end_turn(self) -> None:
+        self._write()
+        self._upkeep.drop_runs(self.now_ms)
+        while (job := self._upkeep.plan_seal(self.now_ms)) is not None:
+            self._upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms)
+        self._write()
+        self._tell_woken()
+
+    def _write(self) -> None:
+        if self.engine.has_events:
+            self.engine.on_written(self.store.write(self.engine.take_events()))
+        else:
+            self.engine.on_written(self.store.written_lsn)
+        self.engine.on_synced(self.store.sync())
+
+    def _tell_woken(self) -> None:
+        for wake in self.engine.take_wakes():
+            parked = self._parked.pop(wake.token, None)
+            if parked is not None:
+                parked[2](Told(wake.result))
+
+    def advance(self, ms: int) -> None:
+        assert ms >= 0
+        self.now_ms += ms
+        for token, (command, deadline_ms, _) in list(self._parked.items()):
+            if deadline_ms <= self.now_ms:
+                self.engine.timeout(command.topic, token)
+        self._end_turn()
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.now_ms - self._start_ms
+
+    def process(self) -> Process:
+        return Process(
+            ready=True,
+            recovery_progress=1.0,
+            uptime_ms=self.uptime_ms,
+            queue_depth=0,
+            queue_depth_peak=0,
+            submit_full_total=0,
+            read_only=False,
+        )
+
+    def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        raise AssertionError("memory never makes a reader wait")
+
+
+class _Transport(httpx.BaseTransport):
+    """Carries a client's requests to an exchange in the same call."""
+
+    def __init__(self, exchange: TopicsExchange, shell: _Shell) -> None:
+        self._exchange = exchange
+        self._shell = shell
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = urlsplit(request.url.raw_path)
+        headers = [(name.lower(), value) for name, value in request.headers.raw]
+        found = self._exchange.begin(Head(request.method, url.path, url.query, headers))
+        if not isinstance(found, Answer):
+            found = self._whole(found.finish(request.read()))
+        return httpx.Response(
+            found.status, headers=list(found.headers), content=b"".join(found.body)
+        )
+
+    def _whole(self, answer: object) -> Answer:
+        if isinstance(answer, Answer):
+            return answer
+        told: list[Answer] = []
+        answer.then(told.append)  # type: ignore[attr-defined]
+        while not told:
+            deadline_ms = min(deadline for _, deadline, _ in self._shell._parked.values())
+            self._shell.advance(deadline_ms - self._shell.now_ms)
+        return told[0]
