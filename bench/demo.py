@@ -125,12 +125,12 @@ class Server:
     def last_words(self) -> str:
         return (self.home / "server.log").read_text(errors="replace")[-2000:]
 
-    def start(self) -> float:
-        """Start it and wait until it serves; seconds that took."""
+    def start(self, port: str = "0") -> float:
+        """Start it, on a free port if it may choose, and wait until it serves; seconds that took."""
         began_s = time.perf_counter()
         port_file = self.home / "port"
         port_file.unlink(missing_ok=True)
-        own = {"PORT": "0", "PORT_FILE": str(port_file), "DATA_DIR": str(self.data_dir)}
+        own = {"PORT": port, "PORT_FILE": str(port_file), "DATA_DIR": str(self.data_dir)}
         environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
         environ |= {f"TOPICS_{name}": value for name, value in own.items()}
         with (self.home / "server.log").open("ab") as log:

@@ -91,15 +91,14 @@ class SyncFace:
     def do(self, use: Callable[[Any], Any]) -> Any:
         """What `use(client)` gives; an iterator's items as a list."""
         script = self._script
-        with Client(
+        client = Client(
             URL,
             transport=httpx.MockTransport(script),
             clock=script.clock,
             sleep=script.pauses_s.append,
             **self._options,
-        ) as client:
-            given = use(client)
-            return list(given) if inspect.isgenerator(given) else given
+        )
+        return collect(client, use)
 
 
 class AsyncFace:
@@ -108,25 +107,36 @@ class AsyncFace:
 
     def do(self, use: Callable[[Any], Any]) -> Any:
         """What `use(client)` gives when awaited; an asynchronous iterator's items as a list."""
-        return asyncio.run(self._do(use))
-
-    async def _do(self, use: Callable[[Any], Any]) -> Any:
         script = self._script
 
         async def sleep(pause_s: float) -> None:
             script.pauses_s.append(pause_s)
 
-        async with AsyncClient(
+        client = AsyncClient(
             URL,
             transport=httpx.MockTransport(script),
             clock=script.clock,
             sleep=sleep,
             **self._options,
-        ) as client:
-            given = use(client)
-            if inspect.isasyncgen(given):
-                return [item async for item in given]
-            return await given
+        )
+        return collect(client, use)
+
+
+def collect(client: Client | AsyncClient, use: Callable[[Any], Any]) -> Any:
+    """What `use(client)` gives, awaited and iterated as the face wants it; closes the client."""
+    if isinstance(client, AsyncClient):
+        return asyncio.run(_collect(client, use))
+    with client:
+        given = use(client)
+        return list(given) if inspect.isgenerator(given) else given
+
+
+async def _collect(client: AsyncClient, use: Callable[[Any], Any]) -> Any:
+    async with client:
+        given = use(client)
+        if inspect.isasyncgen(given):
+            return [item async for item in given]
+        return await given
 
 
 ONE_TRY = Retry(for_s=0)
