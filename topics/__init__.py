@@ -25,10 +25,15 @@ if TYPE_CHECKING:
         NewRecord,
         RawRecord,
         Record,
+        Retry,
+        Throttled,
         Tombstone,
         TopicConfig,
+        TopicFull,
+        TopicNotFound,
         TopicsError,
         TopicState,
+        Unreachable,
     )
 
 __version__: Final = "0.1.0"
@@ -42,10 +47,15 @@ __all__ = [
     "NewRecord",
     "RawRecord",
     "Record",
+    "Retry",
+    "Throttled",
     "Tombstone",
     "TopicConfig",
+    "TopicFull",
+    "TopicNotFound",
     "TopicState",
     "TopicsError",
+    "Unreachable",
     "__version__",
 ]
 
