@@ -186,6 +186,9 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
     )
 
 
+_DEFAULTS: Final = TopicConfig()
+
+
 def parse_put(topic: str, body: Buffer) -> PutTopic:
     asked = decode(_CONFIG, body)
     return PutTopic(topic, resolve_config(asked, topic), asked.type is not None)
@@ -205,10 +208,12 @@ def parse_append(
             {"limit": limits.max_batch_records},
         )
     datas = [r.data for r in records]
-    tags: list[str | None] = [r.tag for r in records]
+    tags = [r.tag for r in records]
     metas = _metas(records, limits)
     nodes = _nodes(records, asked.node, limits)
-    _check_lengths(tags, limits.max_tag_bytes, "tag")
+    is_tagged = tags.count(None) < len(tags)
+    if is_tagged:
+        _check_lengths(tags, limits.max_tag_bytes, "tag")
     sizes = list(map(len, datas))
     if metas is not None:
         sizes = [d + (len(m) if m is not None else 0) for d, m in zip(sizes, metas, strict=True)]
@@ -229,12 +234,12 @@ def parse_append(
         topic=topic,
         datas=datas,
         nodes=nodes,
-        tags=tags if any(t is not None for t in tags) else None,
+        tags=tags if is_tagged else None,
         metas=metas,
         text_bytes=sum(sizes),
         key=b"" if key is None else digest_of_key(key),
         create=asked.create,
-        config=resolve_config(asked.config or ConfigBody(), topic, "$.config"),
+        config=resolve_config(asked.config, topic, "$.config") if asked.config else _DEFAULTS,
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
     )
@@ -251,7 +256,7 @@ def _nodes(
     own = [r.node for r in records]
     if batch_node is not None:
         _check_lengths([batch_node], limits.max_node_bytes, "node", path="$.node")
-    if not any(n is not None for n in own):
+    if own.count(None) == len(own):
         return batch_node
     _check_lengths(own, limits.max_node_bytes, "node")
     return [batch_node if n is None else n for n in own]
@@ -269,7 +274,7 @@ def _check_lengths(
 
 def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
     metas: list[Any] = [r.meta or None for r in records]
-    if not any(m is not None for m in metas):
+    if metas.count(None) == len(metas):
         return None
     for i, meta in enumerate(metas):
         if meta is not None:

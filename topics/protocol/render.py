@@ -32,6 +32,8 @@ def render_batch(
 ) -> Batch:
     """Render records with consecutive seqs from `first_seq`; `datas` and `metas` are JSON text."""
     n = len(datas)
+    if n == 1 and metas is None and (nodes is None or isinstance(nodes, str)):
+        return _render_one(datas[0], first_seq, ts_ms, nodes, tags)
     seqs = range(first_seq, first_seq + n)
     stamp = b',"$ts":%d' % ts_ms
     if nodes is None or isinstance(nodes, str):
@@ -61,6 +63,22 @@ def render_batch(
         nodes=nodes,
         tags=tags,
     )
+
+
+def _render_one(
+    data: JsonText, seq: int, ts_ms: int, node: str | None, tags: Sequence[str | None] | None
+) -> Batch:
+    """The common single record, without what only many are worth."""
+    text = b'{"$seq":%d,"$ts":%d%b,"data":%b},' % (
+        seq,
+        ts_ms,
+        b"" if node is None else _node_part(node),
+        data,
+    )
+    if b"\n" in text or b"\r" in text:
+        text = text.translate(_ONE_LINE)
+    size, data_size = np.array((len(text) - 1, len(data)), np.uint32)[:, None]
+    return Batch(text, ts_ms, size, data_size, None, node, tags)
 
 
 def _node_part(node: str | None) -> bytes:

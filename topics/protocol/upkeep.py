@@ -29,10 +29,16 @@ AGE_CHECK_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SealJob:
-    """Runs to seal into one file, and the seqs [first, last] that each entry replaces."""
+    """Runs to seal into one file.
+
+    Attributes:
+        ranges: The seqs [first, last] that each entry replaces.
+        claimed: (topic id, first seq) of every run that is part of it, busy until it is over.
+    """
 
     entries: tuple[SealEntry, ...]
     ranges: tuple[tuple[int, int], ...]
+    claimed: frozenset[tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -110,12 +116,11 @@ class Upkeep:
         """The next runs to seal, if any are due; `on_sealed` or `on_seal_failed` must follow."""
         builder = _Builder(self)
         for topic in self._due(now_ms):
-            builder.add_topic(topic)
-            if builder.is_full:
-                break
-        for topic in list(self._sparse.values()):
-            del self._sparse[topic.topic_id]
-            if topic.topic_id in self._state.by_id and not builder.is_full:
+            if not builder.add_topic(topic):
+                self._state.full[topic.topic_id] = topic
+        while self._sparse and not builder.is_full:
+            _, topic = self._sparse.popitem()
+            if topic.topic_id in self._state.by_id:
                 for run in topic.runs:
                     if self._is_sparse(topic, run):
                         builder.add(topic, [run])
@@ -153,12 +158,10 @@ class Upkeep:
         plan = CheckpointPlan(image, [], {t.topic_id: t for t in image.topics})
         builder = _Builder(self)
         for topic in list(self._state.hot.values()):
-            builder.add_topic(topic)
-            if builder.is_full and (job := builder.job()):
-                plan.jobs.append(job)
+            while not builder.add_topic(topic):
+                plan.jobs += builder.jobs()
                 builder = _Builder(self)
-        if job := builder.job():
-            plan.jobs.append(job)
+        plan.jobs += builder.jobs()
         return plan
 
     def on_sealed(
@@ -188,8 +191,7 @@ class Upkeep:
                 self._state.full[topic.topic_id] = topic
 
     def _release(self, job: SealJob) -> None:
-        for entry in job.entries:
-            self._busy -= {(entry.topic_id, piece.run.first_seq) for piece in entry.pieces}
+        self._busy -= job.claimed
 
 
 class _Builder:
@@ -200,6 +202,7 @@ class _Builder:
         self._limits = upkeep._engine.limits
         self._entries: list[SealEntry] = []
         self._ranges: list[tuple[int, int]] = []
+        self._claimed: set[tuple[int, int]] = set()
         self._text_bytes = 0
 
     @property
@@ -207,22 +210,35 @@ class _Builder:
         return self._text_bytes >= self._limits.segment_max_bytes
 
     def job(self) -> SealJob | None:
-        return SealJob(tuple(self._entries), tuple(self._ranges)) if self._entries else None
+        if not self._entries:
+            return None
+        return SealJob(tuple(self._entries), tuple(self._ranges), frozenset(self._claimed))
 
-    def add_topic(self, topic: Topic) -> None:
-        """All frozen or closed hot runs of a topic, with small sealed neighbours before them."""
+    def jobs(self) -> list[SealJob]:
+        job = self.job()
+        return [] if job is None else [job]
+
+    def add_topic(self, topic: Topic) -> bool:
+        """The frozen or closed hot runs of a topic, with small sealed neighbours before them;
+        False where the file was full before all of them were in."""
         group: list[Run] = []
         for run in topic.runs:
-            if not is_sealable(run) or self._is_open(topic, run):
+            if not is_sealable(run) or self._is_open(topic, run) or self._is_busy(topic, run):
                 continue
             if group and not self._fits(group, run):
                 self.add(topic, group)
                 group = []
+            if self.is_full:
+                return False
             if not group:
                 group = self._small_neighbours(topic, run)
             group.append(run)
         if group:
             self.add(topic, group)
+        return True
+
+    def _is_busy(self, topic: Topic, run: Run) -> bool:
+        return (topic.topic_id, run.first_seq) in self._upkeep._busy
 
     @staticmethod
     def _is_open(topic: Topic, run: Run) -> bool:
@@ -267,7 +283,9 @@ class _Builder:
         last = runs[-1]
         self._ranges.append((runs[0].first_seq, last.first_seq + last.count - 1))
         self._text_bytes += sum(run.text_bytes for run in runs)
-        self._upkeep._busy |= {(topic.topic_id, run.first_seq) for run in runs}
+        claimed = {(topic.topic_id, run.first_seq) for run in runs}
+        self._claimed |= claimed
+        self._upkeep._busy |= claimed
 
 
 def is_sealable(run: Run) -> bool:
