@@ -7,7 +7,7 @@ runs, so that `topics --help` answers at once.
 import click
 
 from topics import __version__
-from topics.cli import append, config, listing, read, serve
+from topics.cli import append, config, inspect, listing, read, serve
 from topics.cli.exits import Guarded
 
 
@@ -33,6 +33,7 @@ def main() -> None:
     topics append jobs jobs.ndjson               one record a line
     topics read jobs --follow                    records as they come, one a line
     topics topics                                what there is
+    topics inspect topics-data                   is every byte what was written?
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics config` tells what is in force and where it came from. There is no other way to
@@ -40,5 +41,5 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, listing):
+for module in (serve, config, append, read, listing, inspect):
     main.add_command(module.command)

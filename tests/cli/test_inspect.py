@@ -1,0 +1,106 @@
+"""`topics inspect`: what a data directory holds, and whether it verifies."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.demo import Server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A running server with 500 records of 100 bytes in one topic."""
+    server = Server(tmp_path)
+    server.start()
+    with server.client() as client:
+        client.append_many("jobs", ["x" * 100] * 500, batch_records=100)
+    yield server
+    server.end()
+
+
+def digests(data_dir: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in data_dir.iterdir()}
+
+
+def flip(path: Path) -> None:
+    """Damage one payload byte of a segment."""
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"x" * 100)
+    raw[at] ^= 1
+    path.write_bytes(raw)
+
+
+def test_a_clean_stop(server: Server, run: Any) -> None:
+    """A directory that was stopped cleanly verifies, and inspecting it changes nothing."""
+    server.stop()
+    before = digests(server.data_dir)
+
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 0, done.output
+    assert "stopped cleanly" in done.stdout
+    assert "0000000001.seg" in done.stdout
+    assert done.stdout.endswith("\nEverything verifies.\n")
+    assert digests(server.data_dir) == before
+
+
+def test_after_a_kill(server: Server, run: Any) -> None:
+    """What a crash leaves is told and is no damage."""
+    server.kill()
+
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 0, done.output
+    assert "not stopped cleanly" in done.stdout
+
+
+def test_damage_is_named(server: Server, run: Any) -> None:
+    """A flipped byte ends with 3 and says in which file and where."""
+    server.stop()
+    (segment,) = server.data_dir.glob("*.seg")
+    flip(segment)
+
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 3, done.output
+    assert done.stdout.endswith("\n1 problems\n")
+    assert done.stderr.startswith(f"topics: {segment}: byte ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_as_json(server: Server, run: Any) -> None:
+    """The whole report for programs, problems included."""
+    server.stop()
+    good = json.loads(run("inspect", "--json", server.data_dir).stdout)
+    (segment,) = server.data_dir.glob("*.seg")
+    flip(segment)
+    bad = json.loads(run("inspect", "--json", server.data_dir).stdout)
+
+    assert (good["ok"], good["clean"], good["problems"]) == (True, True, [])
+    assert [file["rows"] for file in good["segments"]] == [500]
+    assert bad["ok"] is False
+    assert bad["problems"][0]["path"] == str(segment)
+
+
+def test_a_running_server(server: Server, run: Any) -> None:
+    """What a server is writing would be told as damage, so a directory in use is refused."""
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 2
+    assert done.stderr == f"topics: {server.data_dir}: in use by a running server; stop it first\n"
+
+
+def test_no_data_directory(run: Any, tmp_path: Path) -> None:
+    """A directory of something else, a file, and nothing at all are code 2, in one line."""
+    file = tmp_path / "file"
+    file.write_text("x")
+
+    for path in (tmp_path, file, tmp_path / "absent"):
+        done = run("inspect", path)
+        assert done.exit_code == 2, done.output
+        assert done.stderr.startswith(f"topics: {path}")
+        assert done.stderr.count("\n") == 1
