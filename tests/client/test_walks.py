@@ -1,6 +1,6 @@
 """What takes several requests: reading, listing, appending in batches."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Any
 
@@ -188,6 +188,23 @@ def test_batches_by_count(face: Any) -> None:
     assert {body["node"] for body in script.bodies} == {"w"}
     assert [list(a.seqs) for a in seen] == [[1, 2], [3, 4], [5]]
     assert (total.records, total.batches, total.first_seq, total.last_seq) == (5, 3, 1, 5)
+
+
+@pytest.mark.parametrize("batch_records", [1, 2])
+def test_a_full_batch_does_not_wait(face: Any, batch_records: int) -> None:
+    """A batch goes as soon as it is full, and not when the next value comes. (§2)"""
+    script = Script(*[counting()] * 4)
+    sent_when_asked: list[int] = []
+
+    def values() -> Iterator[int]:
+        for value in range(4):
+            sent_when_asked.append(len(script.requests))
+            yield value
+
+    face(script).do(lambda c: c.append_many("jobs", values(), batch_records=batch_records))
+
+    assert sent_when_asked == [n // batch_records for n in range(4)]
+    assert len(script.requests) == 4 // batch_records
 
 
 def test_batches_by_size(face: Any) -> None:

@@ -143,9 +143,8 @@ def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPag
 
 def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
     # Not repeatable: between two attempts another writer may have made a topic of that name.
-    params = {"if_empty": _word(if_empty)}
-    call = _reads(TopicDeleted)
-    return Call("DELETE", topic_path(topic), call, params, is_repeatable=False)
+    path, params = topic_path(topic), {"if_empty": _word(if_empty)}
+    return Call("DELETE", path, _reads(TopicDeleted), params, is_repeatable=False)
 
 
 def encode_record(value: Any, *, tag: str | None = None, meta: Any = None) -> bytes:

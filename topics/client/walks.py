@@ -142,15 +142,18 @@ class Batcher:
         self.total = AppendedMany(topic=topic)
 
     def add(self, value: Any) -> Call[Appended] | None:
-        """Take one value or `NewRecord`; a call where that begins a new batch and ends one."""
+        """Take one value or `NewRecord`; a call where that ends a batch.
+
+        A batch that is full goes at once, not with the value after it: a slow source may not have
+        that one for an hour.
+        """
         record = calls.encode_record(value)
-        is_full = len(self._records) == self._batch_records
-        call = None
-        if is_full or self._size_bytes + len(record) > self._batch_bytes:
-            call = self.flush()
+        too_large = self._size_bytes + len(record) > self._batch_bytes
+        call = self.flush() if too_large else None
         self._records.append(record)
         self._size_bytes += len(record) + 1
-        return call
+        # Never both: a batch of one was full, and gone, before this value came.
+        return self.flush() if len(self._records) == self._batch_records else call
 
     def flush(self) -> Call[Appended] | None:
         """A call for what is gathered; None where nothing is."""
