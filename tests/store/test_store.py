@@ -308,7 +308,7 @@ def test_a_clean_stop_is_found_clean(world: World) -> None:
         store.check_segments(found.refs())
         assert (recovery.clean, recovery.events) == (True, 0)
         assert found.content() == expected
-        found.append(1, b"{}")
+        found.recovered().append(1, b"{}")
         expected = found.content()
         found.stop()
     world.store = world.again()

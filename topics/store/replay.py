@@ -6,18 +6,21 @@ durable: then it is corrupt.  Nothing behind the first batch that does not verif
 but as a witness.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from topics.protocol.errors import Corrupt
+from topics.protocol.events import Event
+from topics.store import frames
 from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     BATCH_HEADER,
     BATCH_MAGIC,
     CLEAN,
+    EVENTS,
     FORMAT_VERSION,
     KINDS,
     LOG_HEADER,
@@ -94,6 +97,22 @@ class Tail:
     @property
     def torn_bytes(self) -> int:
         return self.torn_end - self.position.offset + sum(self.torn_files.values())
+
+
+def events_of(files: Files, position: Position, batch: LogBatch) -> Sequence[Event]:
+    """The events of a batch that stands at a position.
+
+    Raises:
+        Corrupt: They can't be read although the digest holds.
+    """
+    if batch.kind != EVENTS:
+        return ()
+    assert batch.body is not None
+    try:
+        return list(frames.decode_all(batch.body, batch.events))
+    except ValueError as error:
+        path = f"{files.path}/{log_name(position.file_number)}"
+        raise Corrupt(path, position.offset, str(error)) from error
 
 
 class Window:

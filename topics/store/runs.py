@@ -119,7 +119,7 @@ class SealedRun:
     """A run of a segment file; implements `ports.Run`."""
 
     __slots__ = (
-        *("_checked", "_dead", "_heap", "_kills", "_segment", "_segments"),
+        *("_checked", "_dead", "_heap", "_kills", "_pinned", "_segment", "_segments"),
         *("count", "first_seq", "index", "ref", "text_bytes", "topic_id"),
     )
 
@@ -133,6 +133,7 @@ class SealedRun:
         self._segments = segments
         self._segment = owner
         self._checked: bytearray | None = None
+        self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
         self._kills: tuple[tuple[int, NDArray[np.int64]], ...] = ()
         self._dead: int | None = None
@@ -143,7 +144,7 @@ class SealedRun:
         )
 
     def _handle(self) -> Handle:
-        return self._segments.handle(self._segment)
+        return self._pinned or self._segments.handle(self._segment)
 
     def _opened(self) -> Handle:
         """The handle, once the run table says what the reference said."""
@@ -156,6 +157,10 @@ class SealedRun:
                 raise Corrupt(handle.path, 0, f"run {self.index} is {found} and not {said}")
             self._checked = bytearray(-(-self.text_bytes // BLOCK))
         return handle
+
+    def open(self) -> None:
+        """Open the segment now; it stays open as long as this run.  Raises Corrupt."""
+        self._pinned = self._opened()
 
     # -- columns and tables --------------------------------------------------------------------
 

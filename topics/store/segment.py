@@ -102,7 +102,7 @@ class SegmentHeader:
 
 def read_header(file: File, path: str, *, number: int, instance: bytes) -> SegmentHeader:
     """Raises Corrupt: It is not the header of this segment, or the file has not its size."""
-    data = _read(file, path, 0, SEGMENT_HEADER.size)
+    data = read_exact(file, path, 0, SEGMENT_HEADER.size)
     if not header_holds(SEGMENT_HEADER, data):
         raise Corrupt(path, 0, "the header does not verify")
     magic, version, _, runs, owner, own, *rest = SEGMENT_HEADER.unpack(data)
@@ -119,7 +119,7 @@ def read_header(file: File, path: str, *, number: int, instance: bytes) -> Segme
 
 def read_table(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
     """The run table, shape (runs,) of `RUN_DTYPE`.  Raises Corrupt."""
-    data = _read(file, path, TABLE_OFFSET, header.runs * RUN_DTYPE.itemsize)
+    data = read_exact(file, path, TABLE_OFFSET, header.runs * RUN_DTYPE.itemsize)
     if digest(data) != header.table_digest:
         raise Corrupt(path, TABLE_OFFSET, "the run table does not verify")
     return np.frombuffer(data, RUN_DTYPE)
@@ -139,11 +139,12 @@ def check_section(file: File, path: str, row: Any) -> None:
         Corrupt: It does not verify, or can't be read.
     """
     offset, size = int(row["section_offset"]), int(row["section_bytes"])
-    if digest(_read(file, path, offset, size)) != int(row["section_digest"]):
+    if digest(read_exact(file, path, offset, size)) != int(row["section_digest"]):
         raise Corrupt(path, offset, "the columns of a run do not verify")
 
 
-def _read(file: File, path: str, offset: int, size: int) -> memoryview:
+def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
+    """Raises Corrupt: The file ends before, or the disk does not give the bytes back."""
     try:
         data = read_at_most(file, size, offset)
     except OSError as error:

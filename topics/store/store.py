@@ -12,11 +12,11 @@ from typing import Final
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.events import Checkpoint, Event, RunRef, RunsSealed
 from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
-from topics.store import frames, identity
+from topics.store import identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
-from topics.store.layout import CLEAN, EVENTS, SECTOR, TEMP, log_name, numbers
-from topics.store.replay import LogBatch, LogWalk, Tail
+from topics.store.layout import CLEAN, SECTOR, TEMP, log_name, numbers
+from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import OPEN_SEGMENTS_MAX, SealedRun, Segments
 from topics.store.wal import Log, Position
 
@@ -173,7 +173,7 @@ class DiskStore:
     def _apply_all(self, walk: LogWalk, sink: RecoverySink) -> int:
         events = 0
         for position, batch in walk.batches():
-            for event in _events_of(self._files, position, batch):
+            for event in events_of(self._files, position, batch):
                 if type(event) is RunsSealed:
                     self._segments.seen(event.runs)
                 sink.apply(event)
@@ -334,17 +334,6 @@ def _prepare_to_read(file: File) -> None:
     # read comes from the device.  It also makes durable what a killed process had only written.
     file.sync()
     file.forget_cache()
-
-
-def _events_of(files: Files, position: Position, batch: LogBatch) -> Iterable[Event]:
-    if batch.kind != EVENTS:
-        return ()
-    assert batch.body is not None
-    try:
-        return list(frames.decode_all(batch.body, batch.events))
-    except ValueError as error:
-        path = f"{files.path}/{log_name(position.file_number)}"
-        raise Corrupt(path, position.offset, str(error)) from error
 
 
 def _torn_name(number: int, tail: Tail) -> str:

@@ -1,0 +1,158 @@
+"""Which directories may be used; a real file system, since it is about names and locks."""
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topics.protocol.errors import Unusable
+from topics.store import layout
+from topics.store.files import OsFiles
+from topics.store.inspect import inspect
+from topics.store.store import DiskStore
+
+from .ledger import Ledger
+
+
+def opened(root: Path) -> DiskStore:
+    store = DiskStore(OsFiles(root), wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    store.recover(Ledger(store))
+    return store
+
+
+def tree_digest(root: Path) -> str:
+    """Names, modes, times and bytes of everything under a directory."""
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        about = path.lstat()
+        found.update(repr((path.name, about.st_mode, about.st_mtime_ns)).encode())
+        if path.is_file():
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def refused(root: Path, match: str) -> None:
+    before = tree_digest(root)
+    with pytest.raises(Unusable, match=match):
+        opened(root)
+    assert tree_digest(root) == before
+
+
+def test_a_new_directory_is_private(tmp_path: Path) -> None:
+    """Parents are made, the directory is 0700, its files are 0600."""
+    root = tmp_path / "a" / "b" / "data"
+    opened(root).close(None)
+
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in root.iterdir()} == {0o600}
+
+
+def test_a_directory_in_use_is_refused_unchanged(tmp_path: Path) -> None:
+    """A second server changes no byte and does not disturb the first. (F26)"""
+    store = opened(tmp_path)
+    code = (
+        "import sys; from topics.store.files import OsFiles; "
+        "files = OsFiles(sys.argv[1]); files.prepare(create=True); print(files.lock())"
+    )
+    before = tree_digest(tmp_path)
+
+    refused(tmp_path, "another process")
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert other.stdout.strip() == "False"
+    assert tree_digest(tmp_path) == before
+    assert store.write([]) == 1
+    store.close(None)
+    opened(tmp_path).close(None)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "base", "0000000001.wal.bak"])
+def test_a_foreign_directory_is_refused_unchanged(tmp_path: Path, name: str) -> None:
+    """Somebody else's files are not moved in with."""
+    (tmp_path / name).write_bytes(b"mine")
+
+    refused(tmp_path, f'it holds "{name}"')
+
+
+def test_a_fresh_file_system_is_not_foreign(tmp_path: Path) -> None:
+    """An empty mount has a `lost+found`."""
+    (tmp_path / "lost+found").mkdir()
+
+    opened(tmp_path).close(None)
+
+
+def test_droppings_beside_our_files_are_ignored(tmp_path: Path) -> None:
+    """What others leave in the directory later is neither read nor removed."""
+    opened(tmp_path).close(None)
+    for name in ("lost+found", ".snapshot"):
+        (tmp_path / name).mkdir()
+    for name in (".DS_Store", "core.123", "1.seg", "0000000009.log"):
+        (tmp_path / name).write_bytes(b"dropping")
+
+    store = opened(tmp_path)
+    store.check_segments([])
+    store.close(None)
+
+    assert (tmp_path / "core.123").read_bytes() == b"dropping"
+    assert inspect(OsFiles(tmp_path)).ok
+
+
+def test_a_newer_format_is_refused_unchanged(tmp_path: Path) -> None:
+    """The refusal names both versions. (F34)"""
+    opened(tmp_path).close(None)
+    newer = layout.seal_header(
+        layout.IDENTITY, layout.IDENTITY_MAGIC, layout.FORMAT_VERSION + 1, 0, 0, b"instance"
+    )
+    (tmp_path / layout.IDENTITY_NAME).write_bytes(newer)
+
+    refused(tmp_path, f"format {layout.FORMAT_VERSION + 1} is newer than {layout.FORMAT_VERSION}")
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    """A file in the place of the directory is named."""
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(Unusable, match="file"):
+        opened(tmp_path / "file")
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    """Names inside the directory are files, never ways out of it."""
+    root = tmp_path / "data"
+    opened(root).close(None)
+    outside = tmp_path / "outside"
+    (root / layout.IDENTITY_NAME).rename(outside)
+    os.symlink(outside, root / layout.IDENTITY_NAME)
+
+    with pytest.raises(Unusable):
+        opened(root)
+
+
+def test_instances_differ(tmp_path: Path) -> None:
+    """Two data directories never share the id that is in their topics' epochs."""
+    one, other = opened(tmp_path / "one"), opened(tmp_path / "other")
+    ids = {one.instance_id, other.instance_id}
+    one.close(None)
+    other.close(None)
+
+    again = opened(tmp_path / "one")
+    assert again.instance_id in ids
+    assert len(ids) == 2
+    again.close(None)
+
+
+def test_a_refused_store_may_be_closed(tmp_path: Path) -> None:
+    """Whoever started a store may always close it."""
+    (tmp_path / "notes.txt").write_bytes(b"")
+    store = DiskStore(OsFiles(tmp_path))
+    with pytest.raises(Unusable):
+        store.recover(Ledger(store))
+
+    assert (store.read_only, store.synced_lsn, store.progress) == (False, 0, 0.0)
+    store.close(None)

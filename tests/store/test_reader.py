@@ -1,0 +1,149 @@
+"""Reading a data directory while another process writes it."""
+
+from collections.abc import Iterable
+
+import pytest
+from sim.files import SimFiles
+
+from topics.protocol.errors import Corrupt, Unusable
+from topics.store.reader import ReadOnlyStore, open_readonly
+from topics.store.runs import SealedRun
+from topics.store.store import DiskStore
+
+from .ledger import Ledger
+
+
+def runs_of(ledger: Ledger) -> Iterable[SealedRun]:
+    return [run for topic in ledger.topics.values() for _, run in topic.runs]
+
+
+def begun() -> tuple[SimFiles, Ledger]:
+    files = SimFiles()
+    ledger = Ledger(None)
+    ledger.store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    ledger.store.recover(ledger)
+    ledger.create(1)
+    return files, ledger
+
+
+def read(files: SimFiles) -> tuple[ReadOnlyStore, Ledger]:
+    tree = files.tree()
+    store, ledger, _ = open_readonly(files.other(), Ledger, runs_of=runs_of)
+    assert files.tree() == tree
+    return store, ledger
+
+
+def test_a_reader_sees_what_is_vouched_for() -> None:
+    """A batch shows once something later in the log says that it is durable."""
+    files, writer = begun()
+    for text in (b"one", b"two", b"three"):
+        writer.append(1, text)
+        writer.store.sync()
+    vouched_by_next = writer.history[-2]
+
+    assert read(files)[1].content() == vouched_by_next
+    writer.store.idle()
+    assert read(files)[1].content() == writer.history[-1]
+
+
+def test_a_reader_follows_the_log() -> None:
+    """Applying the log a piece at a time ends in the same state, across files and seals."""
+    files, writer = begun()
+    store, reader = read(files)
+    for turn in range(30):
+        writer.append(1, b"%d" % turn * 1500, b"x" * 1500)
+        if turn % 4 == 3:
+            writer.delete(1, turn, turn + 1)
+        if turn % 7 == 6:
+            writer.seal(1)
+        if turn % 11 == 10:
+            writer.store.rotate()
+        writer.store.sync()
+        writer.store.flip()
+        writer.store.idle()
+
+        store.follow(reader)
+
+        assert reader.content() == writer.history[-1]
+    assert writer.store.stats.rotations_total >= 2
+
+
+def test_a_reader_keeps_what_it_opened() -> None:
+    """Runs that the writer drops stay readable for whoever recovered before."""
+    files, writer = begun()
+    writer.append(1, b"one", b"two")
+    writer.seal(1)
+    writer.store.sync()
+    writer.store.idle()
+    before = writer.content()
+    _, reader = read(files)
+
+    writer.drop_runs(1)
+    writer.store.sync()
+    writer.store.idle()
+
+    assert not any(name.endswith(".seg") for name in files.names())
+    assert reader.content() == before
+    assert read(files)[1].content() == {1: {}}
+
+
+def test_a_reader_that_fell_behind_starts_again() -> None:
+    """A log that was retired can't be followed; a new start finds the checkpoint."""
+    files, writer = begun()
+    store, reader = read(files)
+    for _ in range(3):
+        writer.append(1, b"one")
+        writer.checkpoint()
+    writer.store.idle()
+
+    with pytest.raises(Corrupt, match="missing"):
+        store.follow(reader)
+    assert read(files)[1].content() == writer.history[-1]
+
+
+def test_a_file_that_vanishes_meanwhile_means_again_from_the_start() -> None:
+    """The writer may checkpoint and drop between any two calls of the reader."""
+    files, writer = begun()
+    writer.append(1, b"one", b"two")
+    writer.seal(1)
+    writer.store.sync()
+    writer.store.idle()
+
+    class Moving(SimFiles):
+        moves = 3
+
+        def open(self, name: str, *, write: bool = False):  # type: ignore[no-untyped-def]
+            if name.endswith((".seg", ".wal", ".ckpt")) and self.moves:
+                self.moves -= 1
+                writer.append(1, b"more")
+                writer.checkpoint()
+                writer.drop_runs(1)
+                writer.store.sync()
+                writer.store.idle()
+            return super().open(name, write=write)
+
+    view = Moving()
+    view.__dict__.update(files.__dict__)
+    _, reader, _ = open_readonly(view, Ledger, runs_of=runs_of)
+
+    assert view.moves == 0
+    assert reader.content() == writer.history[-1]
+
+
+def test_a_clean_stop_is_read_whole() -> None:
+    """After a clean stop nothing waits to be vouched for."""
+    files, writer = begun()
+    writer.append(1, b"one")
+    expected = writer.history[-1]
+    writer.stop()
+
+    _, reader, recovery = open_readonly(files.other(), Ledger)
+
+    assert recovery.clean
+    assert reader.content() == expected
+
+
+def test_a_directory_that_is_not_ours_is_refused() -> None:
+    """A reader makes no directory."""
+    with pytest.raises(Unusable, match="not a data directory"):
+        open_readonly(SimFiles(), Ledger)

@@ -1,0 +1,292 @@
+"""What lies in a data directory, with every checksum compared.
+
+Owns the report and nothing else; changes no byte and takes no lock.  Invariant: damage ends neither
+the inspection nor the file it is in, as far as anything behind it can still be found.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from topics.protocol.errors import Corrupt, Unusable
+from topics.protocol.events import (
+    Checkpoint,
+    Event,
+    RunRef,
+    RunsDropped,
+    RunsSealed,
+    TopicDeleted,
+)
+from topics.protocol.records import DELETED, LIVE
+from topics.store import identity, segment
+from topics.store.checkpoint import Checkpoints
+from topics.store.files import Files
+from topics.store.layout import (
+    BLOCK,
+    EVENTS,
+    FORMAT_VERSION,
+    IDENTITY_NAME,
+    KINDS,
+    LOCK_NAME,
+    NAME,
+    RESERVE_NAME,
+    SECTOR,
+    checkpoint_name,
+    digest,
+    log_name,
+    numbers,
+    segment_name,
+)
+from topics.store.replay import LogWalk, events_of
+from topics.store.wal import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that does not verify, and where."""
+
+    path: str
+    offset: int
+    what: str
+
+
+@dataclass(slots=True)
+class LogReport:
+    """A log file; `marks` counts the batches without events by kind."""
+
+    name: str
+    size_bytes: int
+    used_bytes: int = 0
+    batches: int = 0
+    events: int = 0
+    last_batch: int = 0
+    marks: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """A segment file; `flag_repairs` counts flag bytes that are neither live nor deleted."""
+
+    name: str
+    size_bytes: int
+    runs: int = 0
+    rows: int = 0
+    dead: int = 0
+    flag_repairs: int = 0
+    text_bytes: int = 0
+    named: bool = True
+    verified: bool = False
+
+
+@dataclass(slots=True)
+class CheckpointReport:
+    name: str
+    size_bytes: int
+    topics: int = 0
+    runs: int = 0
+    clean: bool = False
+    log_file: str = ""
+    verified: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything found; `others` are files that are not the store's, or only set aside by it."""
+
+    path: str
+    instance_id: str = ""
+    format_version: int = FORMAT_VERSION
+    clean: bool = False
+    torn_bytes: int = 0
+    logs: list[LogReport] = field(default_factory=list)
+    segments: list[SegmentReport] = field(default_factory=list)
+    checkpoints: list[CheckpointReport] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Named:
+    """Implements `ports.RecoverySink`: which runs the recovered state refers to."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, list[RunRef]] = {}
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        self.runs = {topic.topic_id: list(topic.runs) for topic in checkpoint.topics}
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case TopicDeleted():
+                self.runs.pop(event.topic_id, None)
+            case RunsDropped():
+                self._keep(event.topic_id, lambda ref: ref.first_seq not in event.first_seqs)
+            case RunsSealed():
+                first, last = event.first_seq, event.last_seq
+                self._keep(event.topic_id, lambda ref: not first <= ref.first_seq <= last)
+                self.runs.setdefault(event.topic_id, []).extend(event.runs)
+
+    def _keep(self, topic_id: int, wanted: Any) -> None:
+        self.runs[topic_id] = [ref for ref in self.runs.get(topic_id, []) if wanted(ref)]
+
+
+class Inspection:
+    """One pass over a directory."""
+
+    def __init__(self, files: Files, instance: bytes) -> None:
+        self._files = files
+        self._instance = instance
+        self._named = Named()
+        self.report = Report(files.path, instance.hex())
+
+    def run(self) -> Report:
+        names = self._files.names()
+        start = self._checkpoints(names)
+        self._logs(names, start)
+        self._segments(names)
+        known = {IDENTITY_NAME, LOCK_NAME, RESERVE_NAME}
+        self.report.others = [n for n in names if n not in known and not NAME.fullmatch(n)]
+        return self.report
+
+    def _problem(self, error: Corrupt) -> None:
+        self.report.problems.append(Problem(error.path, error.offset, error.what))
+
+    def _size(self, name: str) -> int:
+        file = self._files.open(name)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _checkpoints(self, names: list[str]) -> Position | None:
+        """Check all of them; returns where the newest good one says that the log goes on."""
+        start = None
+        checkpoints = Checkpoints(self._files, self._instance)
+        for number in numbers(names, "ckpt"):
+            name = checkpoint_name(number)
+            found = CheckpointReport(name, self._size(name))
+            self.report.checkpoints.append(found)
+            try:
+                image, stored = checkpoints.read(number)
+            except Corrupt as error:
+                self._problem(error)
+                continue
+            self._named.restore(image)
+            start = stored.position
+            found.topics, found.clean, found.verified = len(image.topics), stored.clean, True
+            found.runs = sum(len(topic.runs) for topic in image.topics)
+            found.log_file = log_name(start.file_number)
+        return start
+
+    def _logs(self, names: list[str], start: Position | None) -> None:
+        found = numbers(names, "wal")
+        reports = {n: LogReport(log_name(n), self._size(log_name(n))) for n in found}
+        self.report.logs = list(reports.values())
+        try:
+            walk = LogWalk(self._files, self._instance, self._first(found, start))
+            try:
+                walk.open(lambda file: None)
+                for position, batch in walk.batches():
+                    report = reports[position.file_number]
+                    report.batches += 1
+                    report.events += batch.events
+                    report.last_batch = batch.number
+                    report.used_bytes = batch.end(position.offset)
+                    if batch.kind != EVENTS:
+                        kind = KINDS[batch.kind]
+                        report.marks[kind] = report.marks.get(kind, 0) + 1
+                    events = events_of(self._files, position, batch)
+                    if start is None or batch.number > start.batch:
+                        for event in events:
+                            self._named.apply(event)
+                tail = walk.tail()
+            finally:
+                walk.close()
+        except Corrupt as error:
+            self._problem(error)
+            return
+        self.report.clean, self.report.torn_bytes = tail.clean, tail.torn_bytes
+
+    def _first(self, found: list[int], start: Position | None) -> Position | None:
+        """The beginning of the oldest file there is, so that older ones are checked as well."""
+        if start is None or not found or found[0] >= start.file_number:
+            return start
+        walk = LogWalk(self._files, self._instance, Position(found[0], SECTOR, 0, 0))
+        try:
+            walk.open(lambda file: None)
+            header = walk.header(found[0])
+        finally:
+            walk.close()
+        if header is None:
+            return start
+        return Position(found[0], SECTOR, header.last_batch, header.last_digest)
+
+    def _segments(self, names: list[str]) -> None:
+        named = {ref.segment for refs in self._named.runs.values() for ref in refs}
+        found = numbers(names, "seg")
+        for number in sorted(named - set(found)):
+            path = f"{self._files.path}/{segment_name(number)}"
+            self._problem(Corrupt(path, 0, "the file is missing"))
+        for number in found:
+            name = segment_name(number)
+            report = SegmentReport(name, self._size(name), named=number in named)
+            self.report.segments.append(report)
+            before = len(self.report.problems)
+            try:
+                self._segment(number, report)
+            except Corrupt as error:
+                self._problem(error)
+            report.verified = len(self.report.problems) == before
+
+    def _segment(self, number: int, report: SegmentReport) -> None:
+        path = f"{self._files.path}/{report.name}"
+        file = self._files.open(report.name)
+        try:
+            header = segment.read_header(file, path, number=number, instance=self._instance)
+            table = segment.read_table(file, path, header)
+            report.runs, report.text_bytes = header.runs, header.payload_bytes
+            raw = segment.read_exact(file, path, header.flags_offset, header.flags_bytes)
+            flags = np.frombuffer(raw, np.uint8)
+            report.rows = len(flags)
+            report.dead = int(np.count_nonzero(flags == DELETED))
+            report.flag_repairs = len(flags) - report.dead - int(np.count_nonzero(flags == LIVE))
+            for row in table:
+                self._run(file, path, row)
+        finally:
+            file.close()
+
+    def _run(self, file: Any, path: str, row: Any) -> None:
+        try:
+            segment.check_section(file, path, row)
+            shape = segment.shape_of(row)
+            at, dtype, items = shape.parts()["blocks"]
+            start = int(row["section_offset"]) + at
+            raw = segment.read_exact(file, path, start, items * dtype.itemsize)
+            base = int(row["text_offset"])
+            for block, expected in enumerate(np.frombuffer(raw, dtype).tolist()):
+                size = min(BLOCK, shape.text_bytes - block * BLOCK)
+                at = base + block * BLOCK
+                if digest(segment.read_exact(file, path, at, size)) != expected:
+                    self._problem(Corrupt(path, at, "a block of text does not verify"))
+        except Corrupt as error:
+            self._problem(error)
+
+
+def inspect(files: Files) -> Report:
+    """*Blocking.* Check a data directory that no process writes.
+
+    Raises:
+        Unusable: It is not a data directory of a format that this version reads.
+    """
+    try:
+        files.prepare(create=False)
+    except OSError as error:
+        raise Unusable(files.path, error.strerror or str(error)) from error
+    instance = identity.read(files)
+    if instance is None:
+        raise Unusable(files.path, "not a data directory of topics")
+    return Inspection(files, instance).run()

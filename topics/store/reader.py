@@ -1,0 +1,131 @@
+"""The store of another process, read while that one goes on writing.
+
+Owns the order of reading that makes it safe without a lock: the newest checkpoint, then the log as
+far as something written later says that it is durable, then segments by name, and again from the
+start where a file vanished meanwhile.  Changes nothing.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from topics.protocol.errors import Corrupt, Unusable
+from topics.protocol.events import RunRef
+from topics.protocol.ports import Recovery, RecoverySink, StoreStats
+from topics.store import identity
+from topics.store.checkpoint import Checkpoints
+from topics.store.files import Files
+from topics.store.layout import CLEAN, EVENTS, IDLE
+from topics.store.replay import LogBatch, LogWalk, events_of
+from topics.store.runs import SealedRun, Segments
+from topics.store.wal import Position
+
+ATTEMPTS: Final = 5
+
+Sink = TypeVar("Sink", bound=RecoverySink)
+
+
+class ReadOnlyStore:
+    """What a read-only recovery leaves open: runs by reference, and the way on along the log."""
+
+    def __init__(self, files: Files) -> None:
+        """Raises Unusable: There is no data directory of this format."""
+        try:
+            files.prepare(create=False)
+        except OSError as error:
+            raise Unusable(files.path, error.strerror or str(error)) from error
+        instance = identity.read(files)
+        if instance is None:
+            raise Unusable(files.path, "not a data directory of topics")
+        self.instance_id = instance.hex()
+        self.stats = StoreStats()
+        self._files = files
+        self._instance = instance
+        self._position: Position | None = None
+        self._segments = Segments(files, instance=instance, stats=self.stats)
+        self._held: list[SealedRun] = []
+
+    def open_run(self, ref: RunRef, topic_id: int) -> SealedRun:
+        return self._segments.run(ref, topic_id)
+
+    def restore(self, sink: RecoverySink) -> None:
+        """Hand the newest checkpoint to the sink.  Raises Corrupt, FileNotFoundError."""
+        loaded = Checkpoints(self._files, self._instance).load()
+        if loaded is not None:
+            image, stored = loaded
+            self._position = stored.position
+            sink.restore(image)
+
+    def follow(self, sink: RecoverySink) -> Recovery:
+        """Apply what has become durable since the last call, or since the checkpoint.
+
+        Raises:
+            Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
+                needs is retired, which only a new start can tell apart.
+        """
+        walk = LogWalk(self._files, self._instance, self._position)
+        waiting: deque[tuple[Position, LogBatch]] = deque()
+        events, clean = 0, False
+        try:
+            walk.open(lambda file: None)
+            for position, batch in walk.batches():
+                waiting.append((position, batch))
+                clean = batch.kind == CLEAN
+                while waiting and (clean or waiting[0][1].number <= walk.vouched):
+                    events += self._apply(*waiting.popleft(), sink)
+            tail = walk.tail()
+        finally:
+            walk.close()
+        same_boot = tail.boot_id == self._files.boot_id()
+        return Recovery(clean=clean, same_boot=same_boot, fresh=False, events=events)
+
+    def _apply(self, position: Position, batch: LogBatch, sink: RecoverySink) -> int:
+        for event in events_of(self._files, position, batch):
+            sink.apply(event)
+        if batch.kind in (EVENTS, IDLE):
+            # Never beyond the mark that ends a file: the next walk learns from it where to go on.
+            end = batch.end(position.offset)
+            self._position = Position(position.file_number, end, batch.number, batch.digest)
+        return batch.events
+
+    def hold(self, runs: Iterable[SealedRun]) -> None:
+        """Open the segments of these runs, so that the writer may drop them.  Raises Corrupt."""
+        for run in runs:
+            run.open()
+            self._held.append(run)
+
+    def close(self) -> None:
+        self._held.clear()
+        self._segments.close()
+        self._files.close()
+
+
+def open_readonly(
+    files: Files,
+    make_sink: Callable[[ReadOnlyStore], Sink],
+    *,
+    runs_of: Callable[[Sink], Iterable[SealedRun]] = lambda sink: (),
+) -> tuple[ReadOnlyStore, Sink, Recovery]:
+    """*Blocking.* Read-only recovery, without a lock.
+
+    Args:
+        make_sink: Makes who receives checkpoint and events; called again for every new start.
+        runs_of: The runs of the recovered state; their segments are opened before this returns.
+
+    Raises:
+        Unusable: There is no data directory of this format.
+        Corrupt: Damage, found the same in several starts.
+    """
+    for attempt in range(ATTEMPTS):
+        store = ReadOnlyStore(files)
+        sink = make_sink(store)
+        try:
+            store.restore(sink)
+            recovery = store.follow(sink)
+            store.hold(runs_of(sink))
+            return store, sink, recovery
+        except (Corrupt, FileNotFoundError):
+            store.close()
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
