@@ -1,0 +1,264 @@
+"""The exchange: order of refusals, compression, HEAD, probes by phase; over memory, no socket."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from topics.asgi.answers import Answer, Head
+from topics.asgi.exchange import TopicsExchange
+from topics.asgi.runtime import Phase
+from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.limits import Limits
+from topics.testing import START_MS, _Shell
+
+JSON = (b"content-type", b"application/json")
+
+
+class Desk:
+    """An exchange over memory, asked in one call."""
+
+    def __init__(self, limits: Limits | None = None, origins: OriginRule | None = None) -> None:
+        self.shell = _Shell(limits or Limits(), START_MS)
+        self.exchange = TopicsExchange(self.shell, origins)
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        body: object = None,
+        *headers: tuple[bytes, bytes],
+        raw: bytes | None = None,
+    ) -> Answer:
+        path, _, query = target.encode().partition(b"?")
+        sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        given = [*headers, JSON] if sent and not headers else list(headers)
+        found = self.exchange.begin(Head(method, path, query, given))
+        if not isinstance(found, Answer):
+            found = found.finish(sent)
+        assert isinstance(found, Answer)
+        return found
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    parsed = json.loads(b"".join(answer.body))
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+def code(answer: Answer) -> tuple[int, str]:
+    return answer.status, document(answer)["error"]["code"]
+
+
+def header(answer: Answer, name: bytes) -> bytes | None:
+    return next((value for key, value in answer.headers if key == name), None)
+
+
+ORDER = [
+    ("an unknown path", "POST", "/v0/nope", 404, "not_found"),
+    ("a wrong method", "PATCH", "/v0/topics", 405, "method_not_allowed"),
+    ("a body that is too large", "POST", "/v0/topics/a", 413, "payload_too_large"),
+]
+
+
+@pytest.mark.parametrize(("what", "method", "target", "status", "name"), ORDER)
+def test_earlier_refusals_come_first(
+    what: str, method: str, target: str, status: int, name: str
+) -> None:
+    """Path before method before size before type: one order for everybody. (§0.6)"""
+    desk = Desk(Limits(max_body_bytes=10))
+    wrong = ((b"content-type", b"text/plain"), (b"content-length", b"11"))
+
+    answer = desk.ask(method, target, None, *wrong, raw=b"x" * 11)
+
+    assert code(answer) == (status, name), what
+
+
+def test_type_comes_before_content() -> None:
+    """A body of another type is not looked into. (§0.3)"""
+    desk = Desk()
+
+    answer = desk.ask("POST", "/v0/topics/a", None, (b"content-type", b"text/plain"), raw=b"{")
+
+    assert code(answer) == (415, "unsupported_media_type")
+
+
+def test_content_comes_before_state() -> None:
+    """A malformed body is 400 on a topic that does not exist, too. (§0.6)"""
+    desk = Desk()
+
+    answer = desk.ask("POST", "/v0/topics/absent/diff", {"from_seq": -1})
+
+    assert code(answer) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.FAILED])
+def test_before_the_log_is_replayed_only_probes_answer(phase: Phase) -> None:
+    """503 `not_ready` with the progress; health is 200, metrics are 200. (§8.2, §8.3)"""
+    desk = Desk()
+    desk.shell.phase = phase
+
+    refused = desk.ask("GET", "/v0/topics")
+
+    assert code(refused) == (503, "not_ready")
+    assert header(refused, b"retry-after") == b"1"
+    assert "replay_progress" in document(refused)["error"]["detail"]
+    assert code(desk.ask("GET", "/v0/ready")) == (503, "not_ready")
+    assert desk.ask("GET", "/v0/health").status == 200
+    assert desk.ask("GET", "/v0/metrics").status == 200
+
+
+def test_while_stopping_everything_but_health_says_so() -> None:
+    """503 `shutting_down`. (§8.2)"""
+    desk = Desk()
+    desk.shell.phase = Phase.DRAINING
+
+    assert code(desk.ask("GET", "/v0/topics")) == (503, "shutting_down")
+    assert code(desk.ask("GET", "/readyz")) == (503, "shutting_down")
+    assert desk.ask("GET", "/healthz").status == 200
+
+
+def test_ready_says_that_the_log_is_read_only() -> None:
+    """After a failed sync the server is not ready for traffic. (§8.2)"""
+    desk = Desk()
+    desk.shell.engine.on_failed()
+
+    answer = desk.ask("GET", "/v0/ready")
+
+    assert code(answer) == (503, "not_ready")
+    assert document(answer)["error"]["detail"] == {"reason": "read_only"}
+
+
+@pytest.mark.parametrize(
+    "target", ["/v0/topics", "/v0/topics/jobs", "/v0/health", "/v0/metrics", "/v0/topics/absent"]
+)
+def test_head_is_get_without_the_body(target: str) -> None:
+    """Same status, same length, no body. (RFC 9110 §9.3.2)"""
+    desk = Desk()
+    desk.ask("PUT", "/v0/topics/jobs", {})
+
+    got, head = desk.ask("GET", target), desk.ask("HEAD", target)
+
+    assert head.status == got.status
+    assert not list(head.body)
+    assert {n for n, _ in head.headers} == {n for n, _ in got.headers}
+
+
+def test_a_large_answer_is_gzipped_on_request() -> None:
+    """From 1 KiB on, and only when it is asked for. (§0.3)"""
+    desk = Desk()
+    desk.ask("POST", "/v0/topics/jobs", {"records": [{"data": "x" * 5000}]})
+    asks = (JSON, (b"accept-encoding", b"gzip, br"))
+
+    zipped = desk.ask("POST", "/v0/topics/jobs/diff", {}, *asks)
+    small = desk.ask("PUT", "/v0/topics/tiny", {}, *asks)
+
+    assert header(zipped, b"content-encoding") == b"gzip"
+    body = json.loads(gzip.decompress(b"".join(zipped.body)))
+    assert body["records"][0]["data"] == "x" * 5000
+    assert header(small, b"content-encoding") is None
+
+
+GZIPPED = (JSON, (b"content-encoding", b"gzip"))
+
+
+def test_a_gzip_bomb_stops_at_the_limit() -> None:
+    """The limit counts again after inflating. (§2)"""
+    desk = Desk(Limits(max_body_bytes=10_000))
+    bomb = gzip.compress(b" " * 50_000_000)
+    assert len(bomb) > 10_000
+    bomb = gzip.compress(b" " * 5_000_000)
+    assert len(bomb) < 10_000
+
+    answer = desk.ask("POST", "/v0/topics/a", None, *GZIPPED, raw=bomb)
+
+    assert code(answer) == (413, "payload_too_large")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"x", b"not gzip", b"\x1f\x8b\x08"],
+    ids=["cut", "trailing", "other", "head only"],
+)
+def test_damaged_gzip_is_400(raw: bytes) -> None:
+    """A body that does not inflate whole is refused. (§0.3)"""
+    answer = Desk().ask("PUT", "/v0/topics/a", None, *GZIPPED, raw=raw)
+
+    assert code(answer) == (400, "invalid_request")
+
+
+def test_a_foreign_page_is_refused_before_any_work() -> None:
+    """Origin and Host, so that a web page cannot use a server on its visitor's machine."""
+    desk = Desk(origins=OriginRule(LOOPBACK_HOSTS, frozenset({b"https://app.example"})))
+    host = (b"host", b"127.0.0.1:4000")
+
+    def status(*headers: tuple[bytes, bytes]) -> int:
+        return desk.ask("PUT", "/v0/topics/a", {}, JSON, *headers).status
+
+    assert status(host, (b"origin", b"https://evil.example")) == 403
+    assert status((b"host", b"evil.example:4000")) == 403
+    assert status(host, (b"sec-fetch-site", b"cross-site")) == 403
+    assert desk.shell.engine.state.topics == {}
+    assert status(host, (b"origin", b"http://127.0.0.1:4000")) == 201
+    assert status(host, (b"origin", b"https://app.example")) == 200
+    assert status(host) == 200
+
+
+def test_a_bug_of_ours_is_a_500_in_the_envelope(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client gets `internal`, the log gets the trace. (§0.5)"""
+    desk = Desk()
+
+    def broken(*_: object, **__: object) -> None:
+        raise AssertionError("made up")
+
+    monkeypatch.setattr(desk.shell.engine, "submit", broken)
+
+    answer = desk.ask("PUT", "/v0/topics/a", {})
+
+    assert code(answer) == (500, "internal")
+    assert "made up" not in document(answer)["error"]["message"]
+    assert "made up" in caplog.text
+
+
+def test_stored_damage_is_a_500_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged bytes are neither served nor skipped. (§0.5)"""
+    from topics.protocol.errors import Corrupt
+    from topics.protocol.hot import HotRun
+
+    desk = Desk()
+    desk.ask("POST", "/v0/topics/a", {"records": [{"data": 1}]})
+
+    def damaged(*_: object) -> None:
+        raise Corrupt("0000000001.seg", 4096, "a block of text does not verify")
+
+    monkeypatch.setattr(HotRun, "read", damaged)
+
+    answer = desk.ask("POST", "/v0/topics/a/diff", {})
+
+    assert code(answer) == (500, "internal")
+    assert document(answer)["error"]["detail"]["reason"] == "corrupt"
+
+
+def test_every_json_answer_has_a_performance_block() -> None:
+    """§0.9, errors included."""
+    desk = Desk()
+    for answer in (
+        desk.ask("PUT", "/v0/topics/a", {}),
+        desk.ask("POST", "/v0/topics/a", {"records": [{"data": 1}]}),
+        desk.ask("POST", "/v0/topics/a/diff", {}),
+        desk.ask("POST", "/v0/topics/a/delete", {"before_seq": 1}),
+        desk.ask("GET", "/v0/topics/absent"),
+        desk.ask("GET", "/v0/limits"),
+    ):
+        assert document(answer)["performance"]["server_total_ms"] >= 0
+
+
+def test_limits_tells_every_bound() -> None:
+    """What a client must stay within can be asked for."""
+    answer = document(Desk(Limits(max_record_bytes=77)).ask("GET", "/v0/limits"))
+
+    assert answer["max_record_bytes"] == 77
+    assert answer["max_batch_records"] == 10_000

@@ -1,0 +1,333 @@
+"""The shell: one write a turn, one sync for many, what a failure shows, start and stop."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from topics.asgi.clock import Clock
+from topics.asgi.runtime import PHASES, Phase, Runtime, Told
+from topics.protocol import bodies
+from topics.protocol.commands import Command, DeleteTopic, GetTopic
+from topics.protocol.effects import Outcome
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection, WriteFailed
+from topics.protocol.events import Checkpoint, Event
+from topics.protocol.limits import Limits
+from topics.protocol.ports import Recovery, RecoverySink
+from topics.store.memory import MemoryStore
+
+LIMITS = Limits()
+
+
+class WatchedStore(MemoryStore):
+    """A store in memory whose writes are kept, and whose syncs and writes a test may stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[list[Event]] = []
+        self.syncs = 0
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        self.fails: set[str] = set()
+        self.closed_with: Checkpoint | None = None
+        self._synced = 0
+
+    def close(self, image: Checkpoint | None) -> None:
+        self.closed_with = image
+        super().close(image)
+
+    @property
+    def synced_lsn(self) -> int:
+        return self._synced
+
+    def recover(self, sink: RecoverySink) -> Recovery:
+        if "recover" in self.fails:
+            raise Corrupt("0000000001.wal", 512, "a batch does not verify")
+        return super().recover(sink)
+
+    def write(self, events: Sequence[Event]) -> int:
+        if "write" in self.fails:
+            raise WriteFailed("0000000001.wal", "Input/output error")
+        self.writes.append(list(events))
+        return super().write(events)
+
+    def sync(self) -> int:
+        self.may_sync.wait(10)
+        if "sync" in self.fails:
+            raise WriteFailed("0000000001.wal", "Input/output error")
+        self.syncs += 1
+        self._synced = self.written_lsn
+        return self._synced
+
+
+Story = Callable[[Runtime, WatchedStore], Coroutine[Any, Any, None]]
+
+
+def play(story: Story, store: WatchedStore | None = None) -> None:
+    """Run a story on a started runtime, and stop it."""
+    store = store or WatchedStore()
+
+    async def main() -> None:
+        runtime = Runtime(LIMITS, store, flush_ms=1, clock=Clock())
+        await runtime.start()
+        async with asyncio.timeout(20):
+            while runtime.phase is Phase.STARTING:
+                await asyncio.sleep(0)
+            await story(runtime, store)
+            store.may_sync.set()
+            if runtime.phase is not Phase.STOPPED:
+                await runtime.stop()
+
+    asyncio.run(main())
+
+
+def append(topic: str, *datas: int, **more: object) -> Command:
+    import json
+
+    body = json.dumps({"records": [{"data": d} for d in datas], **more}).encode()
+    return bodies.parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
+
+
+def diff(topic: str, **asked: object) -> Command:
+    import json
+
+    return bodies.parse_diff(topic, json.dumps(asked).encode(), LIMITS)
+
+
+async def told(runtime: Runtime, command: Command) -> Told:
+    """What a command is told, whenever it is."""
+    later: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+    now = runtime.submit(command, later.set_result)
+    return now if isinstance(now, Told) else await later
+
+
+def test_all_commands_of_one_turn_are_one_write() -> None:
+    """Group commit: what arrives in one turn of the loop goes into one write. (§0.10)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        before = len(store.writes)
+
+        await asyncio.gather(*(told(runtime, append("jobs", i)) for i in range(20)))
+
+        assert len(store.writes) == before + 1
+        assert len(store.writes[-1]) == 20
+
+    play(story)
+
+
+def test_a_disk_write_is_told_without_a_sync() -> None:
+    """`disk` is acknowledged by the write alone. (§0.10)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        store.may_sync.clear()
+
+        answer = await told(runtime, append("jobs", 1))
+
+        assert isinstance(answer.result, Outcome)
+
+    play(story)
+
+
+def test_fsync_writes_wait_for_one_sync_together() -> None:
+    """`fsync` is acknowledged by a sync, which everybody who came meanwhile shares. (§0.10)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("safe", 0, config={"durability": "fsync"}))
+        store.may_sync.clear()
+        first = asyncio.ensure_future(told(runtime, append("safe", 1)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        rest = [asyncio.ensure_future(told(runtime, append("safe", i))) for i in range(50)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in (first, *rest))
+        before = store.syncs
+
+        store.may_sync.set()
+        await asyncio.gather(first, *rest)
+
+        assert store.syncs - before <= 2
+
+    play(story)
+
+
+def test_an_unsynced_fsync_record_is_not_shown() -> None:
+    """A reader never sees what a power loss could still take from an `fsync` topic. (§0.10)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("safe", 0, config={"durability": "fsync"}))
+        store.may_sync.clear()
+        pending = asyncio.ensure_future(told(runtime, append("safe", 1)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert runtime.engine.state.topics["safe"].head_seq == 2
+        assert runtime.engine.state.topics["safe"].published_seq == 1
+
+        store.may_sync.set()
+        await pending
+
+        assert runtime.engine.state.topics["safe"].published_seq == 2
+
+    play(story)
+
+
+def test_a_parked_read_wakes_with_the_write() -> None:
+    """A long poll is answered by the record that it waits for. (§3)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        waiting = asyncio.ensure_future(told(runtime, diff("jobs", from_seq=1, wait_ms=30_000)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+
+        await told(runtime, append("jobs", 1))
+        answer = await waiting
+
+        assert isinstance(answer.result, Outcome)
+        assert answer.result.scanned == 1
+
+    play(story)
+
+
+def test_a_parked_read_hears_that_its_topic_went() -> None:
+    """Deleting a topic answers its long polls with 404. (§1.4)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        waiting = asyncio.ensure_future(told(runtime, diff("jobs", from_seq=1, wait_ms=30_000)))
+        await asyncio.sleep(0)
+
+        await told(runtime, DeleteTopic("jobs"))
+        answer = await waiting
+
+        assert isinstance(answer.result, Rejection)
+        assert answer.result.code is ErrorCode.TOPIC_NOT_FOUND
+
+    play(story)
+
+
+def test_a_cancelled_poll_leaves_nothing_behind() -> None:
+    """A client that hangs up holds no place in line."""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        ticket = runtime.submit(diff("jobs", from_seq=1, wait_ms=30_000), lambda _: None)
+        assert not isinstance(ticket, Told)
+
+        ticket.cancel()
+
+        assert not runtime._parked
+        assert not runtime.engine._parked
+
+    play(story)
+
+
+def test_draining_answers_those_who_wait() -> None:
+    """A stop does not keep a long poll hanging. (§8.2)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        waiting = asyncio.ensure_future(told(runtime, diff("jobs", from_seq=1, wait_ms=30_000)))
+        await asyncio.sleep(0)
+
+        runtime.drain()
+        answer = await waiting
+
+        assert isinstance(answer.result, Outcome)
+        assert runtime.phase is Phase.DRAINING
+
+    play(story)
+
+
+@pytest.mark.parametrize("what", ["write", "sync"])
+def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
+    """A failed write or sync leaves a read-only log; its outcome is told as unknown. (§0.6)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("safe", 0, config={"durability": "fsync"}))
+        store.fails.add(what)
+
+        answer = await told(runtime, append("safe", 1))
+
+        assert isinstance(answer.result, Rejection)
+        assert answer.result.code is ErrorCode.INTERNAL
+        assert answer.result.detail is not None
+        assert answer.result.detail["outcome"] == "unknown"
+        store.fails.clear()
+        writes = len(store.writes)
+        with pytest.raises(Rejection) as refused:
+            runtime.submit(append("safe", 2), lambda _: None)
+        assert refused.value.code is ErrorCode.NOT_READY
+        assert len(store.writes) == writes
+        page = await told(runtime, diff("safe"))
+        assert isinstance(page.result, Outcome)
+        assert page.result.scanned == 1
+        assert not runtime.process().ready
+        assert runtime.process().read_only
+
+    play(story)
+
+
+def test_a_refused_replay_is_reported_and_serves_nothing() -> None:
+    """Proven corruption: the runtime says so instead of serving. (§8.2)"""
+    store = WatchedStore()
+    store.fails.add("recover")
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        failure = await runtime.wait_failed()
+
+        assert isinstance(failure, Corrupt)
+        assert runtime.phase is Phase.FAILED
+
+    play(story, store)
+
+
+def test_a_clean_stop_leaves_a_checkpoint_of_everything() -> None:
+    """What was written is sealed, and the store is closed with an image that names it. (§8.2)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        await told(runtime, append("jobs", 1))
+
+        await runtime.stop()
+
+        assert store.closed_with is not None
+        (topic,) = store.closed_with.topics
+        assert (topic.name, topic.head_seq, topic.count) == ("jobs", 2, 2)
+        assert [(run.first_seq, run.last_seq) for run in topic.runs] == [(1, 2)]
+        assert runtime.phase is Phase.STOPPED
+
+    play(story)
+
+
+def test_a_refused_command_in_a_busy_turn_harms_nobody() -> None:
+    """One refusal does not touch the others of its turn. (§0.5)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        good = asyncio.ensure_future(told(runtime, append("jobs", 1)))
+        with pytest.raises(Rejection):
+            runtime.submit(GetTopic("absent"), lambda _: None)
+        answer = await good
+
+        assert isinstance(answer.result, Outcome)
+
+    play(story)
+
+
+@pytest.mark.parametrize("source", Phase)
+@pytest.mark.parametrize("target", Phase)
+def test_every_cell_of_the_phase_table(source: Phase, target: Phase) -> None:
+    """The server's life moves as its table says, and no other way."""
+    runtime = Runtime(LIMITS, MemoryStore(), clock=Clock())
+    runtime.phase = source
+
+    if target in PHASES[source]:
+        runtime._move(target)
+        assert runtime.phase is target
+    else:
+        with pytest.raises(AssertionError):
+            runtime._move(target)
