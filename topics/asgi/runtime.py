@@ -118,6 +118,7 @@ class Runtime:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._writing: list[_Waiter] = []
         self._syncing: deque[_Waiter] = deque()
+        self._erasing: list[_Waiter] = []
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle]] = {}
         self._sync_wanted = threading.Semaphore(0)
         self._sync_running = False
@@ -194,6 +195,9 @@ class Runtime:
             else:
                 self._upkeep_task.cancel()
                 await asyncio.gather(self._upkeep_task, return_exceptions=True)
+        for waiter in self._erasing:
+            stopping = Rejection(ErrorCode.SHUTTING_DOWN, "deleted, but not erased yet")
+            waiter.deliver(Told(stopping))
         recovered = self._sync_thread is not None
         if recovered:
             self._flush()
@@ -305,11 +309,11 @@ class Runtime:
             write_ms = (time.perf_counter() - begun) * 1000
         self.engine.on_written(lsn)
         for waiter in writing:
+            waiter.lsn, waiter.write_ms = lsn, write_ms
             if waiter.outcome.gate is Gate.SYNCED and lsn > self.store.synced_lsn:
-                waiter.lsn, waiter.write_ms = lsn, write_ms
                 self._syncing.append(waiter)
             else:
-                waiter.deliver(Told(waiter.outcome, write_ms))
+                self._tell(waiter, 0.0)
         self._tell_woken()
         if self._syncing:
             self.queue_peak = max(self.queue_peak, len(self._syncing))
@@ -317,6 +321,14 @@ class Runtime:
         elif events and self._flush_timer is None:
             self._flush_timer = self._loop.call_later(self._flush_s, self._flush_time)
         if self.engine.state.full or self._is_pressed():
+            self._upkeep_due.set()
+
+    def _tell(self, waiter: _Waiter, sync_ms: float) -> None:
+        """The log has what it must; an erasure still waits for upkeep."""
+        if waiter.outcome.erases is None:
+            waiter.deliver(Told(waiter.outcome, waiter.write_ms, sync_ms))
+        else:
+            self._erasing.append(waiter)
             self._upkeep_due.set()
 
     def _is_pressed(self) -> bool:
@@ -346,8 +358,9 @@ class Runtime:
             "the log failed while this was written; whether it will be found is unknown",
             {"reason": "write_failed", "outcome": "unknown"},
         )
-        waiters = [*self._syncing, *writing]
+        waiters = [*self._syncing, *writing, *self._erasing]
         self._syncing.clear()
+        self._erasing.clear()
         for waiter in waiters:
             waiter.deliver(Told(unknown))
         self._tell_woken()
@@ -381,8 +394,7 @@ class Runtime:
         self._sync_running = False
         self.engine.on_synced(lsn)
         while self._syncing and self._syncing[0].lsn <= lsn:
-            waiter = self._syncing.popleft()
-            waiter.deliver(Told(waiter.outcome, waiter.write_ms, sync_ms))
+            self._tell(self._syncing.popleft(), sync_ms)
         self._tell_woken()
         if self._syncing:
             self._want_sync()
@@ -418,10 +430,29 @@ class Runtime:
         self._flush_now()
         while (job := self.upkeep.plan_seal(self.clock.now_ms())) is not None:
             await self._seal(job, None)
-        if self.store.log_bytes >= self.limits.wal_file_bytes:
+        if self._erasing:
+            await self._erase()
+        elif self.store.log_bytes >= self.limits.wal_file_bytes:
             await self._checkpoint()
         await self._in_worker(self.store.flip)
         self._drop_segments()
+
+    async def _erase(self) -> None:
+        """Write anew what holds text of deleted records, then let the log go that held it too: one
+        checkpoint to supersede it, one more to supersede the older generation that is kept."""
+        erasing, self._erasing = self._erasing, []
+        try:
+            for topic_id in {waiter.outcome.erases for waiter in erasing}:
+                assert topic_id is not None
+                for job in self.upkeep.plan_erase(topic_id):
+                    await self._seal(job, None)
+            await self._checkpoint()
+            await self._checkpoint()
+        except BaseException:
+            self._erasing = erasing + self._erasing
+            raise
+        for waiter in erasing:
+            waiter.deliver(Told(waiter.outcome, waiter.write_ms))
 
     async def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> None:
         try:
@@ -431,6 +462,7 @@ class Runtime:
             raise
         self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
         self._flush_now()
+        self._drop_segments()
 
     async def _checkpoint(self) -> None:
         """Begin a log file, seal what the old ones hold, and let them go."""

@@ -97,6 +97,7 @@ class DiffBody(msgspec.Struct):
 class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: Natural | None = None
     match: Any = None
+    erase: bool | None = None
 
 
 class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -321,7 +322,7 @@ def parse_delete(topic: str, body: Buffer) -> DeleteRecords:
     if asked.before_seq is None and match is None:
         raise invalid("expected before_seq or match", "$")
     before = None if asked.before_seq is None else _u64(asked.before_seq, "$.before_seq")
-    return DeleteRecords(topic, before, match)
+    return DeleteRecords(topic, before, match, bool(asked.erase))
 
 
 def parse_purge(topic: str, body: Buffer) -> Purge:

@@ -82,11 +82,16 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords:
-    """Remove what lies below `before_seq` and matches; at least one is given (§5)."""
+    """Remove what lies below `before_seq` and matches; at least one is given (§5).
+
+    With `erase`, the answer waits until the bytes of every deleted record of the topic have left
+    the segments and the log.
+    """
 
     topic: str
     before_seq: int | None
     match: Match | None
+    erase: bool = False
 
 
 @dataclass(frozen=True, slots=True)

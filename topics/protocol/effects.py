@@ -49,6 +49,7 @@ class Outcome:
         logs: Whether its events are part of this turn's write.
         is_fsync: Whether the topic's class promises the sync, so that its time is reported; other
             classes wait for one only where a reservation asks for it (§0.9, §0.10).
+        erases: Id of the topic whose deleted bytes must be gone before it is told.
     """
 
     pieces: list[Piece]
@@ -57,6 +58,7 @@ class Outcome:
     scanned: int | None = None
     logs: bool = False
     is_fsync: bool = False
+    erases: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -634,7 +634,10 @@ class Engine:
         else:
             seqs = list(topic.matching(command.match, before_seq=before_seq))
         deleted, gate = self._remove(topic, _joined(seqs), now_ms, room)
-        return _delete_outcome(topic, b'"deleted":%d' % deleted, gate)
+        outcome = _delete_outcome(topic, b'"deleted":%d' % deleted, gate)
+        if command.erase:
+            outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
+        return outcome
 
     def _purge(self, command: Purge, now_ms: int, room: Callable[[bool], int]) -> Outcome:
         """A delete in NATS's words (ADR-10)."""

@@ -104,11 +104,9 @@ class Upkeep:
     def _is_sparse(self, topic: Topic, run: Run) -> bool:
         if run.ref is None or (topic.topic_id, run.first_seq) in self._busy:
             return False
-        killed = len(run.killed())
-        if not killed * 2 > run.count:
+        if not len(run.killed()) * 2 > run.count:
             return False
-        live = int(run.columns.size.sum(dtype=np.int64, where=run.flags == LIVE))
-        return (live + run.count - killed) * SPARSE_FACTOR < run.text_bytes
+        return self._live_text(run) * SPARSE_FACTOR < run.text_bytes
 
     # ------------------------------------------------------------------ sealing
 
@@ -148,6 +146,33 @@ class Upkeep:
                 if now_ms - int(oldest.columns.ts_ms[0]) >= limits.segment_max_age_ms:
                     freeze(topic)
                     yield topic
+
+    def plan_erase(self, topic_id: int) -> list[SealJob]:
+        """Every run of a topic that still holds text of deleted records, to be written anew."""
+        topic = self._state.by_id.get(topic_id)
+        if topic is None:
+            return []
+        freeze(topic)
+        builder = _Builder(self)
+        jobs: list[SealJob] = []
+        while not builder.add_topic(topic):
+            jobs += builder.jobs()
+            builder = _Builder(self)
+        for run in topic.runs:
+            if run.ref is not None and run.dead and not builder.has(topic, run):
+                if builder.is_full:
+                    jobs += builder.jobs()
+                    builder = _Builder(self)
+                if self._live_text(run) < run.text_bytes:
+                    builder.add(topic, [run])
+        return [*jobs, *builder.jobs()]
+
+    @staticmethod
+    def _live_text(run: Run) -> int:
+        """Text of live records, commas included."""
+        live = run.flags == LIVE
+        sizes = int(run.columns.size.sum(dtype=np.int64, where=live))
+        return sizes + int(np.count_nonzero(live))
 
     def begin_checkpoint(self, now_ms: int) -> CheckpointPlan:
         """Freeze every hot run and take the image.  The shell has just rotated the log."""
@@ -223,7 +248,7 @@ class _Builder:
         False where the file was full before all of them were in."""
         group: list[Run] = []
         for run in topic.runs:
-            if not is_sealable(run) or self._is_open(topic, run) or self._is_busy(topic, run):
+            if not is_sealable(run) or self._is_open(topic, run) or self.has(topic, run):
                 continue
             if group and not self._fits(group, run):
                 self.add(topic, group)
@@ -237,7 +262,8 @@ class _Builder:
             self.add(topic, group)
         return True
 
-    def _is_busy(self, topic: Topic, run: Run) -> bool:
+    def has(self, topic: Topic, run: Run) -> bool:
+        """Whether the run is part of a seal already."""
         return (topic.topic_id, run.first_seq) in self._upkeep._busy
 
     @staticmethod
