@@ -239,7 +239,8 @@ def test_stored_damage_is_a_500_that_says_so(monkeypatch: pytest.MonkeyPatch) ->
     answer = desk.ask("POST", "/v0/topics/a/diff", {})
 
     assert code(answer) == (500, "internal")
-    assert document(answer)["error"]["detail"]["reason"] == "corrupt"
+    detail = document(answer)["error"]["detail"]
+    assert detail == {"reason": "corrupt", "first_seq": 1, "last_seq": 1}
 
 
 def test_every_json_answer_has_a_performance_block() -> None:
@@ -262,3 +263,31 @@ def test_limits_tells_every_bound() -> None:
 
     assert answer["max_record_bytes"] == 77
     assert answer["max_batch_records"] == 10_000
+
+
+def test_a_poll_that_stops_before_the_head_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that only skipped, bounded in what it looks at, does not sleep on the rest. (§3.2)"""
+    from topics.protocol import topic
+
+    monkeypatch.setattr(topic, "SCAN_ROWS_MAX", 4)
+    desk = Desk()
+    echoes = [{"data": i, "node": "me"} for i in range(6)]
+    desk.ask("POST", "/v0/topics/a", {"records": [*echoes, {"data": "yours", "node": "you"}]})
+
+    first = document(desk.ask("POST", "/v0/topics/a/diff", {"node": "me", "wait_ms": 30_000}))
+    asked = {"node": "me", "wait_ms": 30_000, "from_seq": first["next_from_seq"]}
+    second = document(desk.ask("POST", "/v0/topics/a/diff", asked))
+
+    assert (first["records"], first["caught_up"], first["next_from_seq"]) == ([], False, 4)
+    assert [r["data"] for r in second["records"]] == ["yours"]
+
+
+def test_a_key_is_the_same_in_header_and_body() -> None:
+    """The header is read as UTF-8, as the body is. (§0.8)"""
+    desk = Desk()
+    body = {"records": [{"data": 1}]}
+    desk.ask("POST", "/v0/topics/a", {**body, "idempotency_key": "schlüssel"})
+
+    again = desk.ask("POST", "/v0/topics/a", body, JSON, (b"idempotency-key", "schlüssel".encode()))
+
+    assert document(again)["deduped"] is True

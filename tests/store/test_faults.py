@@ -187,6 +187,27 @@ def test_a_start_on_a_full_disk_serves() -> None:
     assert recovered(after.kill()).content() == found.history[-1]
 
 
+def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
+    """The bytes of a torn end are kept where there is space, and never in the way of a start."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x" * 3000)
+    damaged = files.kill()
+    [name] = [n for n in damaged.names() if n.endswith(".wal") and n != RESERVE_NAME]
+    data = bytearray(damaged.tree()[name])
+    data[data.index(b"xxx") + 1000] ^= 1
+    damaged.put(name, bytes(data))
+    damaged.capacity_bytes = 0
+
+    found = recovered(damaged)
+
+    assert found.content() == ledger.history[-2]
+    assert not any(n.endswith((".torn", ".tmp")) for n in damaged.names())
+    found.recovered().delete(1, 1, 1)
+    found.store.sync()
+    assert recovered(damaged.kill()).content() == {1: {}}
+
+
 def test_a_batch_larger_than_a_file_gets_one_that_fits() -> None:
     """The size of log files bounds nothing that a client may send."""
     files = SimFiles()

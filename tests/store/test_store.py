@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sim.files import SimFiles
 
-from topics.protocol.events import RunsSealed
+from topics.protocol.events import RunRef, RunsSealed
 from topics.protocol.ports import SealEntry, SealPiece
 from topics.protocol.records import COLUMN_DTYPES, DELETED
 from topics.store.files import OsFiles
@@ -248,6 +248,27 @@ def test_killing_twice_counts_once(world: World) -> None:
     run.kill(np.array([0, 5]))
 
     assert (dead_unopened, run.dead) == (2, 3)
+
+
+def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None:
+    """Replay kills rows of runs whose files may be gone: nothing is opened for it."""
+    ledger = Ledger(world.store)
+    ledger.create(1)
+    ledger.append(1, *TEXTS)
+    ledger.seal(1)
+    [(ref, run)] = ledger.topics[1].runs
+    gone = world.store.open_run(RunRef(99, 0, 1, 10, 100), 1)
+
+    for each in (run, gone):
+        each.kill(np.array([2, 3]))
+        each.kill(np.array([3, 7]))
+        assert each.killed().tolist() == [2, 3, 7]
+    assert (run.dead, run.ref) == (3, ref)
+    world.store.write([])
+    world.store.sync()
+    world.store.check_segments([ref])
+    assert world.store.flip() == 3
+    assert run.killed().tolist() == [2, 3, 7]
 
 
 def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:

@@ -327,18 +327,25 @@ def _payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | 
         try:
             texts = _texts(piece, blocking=blocking)
         except Corrupt as damage:
-            return _unreadable("corrupt", str(damage))
+            return _unreadable(piece, "corrupt", str(damage))
         except OSError as error:
-            return _unreadable("read_error", error.strerror or "read error")
+            return _unreadable(piece, "read_error", error.strerror or "read error")
         if texts is None:
             return None
         out += texts
     return out
 
 
-def _unreadable(reason: str, what: str) -> Rejection:
+def _unreadable(records: Records, reason: str, what: str) -> Rejection:
+    """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
     log.error("cannot read stored records: %s", what)
-    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", {"reason": reason})
+    first, last = records.extents[0], records.extents[-1]
+    detail = {
+        "reason": reason,
+        "first_seq": first.run.first_seq + first.spans[0][0],
+        "last_seq": last.run.first_seq + last.spans[-1][1] - 1,
+    }
+    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
 
 
 def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:

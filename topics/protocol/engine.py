@@ -248,7 +248,7 @@ class Engine:
 
     def _look_again(self, topic: Topic, waiting: _Waiting) -> None:
         page = topic.select(waiting.reading)
-        if page.count or page.tombstone is not None:
+        if not _is_idle(topic, page):
             self._unpark(topic, waiting.token)
             outcome = _diff_outcome(topic, page, waiting.command)
             self._wakes.append(Wake(waiting.token, outcome))
@@ -299,7 +299,10 @@ class Engine:
             )
         if room < need:
             raise Rejection(
-                ErrorCode.THROTTLED, "the disk is full", {"limit": "disk"}, retry_after_s=5
+                ErrorCode.THROTTLED,
+                f"the disk is full: a write of up to {need} bytes does not fit",
+                {"limit": "disk", "max": max(room, 0)},
+                retry_after_s=5,
             )
 
     def _put_topic(self, command: PutTopic, now_ms: int, room: Callable[[bool], int]) -> Outcome:
@@ -479,10 +482,11 @@ class Engine:
         if entry is None:
             return None
         last_seq = entry.first_seq + entry.records - 1
+        head_seq = max(topic.published_seq, last_seq)
         return Outcome(
             [_append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
              b'"head_seq":%d,"count":%d,"created":false,"deduped":true'
-             % (topic.head_seq, entry.records)],
+             % (head_seq, entry.records)],
             gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
         )  # fmt: skip
 
@@ -613,7 +617,7 @@ class Engine:
         page = topic.select(reading)
         if recreated is not None:
             page.tombstone = recreated
-        if page.count or page.tombstone is not None or not command.wait_ms:
+        if not command.wait_ms or not _is_idle(topic, page):
             return _diff_outcome(topic, page, command)
         waiting = _Waiting(command, token, _moved(reading, page.next_seq))
         self._parked.setdefault(topic.topic_id, {})[token] = waiting
@@ -744,6 +748,12 @@ def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
         Reading(from_seq, command.limit, command.budget_bytes, skip, command.match),
         recreated,
     )
+
+
+def _is_idle(topic: Topic, page: Selection) -> bool:
+    """Whether a long poll has to wait: nothing to tell, and nothing more to look at.  A page that
+    only skipped, and ended before the head, is told, so that the reader asks on (§3.2)."""
+    return not page.count and page.tombstone is None and page.next_seq >= topic.published_seq
 
 
 def _moved(reading: Reading, from_seq: int) -> Reading:

@@ -112,8 +112,16 @@ def _append(request: Request) -> Command:
         request.body,
         request.limits,
         return_seqs=query_bool(request.query, "return_seqs", True),
-        header_key=None if key is None else key.decode("latin-1"),
+        header_key=None if key is None else _header_text(key),
     )
+
+
+def _header_text(value: bytes) -> str:
+    """A header as the same text would stand in a body; what is not UTF-8 is read as Latin-1."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _diff(request: Request) -> Command:
@@ -179,11 +187,11 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
     """
     segments = tuple(path.split(b"/")[1:])
     methods, name = _TABLE.get(segments), ""
-    if methods is None and len(segments) > 2 and segments[2]:
+    if len(segments) > 2 and segments[2]:
         pattern = (*segments[:2], b":", *segments[3:])
         if pattern in _NAMED:
             methods, name = _TABLE[pattern], decode_segment(segments[2])
-    if methods is None or b":" in segments:
+    if methods is None:
         raise Rejection(ErrorCode.NOT_FOUND, "no such path")
     route = methods.get("GET" if method == "HEAD" else method)
     if route is None:

@@ -5,6 +5,7 @@ their files.  Refuses to know what the events mean.  Invariant: nothing is unlin
 acknowledged before what justifies it is durable.
 """
 
+import errno
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -198,13 +199,21 @@ class DiskStore:
         try:
             at = tail.position.offset
             if tail.torn_end > at:
-                torn = read_at_most(file, tail.torn_end - at, at)
-                publish(self._files, _torn_name(tail.last_number, tail), torn)
+                self._keep_torn(file, tail)
             if file.size() > at:
                 file.truncate(at)
             file.sync()
         finally:
             file.close()
+
+    def _keep_torn(self, file: File, tail: Tail) -> None:
+        torn = read_at_most(file, tail.torn_end - tail.position.offset, tail.position.offset)
+        try:
+            publish(self._files, _torn_name(tail.last_number, tail), torn)
+        except OSError as error:
+            # Nobody was promised these bytes: a full disk must not keep a server from starting.
+            if error.errno != errno.ENOSPC:
+                raise
 
     def _clean_up(self) -> None:
         """Unlink what a crash left half made, and what no kept checkpoint needs."""

@@ -108,6 +108,7 @@ class Log:
         self._file_bytes = aligned(max(file_bytes, 64 << 10), SECTOR)
         self._reserve_bytes = aligned(max(reserve_bytes, 64 << 10), SECTOR)
         self._next_size = min(FIRST_FILE_BYTES, self._file_bytes)
+        stats.fsync_us_buckets.update(dict.fromkeys(FSYNC_US_BOUNDS, 0))
         self._next_number = position.file_number
         self._batch = position.batch
         self._digest = position.digest
@@ -239,17 +240,16 @@ class Log:
     def _file_for(self, size: int) -> LogFile:
         """A file not yet begun with `size` bytes to write.  Raises OSError: there is no space."""
         need = aligned(size + MARGIN, SECTOR)
-        with self._space:
-            if self._spare is not None and self._spare.size >= need:
-                return self._take_spare()
-            if self._spare is not None:
-                self._drop_spare()
-            self._next_size = max(self._next_size, need)
-            self._spare = self._prepare(log_name(self._next_number), self._next_size)
-            self._next_size = min(self._next_size, self._file_bytes)
-            if self._spare is not None:
-                return self._take_spare()
-            return self._taken_reserve(need)
+        if self._spare is not None and self._spare.size >= need:
+            return self._take_spare()
+        if self._spare is not None:
+            self._drop_spare()
+        self._next_size = max(self._next_size, need)
+        self._spare = self._prepare(log_name(self._next_number), self._next_size)
+        self._next_size = min(self._next_size, self._file_bytes)
+        if self._spare is not None:
+            return self._take_spare()
+        return self._taken_reserve(need)
 
     def _drop_spare(self) -> None:
         spare = self._take_spare()
@@ -408,12 +408,15 @@ class Log:
         if len(self._unsynced) > 1:
             # Two files back there must be nothing that a power loss can still take away.
             self.sync()
-        following = self._file_for(size)
-        current = self._current
-        if current is not None:
-            self._put(current, ROTATE, [b""], 0, 0)
-            self._stats.rotations_total += 1
-        return self._start(following)
+        with self._space:
+            # From taking the spare to numbering the next one nobody may prepare: it would get the
+            # name of the file that is just being begun.
+            following = self._file_for(size)
+            current = self._current
+            if current is not None:
+                self._put(current, ROTATE, [b""], 0, 0)
+                self._stats.rotations_total += 1
+            return self._start(following)
 
     def _start(self, following: LogFile) -> LogFile:
         header = seal_header(
@@ -469,7 +472,7 @@ class Log:
         stats.fsync_us_sum += took_us
         for bound in FSYNC_US_BOUNDS:
             if took_us <= bound:
-                stats.fsync_us_buckets[bound] = stats.fsync_us_buckets.get(bound, 0) + 1
+                stats.fsync_us_buckets[bound] += 1
                 return
         stats.fsync_us_over += 1
 
@@ -492,8 +495,9 @@ class Log:
         assert current is not None
         current.file.truncate(current.offset)
         current.file.sync()
-        if self._spare is not None:
-            self._drop_spare()
+        with self._space:
+            if self._spare is not None:
+                self._drop_spare()
         self._files.sync_dir()
 
     def fail(self, error: OSError) -> WriteFailed:
