@@ -78,3 +78,15 @@ def test_the_clock_ends_a_poll_over_the_app(memory_topics: MemoryTopics) -> None
             return list((await poll).records)
 
     assert asyncio.run(story()) == []
+
+
+def test_a_reader_may_begin_at_a_time_and_keep_some_tags(memory_topics: MemoryTopics) -> None:
+    """`from_ts` and `match` over several pages: the time begins, the cursor goes on. (§3)"""
+    client = memory_topics.client
+    for n in range(10):
+        client.append("jobs", n, tag="even:x" if n % 2 == 0 else "odd:x")
+        memory_topics.advance(ms=10)
+
+    found = client.read("jobs", from_ts=START_MS + 30, match="odd:*", page_records=2)
+
+    assert [item.data for item in found if isinstance(item, Record)] == [3, 5, 7, 9]

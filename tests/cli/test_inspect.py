@@ -58,6 +58,22 @@ def test_after_a_kill(server: Server, run: Any) -> None:
     assert "not stopped cleanly" in done.stdout
 
 
+def test_floors_and_holes_are_shown(server: Server, run: Any) -> None:
+    """What was lost, by cause, can be read without a server."""
+    with server.client() as client:
+        client.put_topic("capped", cap_records=10)
+        client.append_many("capped", range(30))
+    server.stop()
+
+    done = run("inspect", server.data_dir)
+    seen = json.loads(run("inspect", "--json", server.data_dir).stdout)
+
+    assert "evict floor" in done.stdout
+    capped = next(topic for topic in seen["topics"] if topic["topic"] == "capped")
+    assert (capped["head_seq"], capped["evict_floor"], capped["count"]) == (30, 21, 10)
+    assert (capped["cap_through"], capped["ttl_through"], capped["crash_through"]) == (20, 0, 0)
+
+
 def test_damage_is_named(server: Server, run: Any) -> None:
     """A flipped byte ends with 3 and says in which file and where."""
     server.stop()

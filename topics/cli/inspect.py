@@ -13,6 +13,8 @@ import click
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop
 
 if TYPE_CHECKING:
+    from topics.protocol.events import TopicImage
+    from topics.store.files import OsFiles
     from topics.store.inspect import Report
 
 
@@ -30,9 +32,12 @@ def command(data_dir: Path, as_json: bool) -> int:
     from topics.store.files import OsFiles
     from topics.store.inspect import inspect
 
+    topics: list[TopicImage] = []
     try:
         with _unused(data_dir):
             report = inspect(OsFiles(data_dir))
+            if report.ok:
+                topics = _topics(OsFiles(data_dir))
     except StoreError as error:
         raise Stop(str(error), UNUSABLE) from None
     except OSError as error:
@@ -40,9 +45,10 @@ def command(data_dir: Path, as_json: bool) -> int:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode({**_plain(report), "ok": report.ok}))
+        seen = {**_plain(report), "ok": report.ok, "topics": [_topic_row(t) for t in topics]}
+        click.echo(msgspec.json.encode(seen))
     else:
-        _print(report)
+        _print(report, topics)
     for problem in report.problems:
         click.echo(f"topics: {problem.path}: byte {problem.offset}: {problem.what}", err=True)
     return OK if report.ok else CORRUPT
@@ -73,7 +79,37 @@ def _plain(report: "Report") -> dict[str, Any]:
     return asdict(report)
 
 
-def _print(report: "Report") -> None:
+def _topics(files: "OsFiles") -> "list[TopicImage]":
+    """The topics as a reader recovers them: what the log vouches for, without a lock."""
+    from topics.protocol.limits import Limits
+    from topics.protocol.state import State
+    from topics.store.reader import open_readonly
+
+    store, state, _ = open_readonly(files, lambda store: State(Limits(), store))
+    try:
+        return state.image().topics
+    finally:
+        store.close()
+
+
+def _topic_row(topic: "TopicImage") -> dict[str, Any]:
+    """What there is to know of a topic without asking a server; floors by cause, 0 for none."""
+    import msgspec
+
+    return {
+        "topic": topic.name,
+        "durability": topic.config.durability,
+        "head_seq": topic.head_seq,
+        "evict_floor": topic.floors.evict_floor,
+        **msgspec.structs.asdict(topic.floors),
+        "count": topic.count,
+        "bytes": topic.size_bytes,
+        "runs": len(topic.runs),
+        "holes": [(hole.first_seq, hole.last_seq, hole.reason) for hole in topic.holes],
+    }
+
+
+def _print(report: "Report", topics: "list[TopicImage]") -> None:
     end = "stopped cleanly" if report.clean else "not stopped cleanly"
     click.echo(f"{report.path}: instance {report.instance_id}, {end}")
     if report.torn_bytes:
@@ -104,6 +140,18 @@ def _print(report: "Report") -> None:
                 _verdict(f.verified, orphan=not f.named, repairs=f.flag_repairs > 0),
             )
             for f in report.segments
+        ],
+    )
+    _table(
+        "topic",
+        ["head seq", "evict floor", "records", "bytes", "runs"],
+        [
+            (
+                t.name,
+                [t.head_seq, t.floors.evict_floor, t.count, t.size_bytes, len(t.runs)],
+                ", ".join(f"hole {h.first_seq:,}-{h.last_seq:,} ({h.reason})" for h in t.holes),
+            )
+            for t in sorted(topics, key=lambda t: t.name)
         ],
     )
     if report.others:

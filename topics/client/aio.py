@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
-from topics.client.calls import Call, Match, Outcome
+from topics.client.calls import Call, Outcome
 from topics.client.models import (
     Appended,
     AppendedMany,
@@ -24,7 +24,14 @@ from topics.client.models import (
     TopicState,
     TopicSummary,
 )
-from topics.client.options import AppendOptions, BatchOptions, Config, DiffOptions, ReadOptions
+from topics.client.options import (
+    AppendOptions,
+    BatchOptions,
+    Config,
+    DiffOptions,
+    Match,
+    ReadOptions,
+)
 from topics.client.retry import Attempts, Clock, Retry
 
 T = TypeVar("T")

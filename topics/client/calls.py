@@ -28,7 +28,7 @@ from topics.client.models import (
     TopicsPage,
     TopicState,
 )
-from topics.client.options import AppendOptions, Config, DiffOptions, WriteOptions
+from topics.client.options import AppendOptions, Config, DiffOptions, Match, WriteOptions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,8 +39,6 @@ WAIT_MS_MAX: Final = 30_000
 """The longest long poll that the server grants (§3)."""
 PAGE_RECORDS: Final = 1000
 """Records asked for at once: what a server grants by default (§3)."""
-Match = str | tuple[str, str, str]
-"""A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from typing import Any, Literal, TypedDict
 
 from topics.client.models import Appended
 
+Match = str | tuple[str, str, str]
+"""A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
+
 
 class Config(TypedDict, total=False):
     """A topic's config (§0.10); what is left out is the server's default."""
@@ -86,6 +89,9 @@ class PageOptions(TypedDict, total=False):
 
     Attributes:
         from_seq: Exclusive; 0, the default, reads from the earliest record.
+        from_ts: Instead of `from_seq`: begin with the first record at or after this time,
+            milliseconds since the epoch.
+        match: Keep only records whose tag matches, in the grammar of `delete`.
         node: Leave out records of this writer, or of these.
         include_tags: Fill `Record.tag` (False).
         include_meta: Fill `Record.meta` (True).
@@ -93,6 +99,8 @@ class PageOptions(TypedDict, total=False):
     """
 
     from_seq: int
+    from_ts: int | None
+    match: Match | None
     node: str | list[str] | None
     include_tags: bool
     include_meta: bool

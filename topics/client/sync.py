@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
-from topics.client.calls import Call, Match, Outcome
+from topics.client.calls import Call, Outcome
 from topics.client.models import (
     Appended,
     AppendedMany,
@@ -29,6 +29,7 @@ from topics.client.options import (
     BatchOptions,
     Config,
     DiffOptions,
+    Match,
     ReadOptions,
 )
 from topics.client.retry import Attempts, Clock, Retry

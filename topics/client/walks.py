@@ -72,12 +72,18 @@ class Reader(Generic[R]):
             return None
         options: DiffOptions = {
             **self._page,
-            "from_seq": self.cursor,
+            **self._where(),
             "epoch": self.epoch,
             "limit": min(self._page_records, self._left or self._page_records),
             "wait_ms": self._wait_ms,
         }
         return calls.diff(self._topic, self._record_type, options)
+
+    def _where(self) -> PageOptions:
+        """A time says where to begin; from then on the cursor does."""
+        if self._until_seq is None and self._page.get("from_ts") is not None:
+            return {}
+        return {"from_seq": self.cursor, "from_ts": None}
 
     def take(self, answer: Diff[R]) -> Sequence[R | Tombstone]:
         self.cursor = answer.next_from_seq

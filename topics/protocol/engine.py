@@ -49,7 +49,7 @@ from topics.protocol.events import (
 from topics.protocol.hot import HOT_ROW_BYTES
 from topics.protocol.limits import Limits, throttled
 from topics.protocol.models import TopicConfig
-from topics.protocol.ports import Recovery, Store
+from topics.protocol.ports import Recovery, RunSource
 from topics.protocol.records import Batch
 from topics.protocol.render import render_batch
 from topics.protocol.state import State, floors_with
@@ -89,7 +89,7 @@ class Engine:
             engine asks nothing else of it.
     """
 
-    def __init__(self, limits: Limits, store: Store) -> None:
+    def __init__(self, limits: Limits, store: RunSource) -> None:
         self.limits = limits
         self.state = State(limits, store)
         self.read_only = False

@@ -177,6 +177,17 @@ class StoreStats:
     flag_repairs_total: int = 0
 
 
+class RunSource(Protocol):
+    """What the state of an engine needs of its storage, the writer's or a reader's."""
+
+    @property
+    def instance_id(self) -> str:
+        """16 hex digits, made with the data directory; part of every topic's epoch."""
+
+    def open_run(self, ref: RunRef, topic_id: int) -> Run:
+        """See `Store.open_run`."""
+
+
 class Store(Protocol):
     """Durable storage of one engine.
 

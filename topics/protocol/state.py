@@ -33,7 +33,7 @@ from topics.protocol.events import (
 )
 from topics.protocol.hot import HotRun
 from topics.protocol.limits import Limits
-from topics.protocol.ports import Run, Store
+from topics.protocol.ports import Run, RunSource
 from topics.protocol.topic import Expiry, Topic
 
 
@@ -52,7 +52,7 @@ class State:
         hot_bytes, total_bytes, keys_total: Sums over all topics.
     """
 
-    def __init__(self, limits: Limits, store: Store) -> None:
+    def __init__(self, limits: Limits, store: RunSource) -> None:
         self.limits = limits
         self._store = store
         self.topics: dict[str, Topic] = {}
