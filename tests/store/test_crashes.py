@@ -142,6 +142,32 @@ def test_recovery_may_be_cut_anywhere_and_run_again(seed: int, stride: int) -> N
         check_survivors(before, started(first.kill())[0])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_checkpoint_before_leads_to_the_same_state(seed: int) -> None:
+    """Without the newest checkpoint the log since the one before says the same, also of segments
+    that were sealed and dropped in between. (F14)"""
+    rng = random.Random(seed)
+    files = SimFiles(seed)
+    ledger, _ = started(files)
+    live(ledger, rng, steps=60)
+    while len([name for name in files.names() if name.endswith(".ckpt")]) < 2:
+        live(ledger, rng, steps=5)
+        ledger.checkpoint()
+    live(ledger, rng, steps=rng.randrange(20))
+    damaged = files.kill()
+    newest = max(name for name in damaged.names() if name.endswith(".ckpt"))
+    data = bytearray(damaged.tree()[newest])
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    damaged.put(newest, bytes(data))
+
+    found, _ = started(damaged)
+
+    assert found.content() == ledger.history[-1]
+    live(found, rng, steps=20)
+    found.checkpoint()
+    assert started(damaged.kill())[0].content() == found.history[-1]
+
+
 def _calls_to_start(files: SimFiles) -> int:
     started(files)
     return files.calls

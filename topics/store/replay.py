@@ -148,7 +148,10 @@ class LogWalk:
         """`start` None: from the first file there ever was."""
         self._files = files
         self._instance = instance
-        self._start = start
+        self._start = start if start is not None else Position(1, SECTOR, 0, 0)
+        self._end = self._start
+        self._last_kind: int | None = None
+        self._begun: FileHeader | None = None
         self._windows: dict[int, Window] = {}
         self._held: list[File] = []
         self.total_bytes = 0
@@ -166,7 +169,7 @@ class LogWalk:
         Raises:
             Corrupt: One is missing, or the disk fails.
         """
-        first = self._start.file_number if self._start is not None else 1
+        first = self._start.file_number
         found = [n for n in numbers(self._files.names(), "wal") if n >= first]
         for number in range(first, max([first, *found]) + 1):
             if number not in found:
@@ -228,14 +231,8 @@ class LogWalk:
 
     def batches(self) -> Iterator[tuple[Position, LogBatch]]:
         """All batches that verify, each with where it stands; afterwards `tail` may be asked."""
-        start = self._start
-        number = start.file_number if start is not None else 1
-        last_batch = start.batch if start is not None else 0
-        last_digest = start.digest if start is not None else 0
-        offset = start.offset if start is not None else SECTOR
-        self._end = Position(number, offset, last_batch, last_digest)
-        self._last_kind: int | None = None
-        self._begun: FileHeader | None = None
+        number, offset = self._start.file_number, self._start.offset
+        last_batch, last_digest = self._start.batch, self._start.digest
         while number in self._windows:
             header = self.header(number)
             chained = header is not None and (header.last_batch, header.last_digest) == (
