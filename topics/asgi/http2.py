@@ -48,6 +48,8 @@ WRITE_BYTES: Final = 128 << 10
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+_ANSWER: Final = (stream_events.Response, stream_events.Body, stream_events.Data)
+
 _UNSAFE: Final = re.compile(rb"[^\x21-\x7e]")
 
 
@@ -273,6 +275,9 @@ class Http2:
         stream_id = event.stream_id
         outbound = self._outbound.get(stream_id)
         if self._is_closed or outbound is None:
+            return
+        if outbound.is_ended and isinstance(event, _ANSWER):
+            # hypercorn and the application may both refuse a WebSocket; the first one counts.
             return
         if isinstance(event, stream_events.Response):
             self._headers(stream_id, event)
