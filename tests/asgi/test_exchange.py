@@ -291,3 +291,16 @@ def test_a_key_is_the_same_in_header_and_body() -> None:
     again = desk.ask("POST", "/v0/topics/a", body, JSON, (b"idempotency-key", "schlüssel".encode()))
 
     assert document(again)["deduped"] is True
+
+
+def test_a_listing_touches_only_when_asked() -> None:
+    """Listing does not make topics look read, unless `touch=true` says so. (§1.3)"""
+    desk = Desk()
+    desk.ask("PUT", "/v0/topics/a", {})
+
+    desk.ask("GET", "/v0/topics")
+    before = document(desk.ask("GET", "/v0/topics/a?touch=false"))["last_read_ts"]
+    desk.ask("GET", "/v0/topics?touch=true")
+    after = document(desk.ask("GET", "/v0/topics/a?touch=false"))["last_read_ts"]
+
+    assert (before, after) == (None, START_MS)

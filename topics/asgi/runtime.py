@@ -89,6 +89,14 @@ def _nothing() -> None:
     pass
 
 
+def _unknown() -> Rejection:
+    return Rejection(
+        ErrorCode.INTERNAL,
+        "the log failed before this was durable; whether it will be found again is unknown",
+        {"reason": "write_failed", "outcome": "unknown"},
+    )
+
+
 class Runtime:
     """One engine over one store, on the running event loop.
 
@@ -311,7 +319,10 @@ class Runtime:
         for waiter in writing:
             waiter.lsn, waiter.write_ms = lsn, write_ms
             if waiter.outcome.gate is Gate.SYNCED and lsn > self.store.synced_lsn:
-                self._syncing.append(waiter)
+                if self.engine.read_only:
+                    waiter.deliver(Told(_unknown()))
+                else:
+                    self._syncing.append(waiter)
             else:
                 self._tell(waiter, 0.0)
         self._tell_woken()
@@ -353,16 +364,11 @@ class Runtime:
         """Nothing of this turn is shown, and nothing will be written again."""
         log.critical("the log is read-only from now on: %s", error)
         self.engine.on_failed()
-        unknown = Rejection(
-            ErrorCode.INTERNAL,
-            "the log failed while this was written; whether it will be found is unknown",
-            {"reason": "write_failed", "outcome": "unknown"},
-        )
         waiters = [*self._syncing, *writing, *self._erasing]
         self._syncing.clear()
         self._erasing.clear()
         for waiter in waiters:
-            waiter.deliver(Told(unknown))
+            waiter.deliver(Told(_unknown()))
         self._tell_woken()
 
     # ------------------------------------------------------------------ the sync thread

@@ -35,6 +35,7 @@ class ListTopics:
     prefix: str
     page_size: int
     after: str
+    touch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

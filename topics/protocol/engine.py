@@ -312,7 +312,7 @@ class Engine:
         if topic is None:
             self._require_writable(room(False))
             self._create(self._creation(command.topic, config, now_ms))
-            return _put_outcome(command.topic, config, created=True, gate=Gate.SYNCED)
+            return _put_outcome(command.topic, config, created=True)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
         if config.type != topic.config.type:
@@ -322,12 +322,12 @@ class Engine:
                 {"topic": topic.name, "type": topic.config.type},
             )
         if config == topic.config:
-            return _put_outcome(topic.name, config, created=False, gate=Gate.NOW)
+            return _put_outcome(topic.name, config, created=False)
         self._require_writable(room(False))
         self.expire(topic, now_ms)
         self.emit(self._configured(topic, config, now_ms))
         self.expire(topic, now_ms)
-        return _put_outcome(topic.name, config, created=False, gate=Gate.SYNCED)
+        return _put_outcome(topic.name, config, created=False)
 
     def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
         """Tightened caps evict at once; the newest record stays."""
@@ -381,8 +381,11 @@ class Engine:
             start += 1
         page = names[start : start + command.page_size + 1]
         page = [name for name in page if name.startswith(command.prefix)]
-        items = [self._summary(self._topic(name, now_ms), now_ms) for name in page]
-        answer: dict[str, object] = {"topics": items[: command.page_size]}
+        topics = [self._topic(name, now_ms) for name in page[: command.page_size]]
+        answer: dict[str, object] = {"topics": [self._summary(t, now_ms) for t in topics]}
+        if command.touch:
+            for topic in topics:
+                topic.last_read_ms = now_ms
         if len(page) > command.page_size:
             answer["next_cursor"] = list_cursor(page[command.page_size - 1])
         return Outcome([_open_object(answer)])
@@ -769,12 +772,13 @@ def _plain(value: object) -> object:
     return msgspec.structs.asdict(value)  # type: ignore[arg-type]
 
 
-def _put_outcome(name: str, config: TopicConfig, *, created: bool, gate: Gate) -> Outcome:
+def _put_outcome(name: str, config: TopicConfig, *, created: bool) -> Outcome:
+    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
     return Outcome(
         [_open_object({"topic": name, "created": created, "config": config})],
         status=201 if created else 200,
-        gate=gate,
-        logs=gate is not Gate.NOW,
+        gate=Gate.SYNCED,
+        logs=True,
     )
 
 

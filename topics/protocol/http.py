@@ -95,10 +95,10 @@ def _get_topic(request: Request) -> Command:
 
 def _list_topics(request: Request) -> Command:
     query = request.query
-    query_bool(query, "touch", False)
+    touch = query_bool(query, "touch", False)
     size = query_natural(query, "page_size", PAGE_SIZE_DEFAULT) or PAGE_SIZE_DEFAULT
     after = parse_cursor(query["cursor"]) if "cursor" in query else ""
-    return ListTopics(query.get("prefix", ""), min(size, PAGE_SIZE_MAX), after)
+    return ListTopics(query.get("prefix", ""), min(size, PAGE_SIZE_MAX), after, touch)
 
 
 def _delete_topic(request: Request) -> Command:
