@@ -1,0 +1,151 @@
+"""A real server process of our own: started, stopped, killed, and its log read.
+
+Owns one data directory, one process and one log file.  Refuses to know HTTP beyond one probe; what
+is asked of the server is the affair of `wire`.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+DEADLINE_S: Final = 30.0
+"""What anything may take before a test gives up on it; nothing is measured against it."""
+
+
+def until(what: str, probe: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+    """Return once `probe` is true; AssertionError naming `what` if it never is."""
+    end = time.monotonic() + deadline_s
+    while not probe():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.002)
+
+
+def environment(**settings: object) -> dict[str, str]:
+    """The caller's environment with these `TOPICS_` variables and no others."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TOPICS_")}
+    return kept | {f"TOPICS_{key.upper()}": str(value) for key, value in settings.items()}
+
+
+COMMAND: Final = (sys.executable, "-m", "topics.cli", "serve")
+
+
+class Server:
+    """A server over a data directory; its files stand next to that.
+
+    Args:
+        home: Holds `data/`, the port file and the log; made if it is missing.
+        settings: `TOPICS_` variables in lower case and without the prefix.
+        wrapper: Words before the command, e.g. to bound its resources.
+    """
+
+    def __init__(self, home: Path, *, wrapper: tuple[str, ...] = (), **settings: object) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home
+        self.data = Path(str(settings.pop("data_dir", home / "data")))
+        self.log = home / "log"
+        self._settings = settings
+        self._wrapper = wrapper
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        given = {"port": 0, "log_format": "json", "port_file": self.home / "port"}
+        return environment(**(given | self._settings), data_dir=self.data)
+
+    def start(self, *, ready: bool = True) -> Self:
+        """Start the process and wait until it listens, and unless told otherwise is ready."""
+        assert self._process is None
+        port_file = self.home / "port"
+        port_file.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._wrapper, *COMMAND],
+                env=self.environment,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        until("the port file", lambda: port_file.exists() or self._has_ended())
+        assert not self._has_ended(), self.log_text()
+        self.port = int(port_file.read_text().rpartition(":")[2])
+        if ready:
+            until("ready", self.is_ready)
+        return self
+
+    def _has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def is_ready(self) -> bool:
+        assert not self._has_ended(), self.log_text()
+        with socket.create_connection(("127.0.0.1", self.port), DEADLINE_S) as probe:
+            probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return probe.recv(100).startswith(b"HTTP/1.1 200")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, once the process has ended."""
+        assert self._process is not None
+        code = self._process.wait(DEADLINE_S)
+        self._process = None
+        return code
+
+    def stop(self) -> int:
+        """A clean stop; returns the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL: the kernel lives on, so what was written is there."""
+        self.signal(signal.SIGKILL)
+        assert self.wait() == -signal.SIGKILL
+
+    def log_text(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def assert_log_is_quiet(self) -> None:
+        """No client can make the server log an error or a stack trace."""
+        bad = [line for line in self.log_text().splitlines() if _is_alarm(line)]
+        assert not bad, bad[:5]
+
+    def __enter__(self) -> Self:
+        return self.start() if self._process is None else self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+
+
+def _is_alarm(line: str) -> bool:
+    words = ("Traceback", "internal error", '"level":"error"', '"level":"critical"')
+    return any(word in line.replace(": ", ":") for word in words)
+
+
+def refusal(settings: Mapping[str, str], cwd: Path) -> tuple[int, str]:
+    """(exit code, standard error) of a server that does not get to serve."""
+    ended = subprocess.run(
+        COMMAND, env=dict(settings), cwd=cwd, capture_output=True, timeout=DEADLINE_S, check=False
+    )
+    return ended.returncode, ended.stderr.decode()

@@ -1,0 +1,223 @@
+"""Which path and method is what: the endpoint index, 404, 405 with `Allow`, HEAD, names (§0.6, §9)."""
+
+import pytest
+
+from .api import Api
+from .conftest import MAX_BODY_BYTES
+from .wire import Answer, ask
+
+ROUTES = {
+    "/v0/topics": {"GET"},
+    "/v0/topics/{name}": {"GET", "PUT", "POST", "DELETE"},
+    "/v0/topics/{name}/diff": {"POST"},
+    "/v0/topics/{name}/delete": {"POST"},
+    "/v0/topics/{name}/purge": {"POST"},
+    "/v0/health": {"GET"},
+    "/healthz": {"GET"},
+    "/v0/ready": {"GET"},
+    "/readyz": {"GET"},
+    "/v0/metrics": {"GET"},
+    "/v0/limits": {"GET"},
+}
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
+
+CELLS = [(path, method) for path in ROUTES for method in METHODS]
+
+
+@pytest.mark.parametrize(("path", "method"), CELLS)
+def test_every_method_on_every_path(api: Api, name: str, path: str, method: str) -> None:
+    """A route answers, any other method is 405 and `Allow` names exactly what is there. (§0.6)"""
+    allowed = ROUTES[path] | ({"HEAD"} if "GET" in ROUTES[path] else set())
+    api.put(name)
+
+    answer = api.ask(method, path.format(name=name), b"{}")
+
+    if method in allowed:
+        assert answer.status not in (404, 405)
+    elif method != "HEAD":
+        assert (answer.status, answer.code) == (405, "method_not_allowed")
+    if answer.status == 405:
+        assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+GETS = [path for path, methods in ROUTES.items() if "GET" in methods]
+
+
+@pytest.mark.parametrize("path", GETS)
+@pytest.mark.parametrize("accept", ["", "gzip"])
+def test_head_answers_like_get_without_a_body(api: Api, name: str, path: str, accept: str) -> None:
+    """Same status, same headers, no body. (§0.6)"""
+    api.put(name)
+    target = path.format(name=name)
+    headers = {"accept-encoding": accept, "content-type": ""}
+
+    got, head = (api.ask(method, target, headers=headers) for method in ("GET", "HEAD"))
+
+    assert head.status == got.status == 200
+    assert set(head.headers) == set(got.headers)
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert head.body == b""
+    # The performance figures in it may take another digit.
+    assert int(head.headers["content-length"]) > 0
+
+
+def test_head_of_what_is_missing_has_the_status_of_get(api: Api) -> None:
+    """404 on a topic that is not there, on a path that is not. (§0.6)"""
+    assert api.ask("HEAD", "/v0/topics/missing").status == 404
+    assert api.ask("HEAD", "/v0/nothing").status == 404
+    assert api.ask("HEAD", "/v0/topics?page_size=x").status == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v0", "/v0/", "/v0/topic", "/v0/Topics", "/V0/topics", "/v1/topics", "/v0/topics/",
+        "/v0/topics/a/", "/v0/topics/a/b", "/v0/topics/a/diff/", "/v0/topics/a/diff/x",
+        "/v0/topics//diff", "//v0/topics", "/v0//topics", "/v0/./topics", "/v0/topics/../health",
+        "/healthz/", "/metrics", "/health", "/v0/healthz", "/v0/:/a", "/v0/topics/a/:",
+        "/v0/%74opics", "/favicon.ico", "/topics/a", "/v0/topics/a/DIFF", "/v0;x/topics",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_any_other_path_is_not_found(api: Api, path: str, method: str) -> None:
+    """404 `not_found`, whatever the method: there is no such thing to be allowed on. (§0.6)"""
+    assert api.refused(method, path, b"{}") == (404, "not_found")
+
+
+GOOD_NAMES = ["a", "Z", "0", "a.b", "a_b", "a:b", "a-b", "render-queue:tenantA", "x" * 255, "a.."]
+
+BAD_NAMES = [
+    "-a", ".a", "_a", ":a", ":", "a%20b", "a%2Fb", "a%2fb", "%2F", "%2e%2e", "a%00", "a%0a", "%ff",
+    "a%C3%A9", "a~b", "a!b", "a*b", "a%25b", "a%", "a%2", "a%zz", "x" * 256, "a+b", "a%3Fb", "a>b",
+    "a->b", "%3A", "a%EF%BC%8E", "a,b", "a;b=c", "a@b", "(a)", "a%5Cb",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", GOOD_NAMES)
+def test_a_name_of_the_charset_is_a_name(api: Api, topic: str) -> None:
+    """1 to 255 characters, first alphanumeric, then also . _ : - (§1.1)"""
+    assert api.put(topic)["topic"] == topic
+    assert api.state(topic)["topic"] == topic
+    assert api.drop(topic)["deleted"] is True
+
+
+@pytest.mark.parametrize("topic", BAD_NAMES)
+def test_a_bad_name_is_400_on_writes_and_404_on_reads(api: Api, topic: str) -> None:
+    """A name is decoded once, before the check; %2F is a character of it. (§1.1)"""
+    path = f"/v0/topics/{topic}"
+    append = {"records": [{"data": 1}]}
+
+    assert api.refused("PUT", path, {}) == (400, "invalid_request")
+    assert api.refused("POST", path, append) == (400, "invalid_request")
+    assert api.refused("DELETE", path) == (400, "invalid_request")
+    assert api.refused("POST", f"{path}/delete", {"before_seq": 1}) == (400, "invalid_request")
+    assert api.refused("POST", f"{path}/purge", {}) == (400, "invalid_request")
+    assert api.refused("GET", path) == (404, "topic_not_found")
+    assert api.refused("POST", f"{path}/diff", {}) == (404, "topic_not_found")
+
+
+def test_escapes_name_the_same_topic(api: Api, name: str) -> None:
+    """Percent-encoded letters, digits and signs are those letters, digits and signs. (§1.1)"""
+    api.put(f"{name}:a-b")
+    escaped = "".join(f"%{byte:02X}" for byte in f"{name}:a-b".encode())
+
+    assert api.state(escaped)["topic"] == f"{name}:a-b"
+    assert api.state(escaped.lower())["topic"] == f"{name}:a-b"
+
+
+def test_escapes_are_decoded_once(api: Api, name: str) -> None:
+    """`%2561` is the text `%61`, which is no name. (§1.1)"""
+    assert api.refused("PUT", f"/v0/topics/{name}%2561", {}) == (400, "invalid_request")
+
+
+def test_names_are_byte_exact(api: Api, name: str) -> None:
+    """Upper and lower case are two topics. (§1.1)"""
+    api.put(f"{name}x")
+
+    assert api.refused("GET", f"/v0/topics/{name}X") == (404, "topic_not_found")
+
+
+def test_topics_may_be_called_like_what_is_done_to_them(api: Api) -> None:
+    """`diff` and `topics` are names. (§1.1)"""
+    for topic in ("diff", "topics", "delete", "v0"):
+        api.append(topic, 1)
+        assert api.seqs(topic) == [1]
+        api.drop(topic)
+
+
+@pytest.mark.parametrize("query", ["?touch=maybe", "?touch=", "?touch=TRUE", "?touch=2"])
+def test_a_boolean_of_the_query_is_a_boolean(api: Api, name: str, query: str) -> None:
+    """Anything but true and false is 400. (§1.2)"""
+    api.put(name)
+    assert api.refused("GET", f"/v0/topics/{name}{query}") == (400, "invalid_request")
+    assert api.refused("GET", f"/v0/topics{query}") == (400, "invalid_request")
+
+
+def test_every_boolean_of_a_query_is_checked(api: Api, name: str) -> None:
+    """`return_seqs` of an append and `if_empty` of a delete too; nothing happened. (§1.4, §2)"""
+    body = {"records": [{"data": 1}]}
+    path = f"/v0/topics/{name}"
+
+    assert api.refused("POST", f"{path}?return_seqs=no", body) == (400, "invalid_request")
+    assert api.refused("GET", path) == (404, "topic_not_found")
+    api.put(name)
+    assert api.refused("DELETE", f"{path}?if_empty=yes") == (400, "invalid_request")
+    assert api.state(name)["head_seq"] == 0
+
+
+def test_unknown_parameters_are_ignored(api: Api, name: str) -> None:
+    """Within a version only additive changes are made, on both sides. (§0.1)"""
+    api.put(name)
+
+    assert api.state(name, "?touch=false&pretty&x=%FF&x=y&=&&")["topic"] == name
+
+
+def test_a_foreign_page_is_kept_out(api: Api, name: str) -> None:
+    """A page of another origin, or a name that points here, is 403 before anything else. (§0.2)"""
+    foreign = [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"host": "evil.example"},
+        {"host": "evil.example:4000"},
+        {"sec-fetch-site": "cross-site"},
+    ]
+    for headers in foreign:
+        for path in ("/v0/health", "/v0/nothing", f"/v0/topics/{name}"):
+            answer = api.ask("PUT", path, b"not json", headers)
+            assert (answer.status, answer.code) == (403, "forbidden")
+    own = {"origin": f"http://localhost:{api.wire.port}"}
+    assert api.ask("PUT", f"/v0/topics/{name}", b"{}", own).status == 201
+
+
+# The order in which a request is refused (§0.6).
+
+
+def test_refusals_come_in_order(api: Api, name: str) -> None:
+    """Each request has everything wrong that the next one has, and one thing more."""
+    api.put(name, discard="reject", cap_records=1)
+    wrong = {"content-type": "text/plain"}
+    path = f"/v0/topics/{name}"
+
+    def told(method: str, target: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+        answer: Answer = ask(api.wire, method, target, body, headers)
+        api.wire.reset()
+        return answer.status, answer.code
+
+    body, big = b"{" * 100, b"{" * (MAX_BODY_BYTES + 1)
+    huge = wrong | {"content-encoding": "br"}
+    full = b'{"records":[{"data":1},{"data":2}]}'
+    evil = huge | {"origin": "http://evil.example"}
+    table = [
+        (("PATCH", "/v0/nothing", big, evil), (403, "forbidden")),
+        (("PATCH", "/v0/nothing", big, huge), (404, "not_found")),
+        (("PATCH", path, big, huge), (405, "method_not_allowed")),
+        (("POST", path, big, huge), (413, "payload_too_large")),
+        (("POST", path, body, wrong), (415, "unsupported_media_type")),
+        (("POST", path, body, {"content-encoding": "br"}), (415, "unsupported_media_type")),
+        (("POST", f"{path}?return_seqs=no", body, {}), (400, "invalid_request")),
+        (("POST", path, body, {}), (400, "invalid_request")),
+        (("POST", path, full, {}), (422, "topic_full")),
+    ]
+    for request, refusal in table:
+        assert told(*request) == refusal, request
+    assert api.state(name)["head_seq"] == 0
