@@ -222,7 +222,7 @@ def test_the_bound_on_connections_follows_the_one_on_files(
     monkeypatch.setattr(resource, "getrlimit", lambda _: bounds[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, both: bounds.append(both))
 
-    assert door.max_connections() == 4096 - 256
+    assert door.max_connections() == 4096 - 600
     assert bounds[-1] == (4096, 4096)
 
 

@@ -31,8 +31,9 @@ STOP_S: Final = 20.0
 SENT_S: Final = 1.0
 """What the last bytes get to leave the process, once the disk is done."""
 
-SPARE_FILES: Final = 256
-"""Descriptors kept for the store when connections are bounded."""
+SPARE_FILES: Final = 600
+"""Descriptors kept for the store when connections are bounded: two for each of the 256 segments
+that it holds open, and what the log, the lock and the loop need."""
 
 BACKLOG: Final = 1024
 
