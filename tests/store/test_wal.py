@@ -1,0 +1,156 @@
+"""The log while it is written: when space is found, what a write does, what the marks say."""
+
+from collections.abc import Callable
+
+import pytest
+from sim.files import SimFiles
+
+from topics.protocol.errors import Corrupt
+from topics.store.layout import RESERVE_NAME, SECTOR
+from topics.store.store import DiskStore
+from topics.store.wal import FIRST_FILE_BYTES
+
+from .ledger import Ledger
+
+
+def begun(files: SimFiles, *, file_bytes: int = 64 << 10, reserve_bytes: int = 64 << 10) -> Ledger:
+    ledger = Ledger(None)
+    ledger.store = DiskStore(files, wal_file_bytes=file_bytes, reserve_bytes=reserve_bytes)
+    ledger.store.recover(ledger)
+    ledger.create(1)
+    return ledger
+
+
+def calls_of(files: SimFiles, action: Callable[[], object]) -> list[str]:
+    before = len(files.log)
+    action()
+    return [what.split()[0] for what in files.log[before:]]
+
+
+def test_a_batch_is_one_write() -> None:
+    """However many events a turn has, the disk is called once."""
+    files = SimFiles()
+    ledger = begun(files)
+
+    assert calls_of(files, lambda: ledger.append(1, *[b"x"] * 100)) == ["write"]
+
+
+@pytest.mark.parametrize("size", [100, 5000])
+def test_nothing_but_writes_happens_inside_a_write(size: int) -> None:
+    """The next file is allocated and durable before it is needed, by the thread that syncs: a
+    write that changes files costs three writes and waits for nothing."""
+    files = SimFiles()
+    ledger = begun(files)
+    longest = 0
+    for _ in range(300):
+        calls = calls_of(files, lambda: ledger.append(1, b"x" * size))
+        assert set(calls) == {"write"}
+        longest = max(longest, len(calls))
+        ledger.store.sync()
+    assert longest == 3
+    assert ledger.store.stats.rotations_total > 1
+
+
+def test_a_file_of_small_batches_is_filled_with_zeros_ahead() -> None:
+    """Who waits for a sync of a few bytes should not wait for the file's metadata as well."""
+    files = SimFiles()
+    ledger = begun(files)
+    filled = []
+    for _ in range(200):
+        ledger.append(1, b"x" * 100)
+        before = len(files.log)
+        ledger.store.sync()
+        current = f"{ledger.store._log.position.file_number:010d}.wal"
+        filled += [w for w in files.log[before:] if w.startswith("write") and current not in w]
+    assert filled
+
+
+def test_files_and_reserve_grow_to_their_settings() -> None:
+    """A fresh server starts with small files; a busy one soon has large ones."""
+    files = SimFiles()
+    large = 4 * FIRST_FILE_BYTES
+    ledger = begun(files, file_bytes=large, reserve_bytes=large)
+    assert len(files.tree()["0000000001.wal"]) == FIRST_FILE_BYTES
+    for _ in range(12):
+        ledger.append(1, b"x" * (700 << 10))
+        ledger.store.sync()
+
+    tree = files.tree()
+
+    sizes = [len(data) for name, data in tree.items() if name.endswith(".wal")]
+    assert max(sizes) == large
+    assert len(tree[RESERVE_NAME]) > FIRST_FILE_BYTES
+
+
+def test_an_idle_log_is_vouched_for_once() -> None:
+    """One small mark after the last sync, and no more until something is written."""
+    files = SimFiles()
+    ledger = begun(files)
+    store = ledger.store
+    assert calls_of(files, store.idle) == []
+
+    store.sync()
+    assert calls_of(files, store.idle) == ["write"]
+    assert [calls_of(files, call) for call in (store.idle, store.sync, store.idle)] == [[]] * 3
+    assert (store.written_lsn, store.synced_lsn) == (1, 1)
+
+    ledger.append(1, b"x")
+    assert calls_of(files, store.idle) == []
+
+
+def test_no_batch_shares_a_sector_with_another() -> None:
+    """What was acknowledged is never written again, so a torn write can't reach it."""
+    files = SimFiles()
+    ledger = begun(files)
+    touched: set[int] = set()
+    for size in (1, 300, 424, 425, 5000):
+        ledger.store.sync()
+        ledger.append(1, b"x" * size)
+        [dirty] = [files.inodes[n].dirty for n in files.names() if files.inodes[n].dirty]
+        assert not touched & dirty
+        touched |= dirty
+
+
+def test_rotating_an_untouched_file_keeps_it() -> None:
+    """Two checkpoints in a row do not cost two files."""
+    files = SimFiles()
+    ledger = begun(files)
+    first = ledger.store.rotate()
+    names = files.names()
+
+    assert ledger.store.rotate() == first
+    assert files.names() == names
+
+
+def test_bytes_behind_a_clean_stop_are_corruption() -> None:
+    """A clean stop ends the log: nothing that follows can be a torn write."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x")
+    ledger.stop()
+    name = max(n for n in files.names() if n.endswith(".wal") and n != RESERVE_NAME)
+    tree = files.tree()
+    damaged = SimFiles()
+    for each, data in tree.items():
+        damaged.put(each, data)
+    damaged.put(name, tree[name] + b"\0" * SECTOR + b"more")
+
+    with pytest.raises(Corrupt, match="clean stop") as caught:
+        begun(damaged)
+
+    assert (caught.value.path, caught.value.offset) == (f"sim/{name}", len(tree[name]))
+
+
+def test_latencies_are_counted_in_buckets() -> None:
+    """Every sync falls into one bucket by its upper bound. (§8.3)"""
+    files = SimFiles()
+    ledger = begun(files)
+    stats = ledger.store.stats
+    before = stats.fsyncs_total
+    for took_us in (50, 51, 999, 10**6, 10**6 + 1):
+        ledger.store._log.count_sync(took_us)
+
+    buckets = stats.fsync_us_buckets
+    assert (buckets[50] > 0, buckets[100], buckets[1000], buckets[1_000_000]) == (True, 1, 1, 1)
+    assert (stats.fsync_us_over, stats.fsyncs_total - before) == (1, 5)
+    assert sum(buckets.values()) + stats.fsync_us_over == stats.fsyncs_total
