@@ -9,18 +9,17 @@ What readers see is `published_seq`, which moves with the write, or with the syn
 topic's class or an unreserved seq asks for it.
 """
 
-from base64 import urlsafe_b64encode
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
+from topics.protocol.admission import FRAME_BYTES, Admission
 from topics.protocol.commands import (
     Append,
     Command,
@@ -32,11 +31,10 @@ from topics.protocol.commands import (
     Purge,
     PutTopic,
 )
-from topics.protocol.effects import Gate, Outcome, Parked, Records, Wake
+from topics.protocol.effects import Gate, Outcome, Parked, Wake
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.events import (
     Event,
-    Floors,
     FloorsRaised,
     RecordsAppended,
     RecordsDeleted,
@@ -46,29 +44,28 @@ from topics.protocol.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.hot import HOT_ROW_BYTES
-from topics.protocol.limits import Limits, throttled
+from topics.protocol.limits import Limits
 from topics.protocol.models import TopicConfig
 from topics.protocol.ports import Recovery, RunSource
-from topics.protocol.records import Batch
-from topics.protocol.render import render_batch
+from topics.protocol.replies import (
+    append_head,
+    delete_outcome,
+    diff_outcome,
+    effective_priority,
+    list_cursor,
+    open_object,
+    put_outcome,
+    summary,
+)
 from topics.protocol.state import State, floors_with
 from topics.protocol.topic import (
     NOTHING_REMOVED,
-    RESERVE_FIRST,
     Reading,
-    Removal,
     Selection,
     Tombstone,
     Topic,
     seq_spans,
-    text_size,
 )
-
-_FRAME_BYTES = 4096
-"""Room that a frame's head and its batch's header may take, beyond columns and text."""
-_ROW_BYTES = 32
-"""Room that one record's columns may take in a frame, tag and node aside."""
 
 
 @dataclass(slots=True)
@@ -92,6 +89,7 @@ class Engine:
     def __init__(self, limits: Limits, store: RunSource) -> None:
         self.limits = limits
         self.state = State(limits, store)
+        self._admission = Admission(limits, self.state)
         self.read_only = False
         self._events: list[Event] = []
         self._log_bytes_planned = 0
@@ -250,14 +248,14 @@ class Engine:
         page = topic.select(waiting.reading)
         if not _is_idle(topic, page):
             self._unpark(topic, waiting.token)
-            outcome = _diff_outcome(topic, page, waiting.command)
+            outcome = diff_outcome(topic, page, waiting.command)
             self._wakes.append(Wake(waiting.token, outcome))
         else:
             waiting.reading = _moved(waiting.reading, page.next_seq)
 
     def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
         page = topic.select(waiting.reading)
-        self._wakes.append(Wake(waiting.token, _diff_outcome(topic, page, waiting.command)))
+        self._wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
 
     def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:
         parked = self._parked.get(topic.topic_id) if topic is not None else None
@@ -268,7 +266,7 @@ class Engine:
             del self._parked[topic.topic_id]
         return waiting
 
-    def emit(self, event: Event, *, logged: bool = True, log_bytes: int = _FRAME_BYTES) -> None:
+    def emit(self, event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
         """Make an event true, and have it written with this turn unless it is not `logged`."""
         self.state.apply(event)
         if logged:
@@ -290,7 +288,7 @@ class Engine:
         if expiry is not None:
             self.state.apply_expiry(topic, expiry)
 
-    def _require_writable(self, room: int, need: int = _FRAME_BYTES) -> None:
+    def _require_writable(self, room: int, need: int = FRAME_BYTES) -> None:
         if self.read_only:
             raise Rejection(
                 ErrorCode.NOT_READY,
@@ -311,8 +309,8 @@ class Engine:
         config = command.config
         if topic is None:
             self._require_writable(room(False))
-            self._create(self._creation(command.topic, config, now_ms))
-            return _put_outcome(command.topic, config, created=True)
+            self._create(self._admission.creation(command.topic, config, now_ms))
+            return put_outcome(command.topic, config, created=True)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
         if config.type != topic.config.type:
@@ -322,12 +320,12 @@ class Engine:
                 {"topic": topic.name, "type": topic.config.type},
             )
         if config == topic.config:
-            return _put_outcome(topic.name, config, created=False)
+            return put_outcome(topic.name, config, created=False)
         self._require_writable(room(False))
         self.expire(topic, now_ms)
         self.emit(self._configured(topic, config, now_ms))
         self.expire(topic, now_ms)
-        return _put_outcome(topic.name, config, created=False)
+        return put_outcome(topic.name, config, created=False)
 
     def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
         """Tightened caps evict at once; the newest record stays."""
@@ -371,7 +369,7 @@ class Engine:
             state["queue"] = {"ready": count, "in_flight": 0, "dead_lettered": 0}
         if command.touch:
             topic.last_read_ms = now_ms
-        return Outcome([_open_object(state)])
+        return Outcome([open_object(state)])
 
     def _list_topics(self, command: ListTopics, now_ms: int, _: object) -> Outcome:
         """§1.3: by name, so that a page goes on rightly whatever came and went between."""
@@ -382,27 +380,13 @@ class Engine:
         page = names[start : start + command.page_size + 1]
         page = [name for name in page if name.startswith(command.prefix)]
         topics = [self._topic(name, now_ms) for name in page[: command.page_size]]
-        answer: dict[str, object] = {"topics": [self._summary(t, now_ms) for t in topics]}
+        answer: dict[str, object] = {"topics": [summary(t, now_ms) for t in topics]}
         if command.touch:
             for topic in topics:
                 topic.last_read_ms = now_ms
         if len(page) > command.page_size:
             answer["next_cursor"] = list_cursor(page[command.page_size - 1])
-        return Outcome([_open_object(answer)])
-
-    @staticmethod
-    def _summary(topic: Topic, now_ms: int) -> dict[str, object]:
-        count, size_bytes = topic.shown()
-        return {
-            "topic": topic.name,
-            "type": topic.config.type,
-            "head_seq": topic.published_seq,
-            "earliest_seq": topic.earliest_seq,
-            "count": count,
-            "bytes": size_bytes,
-            "durable": topic.config.durable,
-            "effective_priority": effective_priority(topic, now_ms),
-        }
+        return Outcome([open_object(answer)])
 
     def _delete_topic(
         self, command: DeleteTopic, now_ms: int, room: Callable[[bool], int]
@@ -411,7 +395,7 @@ class Engine:
         topic = self.state.topics.get(command.topic)
         answer = {"topic": command.topic, "deleted": topic is not None, "routers_removed": []}
         if topic is None:
-            return Outcome([_open_object(answer)])
+            return Outcome([open_object(answer)])
         self.expire(topic, now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
@@ -425,7 +409,7 @@ class Engine:
         self._unsynced.pop(topic.topic_id, None)
         for waiting in self._parked.pop(topic.topic_id, {}).values():
             self._wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
-        return Outcome([_open_object(answer)], gate=Gate.SYNCED, logs=True)
+        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
 
     # ------------------------------------------------------------------ append
 
@@ -437,23 +421,23 @@ class Engine:
             create = command.config.auto_create if command.create is None else command.create
             if not create:
                 raise no_such_topic(command.topic)
-            created = self._creation(command.topic, command.config, now_ms)
+            created = self._admission.creation(command.topic, command.config, now_ms)
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
             self.expire(topic, now_ms)
             known = self._remembered(topic, command, now_ms)
             if known is not None:
                 return known
-        event, log_bytes = self._appended(topic, command, now_ms)
+        event, log_bytes = self._admission.appended(topic, command, now_ms)
         volatile = topic.config.durability == "ephemeral"
-        need = _FRAME_BYTES if volatile else log_bytes
-        self._require_writable(room(False), need + (_FRAME_BYTES if created else 0))
+        need = FRAME_BYTES if volatile else log_bytes
+        self._require_writable(room(False), need + (FRAME_BYTES if created else 0))
         if created is not None:
             topic = self._create(created)
         self._log_append(topic, event, log_bytes, volatile=volatile)
         synced = self._needs_sync(topic) or topic.topic_id in self._unsynced
         return Outcome(
-            [_append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
+            [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
              b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
              % (topic.head_seq, len(event.batch), b"true" if created else b"false")],
             status=201 if created else 200,
@@ -461,12 +445,6 @@ class Engine:
             logs=True,
             is_fsync=topic.config.durability == "fsync",
         )  # fmt: skip
-
-    def _creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
-        limit = self.limits.max_topics
-        if limit and len(self.state.topics) >= limit:
-            raise throttled("max_topics", limit)
-        return TopicCreated(now_ms, self.state.next_topic_id, name, config, RESERVE_FIRST)
 
     def _create(self, created: TopicCreated) -> Topic:
         """Its first seqs are reserved with it, so that the first write needs no sync for that."""
@@ -487,111 +465,11 @@ class Engine:
         last_seq = entry.first_seq + entry.records - 1
         head_seq = max(topic.published_seq, last_seq)
         return Outcome(
-            [_append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
+            [append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
              b'"head_seq":%d,"count":%d,"created":false,"deduped":true'
              % (head_seq, entry.records)],
             gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
         )  # fmt: skip
-
-    def _appended(self, topic: Topic, command: Append, now_ms: int) -> tuple[RecordsAppended, int]:
-        """The event of a batch, and the room it may need in the log."""
-        n, config = len(command.datas), topic.config
-        if config.discard == "reject" and config.cap_records:
-            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
-        key = self._admitted_key(topic, command, now_ms)
-        first_seq = topic.head_seq + 1
-        batch = render_batch(
-            command.datas,
-            first_seq=first_seq,
-            ts_ms=max(now_ms, topic.last_ts_ms),
-            nodes=command.nodes,
-            tags=command.tags,
-            metas=command.metas,
-        )
-        size_bytes = text_size(batch)
-        if config.discard == "reject" and config.cap_bytes:
-            self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
-        floors, gone = self._evicted(
-            topic, batch, size_bytes, pressed=not command.disable_backpressure
-        )
-        self._require_quota(size_bytes - gone.size_bytes)
-        event = RecordsAppended(
-            now_ms=now_ms,
-            topic_id=topic.topic_id,
-            first_seq=first_seq,
-            batch=batch,
-            floors=floors,
-            count=topic.count + n - gone.records,
-            size_bytes=topic.size_bytes + size_bytes - gone.size_bytes,
-            reserved_through=topic.reserve_for(topic.head_seq + n),
-            key=key,
-        )
-        strings = _strings_bytes(command.tags) + _strings_bytes(command.nodes)
-        return event, len(batch.text) + n * _ROW_BYTES + strings + _FRAME_BYTES
-
-    def _admitted_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
-        if not command.key or not topic.config.idempotency_window_ms:
-            return b""
-        limit = self.limits.max_idempotency_keys
-        if limit and self.state.keys_total >= limit:
-            self._forget_keys(now_ms)
-            if self.state.keys_total >= limit:
-                raise throttled("max_idempotency_keys", limit)
-        return command.key
-
-    def _forget_keys(self, now_ms: int) -> None:
-        for topic_id, keys in self.state.keys.items():
-            window_ms = self.state.by_id[topic_id].config.idempotency_window_ms
-            self.state.keys_total -= keys.forget(now_ms=now_ms, window_ms=window_ms)
-
-    @staticmethod
-    def _require_space(topic: Topic, cap: str, wanted: int, limit: int) -> None:
-        if wanted > limit:
-            raise Rejection(
-                ErrorCode.TOPIC_FULL,
-                f'topic "{topic.name}" is full: {cap} is {limit}',
-                {"topic": topic.name, "limit": cap, "max": limit},
-            )
-
-    def _require_quota(self, more_bytes: int) -> None:
-        limit = self.limits.max_total_bytes
-        if limit and more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
-            raise throttled("max_total_bytes", limit)
-
-    def _evicted(
-        self, topic: Topic, batch: Batch, size_bytes: int, *, pressed: bool
-    ) -> tuple[Floors, Removal]:
-        """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
-        ones where it is larger than the cap; never its last."""
-        config, n = topic.config, len(batch)
-        volatile = config.durability == "ephemeral"
-        if pressed or volatile:
-            self._require_hot_room(size_bytes, n, evicts=volatile and config.discard == "old")
-        if config.discard != "old":
-            return topic.floors, NOTHING_REMOVED
-        records = topic.count + n - config.cap_records if config.cap_records else 0
-        too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
-        if volatile:
-            too_many_bytes = max(too_many_bytes, self._hot_excess(size_bytes, n))
-        if records <= 0 and too_many_bytes <= 0:
-            return topic.floors, NOTHING_REMOVED
-        old = topic.eviction(records, too_many_bytes, before_seq=topic.head_seq + 1)
-        gone = old or NOTHING_REMOVED
-        if gone.records < records or gone.size_bytes < too_many_bytes:
-            own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
-            if own:
-                sizes = int(batch.size[:own].sum(dtype=np.int64))
-                gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
-        return floors_with(topic.floors, cap_through=gone.through), gone
-
-    def _hot_excess(self, size_bytes: int, n: int) -> int:
-        return self.state.hot_bytes + size_bytes + n * HOT_ROW_BYTES - self.limits.max_hot_bytes
-
-    def _require_hot_room(self, size_bytes: int, n: int, *, evicts: bool) -> None:
-        """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed
-        and may not be evicted, pushes back."""
-        if not evicts and self._hot_excess(size_bytes, n) > 0 and self.state.hot_bytes:
-            raise throttled("max_hot_bytes", self.limits.max_hot_bytes)
 
     def _log_append(
         self, topic: Topic, event: RecordsAppended, log_bytes: int, *, volatile: bool
@@ -621,7 +499,7 @@ class Engine:
         if recreated is not None:
             page.tombstone = recreated
         if not command.wait_ms or not _is_idle(topic, page):
-            return _diff_outcome(topic, page, command)
+            return diff_outcome(topic, page, command)
         waiting = _Waiting(command, token, _moved(reading, page.next_seq))
         self._parked.setdefault(topic.topic_id, {})[token] = waiting
         return Parked(command.wait_ms)
@@ -641,7 +519,7 @@ class Engine:
         else:
             seqs = list(topic.matching(command.match, before_seq=before_seq))
         deleted, gate = self._remove(topic, _joined(seqs), now_ms, room)
-        outcome = _delete_outcome(topic, b'"deleted":%d' % deleted, gate)
+        outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
         if command.erase:
             outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
         return outcome
@@ -659,7 +537,7 @@ class Engine:
         if command.keep is not None:
             seqs = seqs[: max(len(seqs) - command.keep, 0)]
         purged, gate = self._remove(topic, seqs, now_ms, room)
-        return _delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
+        return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
 
     def _remove(
         self, topic: Topic, seqs: NDArray[np.uint64], now_ms: int, room: Callable[[bool], int]
@@ -668,7 +546,7 @@ class Engine:
         if not len(seqs):
             return 0, self._settled(topic)
         spans = seq_spans(seqs)
-        self._require_writable(room(True), spans.nbytes + _FRAME_BYTES)
+        self._require_writable(room(True), spans.nbytes + FRAME_BYTES)
         size_bytes = 0
         for run, rows in topic.rows_of(spans):
             size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
@@ -681,7 +559,7 @@ class Engine:
         )
         volatile = topic.config.durability == "ephemeral"
         logged = not volatile or any(not getattr(run, "volatile", False) for run in topic.runs)
-        self.emit(event, logged=logged, log_bytes=len(event.spans) + _FRAME_BYTES)
+        self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
         return len(seqs), Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
 
     def _settled(self, topic: Topic) -> Gate:
@@ -693,47 +571,12 @@ def no_such_topic(name: str) -> Rejection:
     return Rejection(ErrorCode.TOPIC_NOT_FOUND, f'topic "{name}" does not exist', {"topic": name})
 
 
-def list_cursor(after: str) -> str:
-    """The opaque cursor of a list: where the page ended, by name (§0.7)."""
-    return urlsafe_b64encode(orjson.dumps({"after": after})).decode()
-
-
-PRIORITY_FRESH = 1000
-PRIORITY_HALF_LIFE_MS = 60_000
-
-
-def effective_priority(topic: Topic, now_ms: int) -> int:
-    """The manual priority; else 1000 for a topic read just now, halved each minute (§0.10)."""
-    if topic.config.priority is not None:
-        return topic.config.priority
-    if not topic.config.auto_priority or topic.last_read_ms is None:
-        return 0
-    minutes = (now_ms - topic.last_read_ms) / PRIORITY_HALF_LIFE_MS
-    return int(PRIORITY_FRESH * 0.5 ** min(minutes, 64))
-
-
 def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:
     return msgspec.structs.replace(config, type=kind)
 
 
 def _joined(seqs: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     return np.concatenate(seqs) if seqs else np.empty(0, np.uint64)
-
-
-def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:
-    """An upper bound of what strings take in a frame."""
-    if texts is None or isinstance(texts, str):
-        return 4 * len(texts or "")
-    return sum(4 * len(t or "") + 5 for t in texts)
-
-
-def _own_eviction(batch: Batch, records: int, size_bytes: int) -> int:
-    """How many of a batch's own first records go so that the rest fits; the last one stays."""
-    take = max(records, 0)
-    if size_bytes > 0:
-        sizes = np.cumsum(batch.size, dtype=np.int64)
-        take = max(take, int(sizes.searchsorted(size_bytes, "left")) + 1)
-    return min(take, len(batch) - 1)
 
 
 def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
@@ -761,78 +604,3 @@ def _is_idle(topic: Topic, page: Selection) -> bool:
 
 def _moved(reading: Reading, from_seq: int) -> Reading:
     return Reading(from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match)
-
-
-def _open_object(value: object) -> bytes:
-    """JSON text of an object, its last brace left out."""
-    return orjson.dumps(value, default=_plain)[:-1]
-
-
-def _plain(value: object) -> object:
-    return msgspec.structs.asdict(value)  # type: ignore[arg-type]
-
-
-def _put_outcome(name: str, config: TopicConfig, *, created: bool) -> Outcome:
-    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
-    return Outcome(
-        [_open_object({"topic": name, "created": created, "config": config})],
-        status=201 if created else 200,
-        gate=Gate.SYNCED,
-        logs=True,
-    )
-
-
-def _append_head(name: str, first_seq: int, count: int, with_seqs: bool) -> bytes:
-    last_seq = first_seq + count - 1
-    head = b'{"topic":"%b","first_seq":%d,"last_seq":%d,' % (name.encode(), first_seq, last_seq)
-    if not with_seqs:
-        return head
-    seqs = ",".join(map(str, range(first_seq, last_seq + 1)))
-    return b'%b"seqs":[%b],' % (head, seqs.encode())
-
-
-def _delete_outcome(topic: Topic, what: bytes, gate: Gate) -> Outcome:
-    count, size_bytes = topic.shown()
-    body = b'{"topic":"%b",%b,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d' % (
-        topic.name.encode(),
-        what,
-        topic.earliest_seq,
-        topic.published_seq,
-        count,
-        size_bytes,
-    )
-    return Outcome([body], gate=gate, logs=True, is_fsync=gate is Gate.SYNCED)
-
-
-def _diff_outcome(topic: Topic, page: Selection, command: Diff) -> Outcome:
-    head_seq, earliest = topic.published_seq, topic.earliest_seq
-    stone = b"null" if page.tombstone is None else _stone(page.tombstone, earliest, head_seq)
-    tail = (
-        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
-        b'"tombstone":%b,"lag":%d,"epoch":"%b"'
-    ) % (
-        page.next_seq,
-        head_seq,
-        earliest,
-        b"true" if page.next_seq == head_seq else b"false",
-        stone,
-        head_seq - page.next_seq,
-        topic.epoch.encode(),
-    )
-    records = Records(page.extents, tags=command.include_tags, meta=command.include_meta)
-    head = b'{"topic":"%b","records":[' % topic.name.encode()
-    return Outcome([head, records, tail], scanned=page.scanned)
-
-
-def _stone(stone: Tombstone, earliest_seq: int, head_seq: int) -> bytes:
-    return (
-        b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,'
-        b'"earliest_seq":%d,"head_seq":%d}'
-    ) % (
-        stone.gap_from,
-        stone.gap_to,
-        stone.reason.encode(),
-        max(stone.gap_to - stone.gap_from + 1, 0),
-        earliest_seq,
-        head_seq,
-    )

@@ -1,0 +1,155 @@
+"""Whether a batch may come in, and what it becomes: caps, quotas, keys, eviction, seqs, bytes.
+
+Decides only: reads the state and refuses or returns the event, with every outcome in it (§2).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from topics.protocol.commands import Append
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.events import Floors, RecordsAppended, TopicCreated
+from topics.protocol.hot import HOT_ROW_BYTES
+from topics.protocol.limits import Limits, throttled
+from topics.protocol.models import TopicConfig
+from topics.protocol.records import Batch
+from topics.protocol.render import render_batch
+from topics.protocol.state import State, floors_with
+from topics.protocol.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic, text_size
+
+FRAME_BYTES: Final = 4096
+"""Room that a frame's head and its batch's header may take, beyond columns and text."""
+_ROW_BYTES: Final = 32
+"""Room that one record's columns may take in a frame, tag and node aside."""
+
+
+class Admission:
+    """What stands between an append and the log."""
+
+    def __init__(self, limits: Limits, state: State) -> None:
+        self.limits = limits
+        self.state = state
+
+    def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
+        limit = self.limits.max_topics
+        if limit and len(self.state.topics) >= limit:
+            raise throttled("max_topics", limit)
+        return TopicCreated(now_ms, self.state.next_topic_id, name, config, RESERVE_FIRST)
+
+    def appended(self, topic: Topic, command: Append, now_ms: int) -> tuple[RecordsAppended, int]:
+        """The event of a batch, and the room it may need in the log."""
+        n, config = len(command.datas), topic.config
+        if config.discard == "reject" and config.cap_records:
+            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
+        key = self._admitted_key(topic, command, now_ms)
+        first_seq = topic.head_seq + 1
+        batch = render_batch(
+            command.datas,
+            first_seq=first_seq,
+            ts_ms=max(now_ms, topic.last_ts_ms),
+            nodes=command.nodes,
+            tags=command.tags,
+            metas=command.metas,
+        )
+        size_bytes = text_size(batch)
+        if config.discard == "reject" and config.cap_bytes:
+            self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
+        floors, gone = self._evicted(
+            topic, batch, size_bytes, pressed=not command.disable_backpressure
+        )
+        self._require_quota(size_bytes - gone.size_bytes)
+        event = RecordsAppended(
+            now_ms=now_ms,
+            topic_id=topic.topic_id,
+            first_seq=first_seq,
+            batch=batch,
+            floors=floors,
+            count=topic.count + n - gone.records,
+            size_bytes=topic.size_bytes + size_bytes - gone.size_bytes,
+            reserved_through=topic.reserve_for(topic.head_seq + n),
+            key=key,
+        )
+        strings = _strings_bytes(command.tags) + _strings_bytes(command.nodes)
+        return event, len(batch.text) + n * _ROW_BYTES + strings + FRAME_BYTES
+
+    def _admitted_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
+        if not command.key or not topic.config.idempotency_window_ms:
+            return b""
+        limit = self.limits.max_idempotency_keys
+        if limit and self.state.keys_total >= limit:
+            self._forget_keys(now_ms)
+            if self.state.keys_total >= limit:
+                raise throttled("max_idempotency_keys", limit)
+        return command.key
+
+    def _forget_keys(self, now_ms: int) -> None:
+        for topic_id, keys in self.state.keys.items():
+            window_ms = self.state.by_id[topic_id].config.idempotency_window_ms
+            self.state.keys_total -= keys.forget(now_ms=now_ms, window_ms=window_ms)
+
+    @staticmethod
+    def _require_space(topic: Topic, cap: str, wanted: int, limit: int) -> None:
+        if wanted > limit:
+            raise Rejection(
+                ErrorCode.TOPIC_FULL,
+                f'topic "{topic.name}" is full: {cap} is {limit}',
+                {"topic": topic.name, "limit": cap, "max": limit},
+            )
+
+    def _require_quota(self, more_bytes: int) -> None:
+        limit = self.limits.max_total_bytes
+        if limit and more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
+            raise throttled("max_total_bytes", limit)
+
+    def _evicted(
+        self, topic: Topic, batch: Batch, size_bytes: int, *, pressed: bool
+    ) -> tuple[Floors, Removal]:
+        """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
+        ones where it is larger than the cap; never its last."""
+        config, n = topic.config, len(batch)
+        volatile = config.durability == "ephemeral"
+        if pressed or volatile:
+            self._require_hot_room(size_bytes, n, evicts=volatile and config.discard == "old")
+        if config.discard != "old":
+            return topic.floors, NOTHING_REMOVED
+        records = topic.count + n - config.cap_records if config.cap_records else 0
+        too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
+        if volatile:
+            too_many_bytes = max(too_many_bytes, self._hot_excess(size_bytes, n))
+        if records <= 0 and too_many_bytes <= 0:
+            return topic.floors, NOTHING_REMOVED
+        old = topic.eviction(records, too_many_bytes, before_seq=topic.head_seq + 1)
+        gone = old or NOTHING_REMOVED
+        if gone.records < records or gone.size_bytes < too_many_bytes:
+            own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
+            if own:
+                sizes = int(batch.size[:own].sum(dtype=np.int64))
+                gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
+        return floors_with(topic.floors, cap_through=gone.through), gone
+
+    def _hot_excess(self, size_bytes: int, n: int) -> int:
+        return self.state.hot_bytes + size_bytes + n * HOT_ROW_BYTES - self.limits.max_hot_bytes
+
+    def _require_hot_room(self, size_bytes: int, n: int, *, evicts: bool) -> None:
+        """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed
+        and may not be evicted, pushes back."""
+        if not evicts and self._hot_excess(size_bytes, n) > 0 and self.state.hot_bytes:
+            raise throttled("max_hot_bytes", self.limits.max_hot_bytes)
+
+
+def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:
+    """An upper bound of what strings take in a frame."""
+    if texts is None or isinstance(texts, str):
+        return 4 * len(texts or "")
+    return sum(4 * len(t or "") + 5 for t in texts)
+
+
+def _own_eviction(batch: Batch, records: int, size_bytes: int) -> int:
+    """How many of a batch's own first records go so that the rest fits; the last one stays."""
+    take = max(records, 0)
+    if size_bytes > 0:
+        sizes = np.cumsum(batch.size, dtype=np.int64)
+        take = max(take, int(sizes.searchsorted(size_bytes, "left")) + 1)
+    return min(take, len(batch) - 1)

@@ -1,0 +1,122 @@
+"""Answers as JSON text, spliced where it is worth it; each lacks its last brace (`Outcome`).
+
+Names of topics need no escaping: their charset has nothing that JSON would escape.
+"""
+
+from base64 import urlsafe_b64encode
+from typing import Final
+
+import msgspec
+import orjson
+
+from topics.protocol.commands import Diff
+from topics.protocol.effects import Gate, Outcome, Records
+from topics.protocol.models import TopicConfig
+from topics.protocol.topic import Selection, Tombstone, Topic
+
+PRIORITY_FRESH: Final = 1000
+PRIORITY_HALF_LIFE_MS: Final = 60_000
+
+
+def list_cursor(after: str) -> str:
+    """The opaque cursor of a list: where the page ended, by name (§0.7)."""
+    return urlsafe_b64encode(orjson.dumps({"after": after})).decode()
+
+
+def effective_priority(topic: Topic, now_ms: int) -> int:
+    """The manual priority; else 1000 for a topic read just now, halved each minute (§0.10)."""
+    if topic.config.priority is not None:
+        return topic.config.priority
+    if not topic.config.auto_priority or topic.last_read_ms is None:
+        return 0
+    minutes = (now_ms - topic.last_read_ms) / PRIORITY_HALF_LIFE_MS
+    return int(PRIORITY_FRESH * 0.5 ** min(minutes, 64))
+
+
+def summary(topic: Topic, now_ms: int) -> dict[str, object]:
+    count, size_bytes = topic.shown()
+    return {
+        "topic": topic.name,
+        "type": topic.config.type,
+        "head_seq": topic.published_seq,
+        "earliest_seq": topic.earliest_seq,
+        "count": count,
+        "bytes": size_bytes,
+        "durable": topic.config.durable,
+        "effective_priority": effective_priority(topic, now_ms),
+    }
+
+
+def open_object(value: object) -> bytes:
+    """JSON text of an object, its last brace left out."""
+    return orjson.dumps(value, default=_plain)[:-1]
+
+
+def _plain(value: object) -> object:
+    return msgspec.structs.asdict(value)  # type: ignore[arg-type]
+
+
+def put_outcome(name: str, config: TopicConfig, *, created: bool) -> Outcome:
+    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
+    return Outcome(
+        [open_object({"topic": name, "created": created, "config": config})],
+        status=201 if created else 200,
+        gate=Gate.SYNCED,
+        logs=True,
+    )
+
+
+def append_head(name: str, first_seq: int, count: int, with_seqs: bool) -> bytes:
+    last_seq = first_seq + count - 1
+    head = b'{"topic":"%b","first_seq":%d,"last_seq":%d,' % (name.encode(), first_seq, last_seq)
+    if not with_seqs:
+        return head
+    seqs = ",".join(map(str, range(first_seq, last_seq + 1)))
+    return b'%b"seqs":[%b],' % (head, seqs.encode())
+
+
+def delete_outcome(topic: Topic, what: bytes, gate: Gate) -> Outcome:
+    count, size_bytes = topic.shown()
+    body = b'{"topic":"%b",%b,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d' % (
+        topic.name.encode(),
+        what,
+        topic.earliest_seq,
+        topic.published_seq,
+        count,
+        size_bytes,
+    )
+    return Outcome([body], gate=gate, logs=True, is_fsync=gate is Gate.SYNCED)
+
+
+def diff_outcome(topic: Topic, page: Selection, command: Diff) -> Outcome:
+    head_seq, earliest = topic.published_seq, topic.earliest_seq
+    stone = b"null" if page.tombstone is None else _stone(page.tombstone, earliest, head_seq)
+    tail = (
+        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
+        b'"tombstone":%b,"lag":%d,"epoch":"%b"'
+    ) % (
+        page.next_seq,
+        head_seq,
+        earliest,
+        b"true" if page.next_seq == head_seq else b"false",
+        stone,
+        head_seq - page.next_seq,
+        topic.epoch.encode(),
+    )
+    records = Records(page.extents, tags=command.include_tags, meta=command.include_meta)
+    head = b'{"topic":"%b","records":[' % topic.name.encode()
+    return Outcome([head, records, tail], scanned=page.scanned)
+
+
+def _stone(stone: Tombstone, earliest_seq: int, head_seq: int) -> bytes:
+    return (
+        b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,'
+        b'"earliest_seq":%d,"head_seq":%d}'
+    ) % (
+        stone.gap_from,
+        stone.gap_to,
+        stone.reason.encode(),
+        max(stone.gap_to - stone.gap_from + 1, 0),
+        earliest_seq,
+        head_seq,
+    )
