@@ -1,0 +1,185 @@
+"""The door to the disk, and the simulated disk that stands in for it."""
+
+import errno
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sim.files import Fault, SimFiles
+
+from topics.store.files import File, Files, OsFiles, publish, read_at_most, read_whole, write_all
+from topics.store.layout import SECTOR
+from topics.store.memory import MemoryFiles
+
+
+@pytest.fixture(params=["os", "sim", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    made: dict[str, Files] = {"os": OsFiles(tmp_path), "sim": SimFiles(), "memory": MemoryFiles()}
+    made[request.param].prepare(create=True)
+    return made[request.param]
+
+
+def content(file: File) -> bytes:
+    return bytes(read_at_most(file, file.size() + 10, 0))
+
+
+def test_bytes_are_where_they_were_written(files: Files) -> None:
+    """Offsets are absolute and gaps are zeros."""
+    file = files.create("a")
+    write_all(file, b"world", 7)
+    write_all(file, memoryview(b"hello"), 0)
+
+    assert content(file) == b"hello\0\0world"
+    assert file.size() == 12
+    file.truncate(6)
+    file.allocate(9)
+    assert content(file) == b"hello\0\0\0\0"
+    assert bytes(read_whole(files, "a")) == content(file)
+
+
+def test_names_come_and_go(files: Files) -> None:
+    """A name is created once, replaced by a rename, and missing afterwards."""
+    write_all(files.create("a"), b"a", 0)
+    files.create("b")
+    with pytest.raises(FileExistsError):
+        files.create("a")
+
+    files.rename("a", "b")
+    files.sync_dir()
+
+    assert files.names() == ["b"]
+    assert bytes(read_whole(files, "b")) == b"a"
+    for missing in (files.open, files.unlink):
+        with pytest.raises(FileNotFoundError):
+            missing("a")
+
+
+def test_a_map_shows_what_is_written_later(files: Files) -> None:
+    """Flags change under the readers' maps, by writes and never through the map."""
+    file = files.create("a")
+    file.allocate(8192)
+    mapped = file.map_readonly(8192)
+
+    write_all(file, b"\xd5", 5000)
+
+    assert (mapped[4999], mapped[5000]) == (0, 0xD5)
+    assert mapped.readonly
+    with pytest.raises(TypeError):
+        mapped[0] = 1
+
+
+def test_an_unlinked_file_stays_readable_while_it_is_open(files: Files) -> None:
+    """A reader is not disturbed by a drop."""
+    write_all(files.create("a"), b"still here", 0)
+    file = files.open("a")
+    files.unlink("a")
+
+    assert content(file) == b"still here"
+
+
+def test_publishing_replaces_as_a_whole(files: Files) -> None:
+    """A half made file from an earlier life is in nobody's way."""
+    files.create("a.tmp")
+    publish(files, "a", b"one")
+    publish(files, "a", b"two")
+
+    assert bytes(read_whole(files, "a")) == b"two"
+    assert files.names() == ["a"]
+
+
+def test_clock_and_entropy_belong_to_the_files(files: Files) -> None:
+    """What a simulation must own is asked for here."""
+    assert files.monotonic_us() <= files.monotonic_us()
+    assert len(files.entropy(8)) == 8
+    assert len(files.boot_id()) == 16
+    assert files.boot_id() == files.boot_id()
+    assert files.free_bytes() > 1 << 20
+
+
+def test_reading_without_waiting_gives_up_where_it_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system without the flag is asked once; from then on threads read."""
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    file = files.create("a")
+    write_all(file, b"abc", 0)
+    asked: list[int] = []
+
+    def refuse(fd: int, buffers: Any, offset: int, flags: int) -> int:
+        asked.append(flags)
+        raise OSError(errno.EOPNOTSUPP, "no such flag")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    buffer = memoryview(bytearray(3))
+
+    assert [file.read_nowait(buffer, 0) for _ in range(3)] == [False] * 3
+    assert asked == [os.RWF_NOWAIT]
+
+
+@pytest.mark.parametrize("answer", [2, BlockingIOError()])
+def test_reading_without_waiting_is_all_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    """A part that lay in memory is no answer."""
+    files = OsFiles(tmp_path)
+    files.prepare(create=True)
+    file = files.create("a")
+
+    def some(fd: int, buffers: Any, offset: int, flags: int) -> int:
+        if isinstance(answer, int):
+            return answer
+        raise answer
+
+    monkeypatch.setattr(os, "preadv", some)
+
+    assert not file.read_nowait(memoryview(bytearray(3)), 0)
+    assert files.nowait
+
+
+def test_an_unsynced_write_persists_sector_by_sector() -> None:
+    """A cut keeps any subset of sectors and is honest about synced ones."""
+    files = SimFiles()
+    file = files.create("a")
+    write_all(file, b"a" * 4 * SECTOR, 0)
+    file.sync()
+    files.sync_dir()
+    write_all(file, b"b" * 4 * SECTOR, 0)
+
+    seen = {files.cut(random.Random(seed)).tree()["a"][::SECTOR] for seed in range(300)}
+
+    assert {b"aaaa", b"bbbb", b"abab", b"baaa"} <= seen
+    assert len(seen) == 16
+    assert files.kill().tree()["a"] == b"b" * 4 * SECTOR
+
+
+def test_names_persist_as_a_prefix_or_harshly_as_any_subset() -> None:
+    """A directory that was not synced may forget, in order unless it is a harsh one."""
+    files = SimFiles()
+    for name in "abc":
+        files.create(name)
+
+    gentle = {"".join(files.cut(random.Random(s)).names()) for s in range(100)}
+    harsh = {"".join(files.cut(random.Random(s), harsh=True).names()) for s in range(100)}
+
+    assert gentle == {"", "a", "ab", "abc"}
+    assert len(harsh) == 8
+
+
+def test_a_failed_sync_leaves_clean_pages_that_are_not_on_the_disk() -> None:
+    """The second sync succeeds and the bytes are gone all the same."""
+    files = SimFiles()
+    file = files.create("a")
+    write_all(file, b"a" * SECTOR, 0)
+    file.sync()
+    write_all(file, b"b" * SECTOR, 0)
+    files.faults[files.calls + 1] = Fault(errno.EIO)
+    with pytest.raises(OSError):
+        file.sync()
+
+    file.sync()
+    assert content(file) == b"b" * SECTOR
+    file.forget_cache()
+    assert content(file) == b"a" * SECTOR
