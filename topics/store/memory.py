@@ -10,7 +10,8 @@ from topics.protocol.events import Checkpoint, Event, RunRef
 from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
 from topics.protocol.records import Buffer
 from topics.store.files import File
-from topics.store.runs import SealedRun, Segments
+from topics.store.runs import SealedRun
+from topics.store.segments import Segments
 
 ROOM_BYTES = 1 << 30
 

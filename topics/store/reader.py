@@ -17,7 +17,8 @@ from topics.store.checkpoint import Checkpoints
 from topics.store.files import Files
 from topics.store.layout import CLEAN, EVENTS, IDLE
 from topics.store.replay import LogBatch, LogWalk, events_of
-from topics.store.runs import SealedRun, Segments
+from topics.store.runs import SealedRun
+from topics.store.segments import Segments
 from topics.store.wal import Position
 
 ATTEMPTS: Final = 5

@@ -18,7 +18,8 @@ from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
 from topics.store.layout import CLEAN, SECTOR, TEMP, log_name, numbers
 from topics.store.replay import LogWalk, Tail, events_of
-from topics.store.runs import OPEN_SEGMENTS_MAX, SealedRun, Segments
+from topics.store.runs import SealedRun
+from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
 from topics.store.wal import Log, Position
 
 WAL_FILE_BYTES: Final = 64 << 20

@@ -1,0 +1,200 @@
+"""All segment files of one directory: built, opened, flipped, dropped.
+
+Owns which segments are open and which runs wait for a flip; refuses to know why a run is sealed or
+dropped.  Invariants: a number is given out once; a flag reaches its file only after the delete's
+own frame is durable; what is being read stays open for its readers.
+"""
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.errors import Corrupt
+from topics.protocol.events import RunRef
+from topics.protocol.ports import SealEntry, StoreStats
+from topics.protocol.records import DELETED
+from topics.store import segment
+from topics.store.files import Files, discard, write_all
+from topics.store.handle import Handle, Segment
+from topics.store.layout import TEMP, numbers, segment_name
+from topics.store.runs import NEAREST, SealedRun
+
+OPEN_SEGMENTS_MAX: Final = 256
+"""Each open segment holds a file and a map of it: two descriptors."""
+
+NEAR_FLAGS: Final = 64
+"""Flags that lie no further apart are written at once."""
+
+
+class Segments:
+    """All segment files of one directory: builds, opens, flips and drops them."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        instance: bytes,
+        stats: StoreStats,
+        open_max: int = OPEN_SEGMENTS_MAX,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.stats = stats
+        self.next_number = 1
+        self.next_lsn = 0
+        """The lsn that the write of a delete applied now will get; 0 while the log is replayed."""
+        self._files = files
+        self._instance = instance
+        self._open_max = open_max
+        self._known: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
+        self._open: OrderedDict[int, Segment] = OrderedDict()
+        self._killed: dict[SealedRun, None] = {}
+
+    def close(self) -> None:
+        with self.lock:
+            self._open.clear()
+            self._killed.clear()
+            for each in list(self._known.values()):
+                each.handle = None
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def run(self, ref: RunRef, topic_id: int) -> SealedRun:
+        with self.lock:
+            owner = self._known.get(ref.segment)
+            if owner is None:
+                owner = self._known[ref.segment] = Segment(ref.segment)
+        return SealedRun(self, owner, ref, topic_id)
+
+    def handle(self, owner: Segment) -> Handle:
+        """The segment's handle, opened where it is not.  Raises Corrupt, OSError."""
+        handle = owner.handle
+        with self.lock:
+            if handle is None:
+                handle = owner.handle = Handle(self._files, owner.number, self._instance)
+                self._open[owner.number] = owner
+                while len(self._open) > self._open_max:
+                    self._open.popitem(last=False)[1].handle = None
+            elif owner.number in self._open:
+                self._open.move_to_end(owner.number)
+        return handle
+
+    # -- life of a segment ---------------------------------------------------------------------
+
+    def seen(self, refs: Iterable[RunRef]) -> None:
+        """No number of these is ever given out again."""
+        self.next_number = max([self.next_number, *(ref.segment + 1 for ref in refs)])
+
+    def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
+        with self.lock:
+            number = self.next_number
+            self.next_number += 1
+        return segment.build(self._files, number, instance=self._instance, entries=entries)
+
+    def drop(self, number: int) -> None:
+        """*Blocking.* Unlink a segment; what is being read stays open for its readers."""
+        with self.lock:
+            self._killed = {run: None for run in self._killed if run.segment != number}
+            owner = self._known.get(number)
+            try:
+                if owner is not None:
+                    self.handle(owner)
+            except (Corrupt, OSError):
+                # Its readers will be told so; there is nothing to keep for them.
+                pass
+            self._open.pop(number, None)
+        discard(self._files, segment_name(number))
+
+    def check(self, refs: Iterable[RunRef]) -> None:
+        """*Blocking.* Every run referred to is there; every other segment is an orphan and goes.
+
+        Raises:
+            Corrupt: A file is missing, or its header or size is wrong.  Nothing was unlinked.
+        """
+        runs: dict[int, list[RunRef]] = {}
+        for ref in refs:
+            runs.setdefault(ref.segment, []).append(ref)
+        for number, wanted in runs.items():
+            self._check_one(number, wanted)
+        for number in numbers(self._files.names(), "seg"):
+            if number not in runs:
+                discard(self._files, segment_name(number))
+        for name in self._files.names():
+            if TEMP.fullmatch(name) and ".seg" in name:
+                discard(self._files, name)
+        with self.lock:
+            self._killed = {run: None for run in self._killed if run.segment in runs}
+            self.seen(ref for found in runs.values() for ref in found)
+
+    def _check_one(self, number: int, wanted: Sequence[RunRef]) -> None:
+        handle = Handle(self._files, number, self._instance)
+        try:
+            for ref in wanted:
+                row = handle.row(ref.index)
+                found = (int(row["first_seq"]), int(row["count"]), int(row["text_bytes"]))
+                if found != (ref.first_seq, ref.count, ref.text_bytes):
+                    what = f"run {ref.index} does not cover what the log says"
+                    raise Corrupt(handle.path, segment.TABLE_OFFSET, what)
+        finally:
+            handle.file.close()
+
+    # -- flags ---------------------------------------------------------------------------------
+
+    def note(self, run: SealedRun, rows: NDArray[np.int64]) -> None:
+        """Remember that these rows are to be flipped; under the lock."""
+        run.note(self.next_lsn, rows)
+        self._killed[run] = None
+
+    def flip(self, synced_lsn: int) -> int:
+        """*Blocking.* Write the flags whose deletes are durable; returns rows flipped.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
+        with self.lock:
+            for run in self._killed:
+                rows = run.due(synced_lsn)
+                if rows:
+                    due.setdefault(run.segment, []).append((run, np.unique(np.concatenate(rows))))
+        return sum(self._flip_one(number, runs, synced_lsn) for number, runs in sorted(due.items()))
+
+    def _flip_one(
+        self, number: int, runs: Sequence[tuple[SealedRun, NDArray[np.int64]]], synced_lsn: int
+    ) -> int:
+        try:
+            handle = Handle(self._files, number, self._instance)
+            file = self._files.open(segment_name(number), write=True)
+        except (Corrupt, FileNotFoundError):
+            if segment_name(number) in self._files.names():
+                raise
+            return 0
+        try:
+            flipped, repaired = 0, {}
+            for run, rows in runs:
+                base = int(handle.row(run.index)["flags_offset"])
+                current = handle.flags(run.index).copy()
+                repaired[run.index] = bool(np.any(NEAREST[current] != current))
+                flipped += int(np.count_nonzero(current[rows] != DELETED))
+                current[rows] = DELETED
+                for lo, hi in _stretches(rows):
+                    write_all(file, current[lo:hi].tobytes(), base + lo)
+            file.sync_data()
+        finally:
+            file.close()
+            handle.file.close()
+        with self.lock:
+            for run, _ in runs:
+                if run.flipped(synced_lsn, repaired=repaired[run.index]):
+                    self._killed.pop(run, None)
+        return flipped
+
+
+def _stretches(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Stretches [lo, hi) that cover ascending rows, near ones joined."""
+    cuts = np.flatnonzero(np.diff(rows) > NEAR_FLAGS) + 1
+    return [(int(part[0]), int(part[-1]) + 1) for part in np.split(rows, cuts)]
