@@ -6,7 +6,7 @@ never a separator.
 """
 
 import binascii
-from base64 import urlsafe_b64decode
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -242,7 +242,7 @@ def query_natural(query: Mapping[str, str], name: str, default: int) -> int:
 def parse_cursor(cursor: str) -> str:
     """The name that a list cursor stands behind (§0.7)."""
     try:
-        value = orjson.loads(urlsafe_b64decode(cursor.encode("ascii")))
+        value = orjson.loads(b64decode(cursor.encode("ascii"), b"-_", validate=True))
     except (ValueError, binascii.Error):
         value = None
     if not (isinstance(value, dict) and isinstance(after := value.get("after"), str) and after):
