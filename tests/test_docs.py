@@ -1,0 +1,233 @@
+"""The documentation against what it describes: links, settings, routes, errors, and real answers."""
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import httpx
+import msgspec
+import pytest
+
+from topics.cli import main
+from topics.protocol import bodies
+from topics.protocol.errors import ErrorCode
+from topics.protocol.http import ROUTES
+from topics.protocol.models import TopicConfig
+from topics.settings import TABLE, Setting
+from topics.testing import MemoryTopics
+
+ROOT: Final = Path(__file__).parent.parent
+PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+TRANSCRIPTS: Final = (ROOT / "README.md", ROOT / "docs" / "api.md")
+
+MOVING: Final = frozenset(
+    {"$ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
+)
+"""What differs from run to run in an answer; of it only the type is compared."""
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def api() -> str:
+    return (ROOT / "docs" / "api.md").read_text()
+
+
+def operations() -> str:
+    return (ROOT / "docs" / "operations.md").read_text()
+
+
+# ---------------------------------------------------------------------- links and names
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """A relative link names a file that is there."""
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+
+    assert missing == []
+
+
+@every_page
+def test_every_variable_is_a_setting(page: Path) -> None:
+    """A variable in the text is one that the server or a command reads."""
+    named = set(re.findall(r"\bTOPICS_[A-Z_]+", page.read_text()))
+
+    ours = {setting.env for setting in TABLE} | {p.envvar for p in options() if p.envvar}
+
+    assert named <= ours
+
+
+@every_page
+def test_every_option_is_one(page: Path) -> None:
+    """An option in the text is an option of some command."""
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
+    spelled = {word for option in options() for word in (*option.opts, *option.secondary_opts)}
+
+    assert named <= spelled | {"--help"}
+
+
+def options() -> Iterator[click.Option]:
+    for command in main.commands.values():
+        yield from (p for p in command.params if isinstance(p, click.Option))
+
+
+@every_page
+def test_every_command_is_one(page: Path) -> None:
+    """`topics ...` in code is a command of ours, `make ...` a target."""
+    text = page.read_text()
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+
+    assert set(re.findall(r"^topics ([a-z]+)", text, re.M)) <= set(main.commands)
+    assert set(re.findall(r"`topics ([a-z]+)", text)) <= set(main.commands)
+    assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.M)) <= set(targets)
+
+
+@every_page
+def test_every_metric_is_there(page: Path) -> None:
+    """A metric in the text is one that the server tells. (§8.3)"""
+    with MemoryTopics() as topics:
+        told = answer(topics, ["curl", "-H", "accept:application/json", "/v0/metrics"])
+
+    assert set(re.findall(r"\btopics_[a-z_]+", page.read_text())) <= set(told)
+
+
+# ---------------------------------------------------------------------- completeness
+
+
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_every_setting_has_its_row(setting: Setting) -> None:
+    """Name, default and meaning stand in the operators' table as the server has them."""
+    row = f"| `{setting.env}` | {shown_default(setting)} | {setting.help} |"
+
+    assert row in operations().splitlines()
+
+
+def shown_default(setting: Setting) -> str:
+    default = setting.default
+    if setting.name == "log_format":
+        return "`text` on a terminal, else `json`"
+    if default is None or default == ():
+        return "–"
+    if isinstance(default, bool):
+        return f"`{int(default)}`"
+    return f"`{default}`{_size(default) if 'bytes' in setting.name else ''}"
+
+
+def _size(value: Any) -> str:
+    for bits, unit in ((20, "MiB"), (10, "KiB")):
+        if value and value % (1 << bits) == 0:
+            return f" ({value >> bits} {unit})"
+    return ""
+
+
+def test_every_route_is_described() -> None:
+    """The index of §9 is the route table, no more and no less."""
+    index = api().split("## §9 ")[1].split("\n## ")[0]
+    listed = set(re.findall(r"`([A-Z]+ /[^`]*)`", index))
+
+    there = {f"{r.method} /{b'/'.join(r.path).decode()}" for r in ROUTES}
+
+    assert listed == {path.replace("/:", "/:topic") for path in there}
+
+
+def test_every_error_is_described() -> None:
+    """The table of §0.6 has each code that some line of the server can answer, and no other."""
+    rows = re.findall(r"^\| (\d{3}) \| `([a-z_]+)` \|", api(), re.M)
+    sources = [p for p in (ROOT / "topics").rglob("*.py") if p.name != "errors.py"]
+    raised = {n for p in sources for n in re.findall(r"\bErrorCode\.([A-Z_]+)", p.read_text())}
+
+    assert {(int(status), code) for status, code in rows} == {
+        (ErrorCode[name].status, ErrorCode[name].code) for name in raised
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        TopicConfig,
+        bodies.AppendBody,
+        bodies.RecordBody,
+        bodies.DiffBody,
+        bodies.DeleteBody,
+        bodies.PurgeBody,
+    ],
+)
+def test_every_field_is_described(body: type[msgspec.Struct]) -> None:
+    """Each field of a body stands in the reference."""
+    named = set(re.findall(r"`(?:records\[\]\.)?([a-z_]+)`", api()))
+
+    assert {field.name for field in msgspec.structs.fields(body)} <= named
+
+
+# ---------------------------------------------------------------------- transcripts
+
+
+@pytest.mark.parametrize("page", TRANSCRIPTS, ids=lambda page: page.name)
+def test_every_answer_is_real(page: Path) -> None:
+    """Each command shown is answered as shown, but for times, epochs and durations."""
+    steps = list(transcript(page.read_text()))
+    assert len(steps) >= 8
+
+    with MemoryTopics() as topics:
+        for command, shown in steps:
+            told = answer(topics, command)
+            if shown:
+                assert steady(told) == steady(json.loads(shown)), command
+
+
+def transcript(text: str) -> Iterator[tuple[list[str], str]]:
+    """(words of the command, what is shown) of every command on a page; a command in the background
+    shows nothing and is done at once, as what waits for it would otherwise wait for ever."""
+    for block in re.findall(r"```console\n(.*?)```", text, re.S):
+        for step in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            if step.startswith("("):
+                yield shlex.split(step[step.index("curl") : step.index(">")]), ""
+                continue
+            # The answer begins where a line begins with a brace and no quote is open.
+            command, shown = re.split(r"(?<=[^\s{\[,])\n(?=\{)", step, maxsplit=1)
+            yield shlex.split(command), shown
+
+
+def answer(topics: MemoryTopics, words: list[str]) -> Any:
+    """What the engine answers to a `curl` command of ours, as JSON."""
+    method, body, headers, path = "", None, {}, ""
+    arguments = iter(words[1:])
+    for word in arguments:
+        match word:
+            case "-X":
+                method = next(arguments)
+            case "-d":
+                body = next(arguments)
+            case "-H":
+                name, _, value = next(arguments).partition(":")
+                headers[name] = value
+            case _:
+                path = word.removeprefix("localhost:4000")
+    assert path.startswith("/"), words
+    method = method or ("GET" if body is None else "POST")
+    request = httpx.Request(
+        method, f"http://localhost:4000{path}", headers=headers, content=body or ""
+    )
+    return asyncio.run(sent(topics, request)).json()
+
+
+async def sent(topics: MemoryTopics, request: httpx.Request) -> httpx.Response:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=topics.app)) as client:
+        return await client.send(request)
+
+
+def steady(value: Any) -> Any:
+    """An answer without what changes from run to run."""
+    if isinstance(value, list):
+        return [steady(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: type(v).__name__ if key in MOVING else steady(v) for key, v in value.items()}
+    return {**kept, "performance": sorted(value["performance"])} if "performance" in kept else kept
