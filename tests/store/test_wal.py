@@ -7,8 +7,8 @@ from sim.files import SimFiles
 
 from topics.protocol.errors import Corrupt
 from topics.store.layout import RESERVE_NAME, SECTOR
+from topics.store.space import FIRST_FILE_BYTES
 from topics.store.store import DiskStore
-from topics.store.wal import FIRST_FILE_BYTES
 
 from .ledger import Ledger
 

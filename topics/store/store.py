@@ -250,10 +250,7 @@ class DiskStore:
     def sync(self) -> int:
         lsn = self._log.sync()
         self._unlink_dropped(lsn)
-        try:
-            self._log.maintain()
-        except OSError as error:
-            raise self._log.fail(error) from error
+        self._log.maintain()
         return lsn
 
     def idle(self) -> None:

@@ -1,0 +1,247 @@
+"""Where the log finds space: the spare that is prepared before it is needed, and the reserve.
+
+Owns files that hold no batch yet, and the promise of `room`; knows nothing of batches.  Invariant:
+space is found before a batch is written, never while: a file of ours has its bytes allocated, its
+size and its name durable before anything is written into it.
+"""
+
+import errno
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from topics.store.files import File, Files, discard, write_all
+from topics.store.layout import RESERVE_NAME, SECTOR, aligned, log_name
+
+FIRST_FILE_BYTES: Final = 1 << 20
+"""The first file of a process is small, so that a fresh server starts at once; later ones double."""
+
+LEAST_FILE_BYTES: Final = 64 << 10
+
+MARGIN: Final = 4 * SECTOR
+"""What a file holds besides one batch's frames: its header, the batch's, the mark that ends it."""
+
+PROMISE_BYTES_MAX: Final = 1 << 30
+FILL_BYTES: Final = 1 << 20
+SMALL_BATCH_BYTES: Final = 16 << 10
+
+_ZEROS: Final = bytes(FILL_BYTES)
+
+
+@dataclass(slots=True)
+class LogFile:
+    """A log file in this process's hands; `last_batch` is the newest written into it."""
+
+    file: File
+    size: int
+    offset: int = 0
+    filled: int = 0
+    last_batch: int = 0
+    batches: int = 0
+    is_reserve: bool = False
+
+    @property
+    def room(self) -> int:
+        return max(0, self.size - self.offset - MARGIN)
+
+
+class Space:
+    """Prepares log files; `take` and `room` on the thread that writes, `maintain` on another."""
+
+    def __init__(
+        self, files: Files, *, next_number: int, file_bytes: int, reserve_bytes: int
+    ) -> None:
+        """Args:
+        next_number: Number of the file to begin next.
+        file_bytes: Size that log files grow to.
+        reserve_bytes: Size that the reserve grows to.
+        """
+        self.lock = threading.RLock()
+        """Held from taking a file to `begun`: nobody may prepare meanwhile, it would get the name
+        of the file that is just being begun."""
+        self.next_number = next_number
+        self._files = files
+        self._file_bytes = aligned(max(file_bytes, LEAST_FILE_BYTES), SECTOR)
+        self._reserve_bytes = aligned(max(reserve_bytes, LEAST_FILE_BYTES), SECTOR)
+        self._next_size = min(FIRST_FILE_BYTES, self._file_bytes)
+        self._free_bytes = files.free_bytes()
+        self._spare: LogFile | None = None
+        self._reserve: LogFile | None = None
+
+    def begin(self) -> bool:
+        """Prepare reserve and first file; False on a full disk that has no space for the file."""
+        with self.lock:
+            if RESERVE_NAME in self._files.names():
+                file = self._files.open(RESERVE_NAME, write=True)
+                self._reserve = LogFile(file, file.size() & -SECTOR, is_reserve=True)
+            self._replenish()
+            self._fill_spare()
+            return self._spare is not None
+
+    def close(self) -> None:
+        for held in (self._spare, self._reserve):
+            if held is not None:
+                held.file.close()
+
+    # -- the promise ---------------------------------------------------------------------------
+
+    def room(self, current: LogFile | None, *, reserve: bool) -> int:
+        """Bytes of frames that one batch is sure to find space for, given the current file."""
+        spare = self._spare
+        room = 0 if current is None or current.is_reserve else current.room
+        if spare is not None:
+            room = max(room, spare.size - MARGIN)
+        promise = self._free_bytes // 4
+        if self._reserve is not None and promise > 2 * (self._file_bytes + self._reserve_bytes):
+            # Plenty: a larger file is made when it is needed, and the reserve stands behind the
+            # promise should somebody else take the space in between.
+            return max(room, min(promise, PROMISE_BYTES_MAX))
+        if spare is None or self._reserve is None:
+            room = max(room, self._room_made())
+        if reserve:
+            room = max(room, self._reserved_room(current))
+        return room
+
+    def _room_made(self) -> int:
+        self._free_bytes = self._files.free_bytes()
+        with self.lock:
+            self._replenish()
+            return self._spare.size - MARGIN if self._spare is not None else 0
+
+    def _reserved_room(self, current: LogFile | None) -> int:
+        reserve = self._reserve
+        room = current.room if current is not None else 0
+        return max(room, reserve.size - MARGIN) if reserve is not None else room
+
+    # -- taking --------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Whether a file can be taken without the reserve."""
+        with self.lock:
+            self._replenish()
+            return self._spare is not None
+
+    def take(self, size: int) -> LogFile:
+        """A file not yet begun with space for `size` bytes of frames; under the lock.
+
+        Raises:
+            OSError: There is no space, not even in the reserve.
+        """
+        need = aligned(size + MARGIN, SECTOR)
+        if self._spare is not None and self._spare.size >= need:
+            return self._taken_spare()
+        self.drop_spare()
+        name = log_name(self.next_number)
+        for size_bytes in (max(self._next_size, need), max(LEAST_FILE_BYTES, need)):
+            if self._spare is None:
+                self._spare = self._prepare(name, size_bytes)
+        return self._taken_spare() if self._spare is not None else self._taken_reserve(need)
+
+    def begun(self, taken: LogFile) -> None:
+        """A file that was taken has its header: the next one is another, and larger."""
+        self.next_number += 1
+        self._next_size = min(max(self._next_size, taken.size) * 2, self._file_bytes)
+
+    def drop_spare(self) -> None:
+        with self.lock:
+            if self._spare is not None:
+                spare = self._taken_spare()
+                spare.file.close()
+                self._files.unlink(spare.file.name)
+
+    def _taken_spare(self) -> LogFile:
+        assert self._spare is not None
+        spare, self._spare = self._spare, None
+        return spare
+
+    def _taken_reserve(self, need: int) -> LogFile:
+        reserve = self._reserve
+        if reserve is None or reserve.size < need:
+            raise OSError(errno.ENOSPC, f"no space for {need} bytes of log", self._files.path)
+        self._files.rename(RESERVE_NAME, log_name(self.next_number))
+        self._files.sync_dir()
+        reserve.file.name = log_name(self.next_number)
+        self._reserve = None
+        return reserve
+
+    # -- preparing -----------------------------------------------------------------------------
+
+    def maintain(self, current: LogFile | None) -> None:
+        """*Blocking*, on the thread that syncs: prepare the next file before it is needed.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._free_bytes = self._files.free_bytes()
+        with self.lock:
+            if self._reserve is None or (current is not None and current.offset * 2 > current.size):
+                self._replenish()
+            self._grow_reserve(current)
+        if current is not None and current.offset < current.batches * SMALL_BATCH_BYTES:
+            self._fill_spare()
+
+    def _replenish(self) -> None:
+        """Make what is missing of reserve and spare; the reserve first, it is what frees space."""
+        if self._reserve is None:
+            size = min(self._reserve_bytes, FIRST_FILE_BYTES)
+            self._reserve = self._prepare(RESERVE_NAME, size)
+            if self._reserve is not None:
+                self._reserve.is_reserve = True
+        if self._reserve is not None and self._spare is None:
+            name = log_name(self.next_number)
+            self._spare = self._prepare(name, self._next_size)
+            if self._spare is None and self._next_size > FIRST_FILE_BYTES:
+                self._spare = self._prepare(name, FIRST_FILE_BYTES)
+
+    def _prepare(self, name: str, size: int) -> LogFile | None:
+        """A new file with its space, entry and size durable; None where there is no space.
+
+        It gets its name only then, so that a name of ours is never a file without its space.
+        """
+        if self._files.free_bytes() < size:
+            return None
+        temp = name + ".tmp"
+        discard(self._files, temp)
+        file = None
+        try:
+            file = self._files.create(temp)
+            file.allocate(size)
+            file.sync()
+            self._files.rename(temp, name)
+            self._files.sync_dir()
+        except OSError:
+            if file is not None:
+                file.close()
+            discard(self._files, temp)
+            discard(self._files, name)
+            return None
+        file.name = name
+        return LogFile(file, size)
+
+    def _grow_reserve(self, current: LogFile | None) -> None:
+        reserve = self._reserve
+        wanted = min(self._reserve_bytes, current.size if current is not None else 0)
+        if reserve is None or reserve.size >= wanted or self._free_bytes < 4 * wanted:
+            return
+        try:
+            reserve.file.allocate(wanted)
+            reserve.file.sync()
+            reserve.size = wanted
+        except OSError:
+            return
+
+    def _fill_spare(self) -> None:
+        """Write zeros into a step of the spare, so that a sync of it need not touch metadata.
+
+        Pays for a log of small batches, each of which somebody waits for; a log of large ones
+        would only be written twice.
+        """
+        with self.lock:
+            spare = self._spare
+            if spare is None or spare.filled >= spare.size:
+                return
+            step = min(FILL_BYTES, spare.size - spare.filled)
+            write_all(spare.file, memoryview(_ZEROS)[:step], spare.filled)
+            spare.filled += step
+            # Under the lock: nobody may begin this file between the zeros and their sync.
+            spare.file.sync_data()
