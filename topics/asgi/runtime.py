@@ -127,6 +127,7 @@ class Runtime:
         self._writing: list[_Waiter] = []
         self._syncing: deque[_Waiter] = deque()
         self._erasing: list[_Waiter] = []
+        self._disk_is_full = False
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle]] = {}
         self._sync_wanted = threading.Semaphore(0)
         self._sync_running = False
@@ -252,10 +253,7 @@ class Runtime:
         try:
             result = self.engine.submit(command, token=token, now_ms=now_ms, room=self._room)
         except Rejection as refusal:
-            self.refused_for_room += (refusal.detail or {}).get("limit") in (
-                "disk",
-                "max_hot_bytes",
-            )
+            self._note_refusal((refusal.detail or {}).get("limit"))
             raise
         finally:
             if self.engine.has_events:
@@ -269,6 +267,13 @@ class Runtime:
         self._writing.append(waiter)
         self._flush_soon()
         return Ticket(_nothing)
+
+    def _note_refusal(self, limit: object) -> None:
+        if limit in ("disk", "max_hot_bytes"):
+            self.refused_for_room += 1
+        if limit == "disk":
+            self._disk_is_full = True
+            self._upkeep_due.set()
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
@@ -413,6 +418,7 @@ class Runtime:
         return await self._loop.run_in_executor(self._worker, call, *args)
 
     async def _keep_up(self) -> None:
+        trouble = ""
         while True:
             wait = asyncio.ensure_future(self._upkeep_due.wait())
             done, _ = await asyncio.wait({wait}, timeout=UPKEEP_EVERY_S)
@@ -422,10 +428,13 @@ class Runtime:
             self.clock.check()
             try:
                 await self._keep_up_once()
+                trouble = ""
             except WriteFailed:
                 return
             except (OSError, StoreError) as error:
-                log.error("upkeep: %s", error)
+                if str(error) != trouble:  # a full disk says it once, not once a second
+                    trouble = str(error)
+                    log.error("upkeep goes on trying: %s", error)
                 await asyncio.sleep(RETRY_S)
             if self.engine.read_only:
                 return
@@ -440,8 +449,17 @@ class Runtime:
             await self._erase()
         elif self.store.log_bytes >= self.limits.wal_file_bytes:
             await self._checkpoint()
+        elif self._disk_is_full and self.store.log_bytes:
+            await self._make_room()
         await self._in_worker(self.store.flip)
         self._drop_segments()
+
+    async def _make_room(self) -> None:
+        """Turn the log on a full disk into segments, without what was deleted since; the second
+        checkpoint lets go of the log that the first one keeps for the generation before it."""
+        self._disk_is_full = False
+        await self._checkpoint()
+        await self._checkpoint()
 
     async def _erase(self) -> None:
         """Write anew what holds text of deleted records, then let the log go that held it too: one
