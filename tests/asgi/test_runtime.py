@@ -53,6 +53,11 @@ class WatchedStore(MemoryStore):
         self.writes.append(list(events))
         return super().write(events)
 
+    def flip(self) -> int:
+        if "flip" in self.fails:
+            raise WriteFailed("0000000001.seg", "Input/output error")
+        return super().flip()
+
     def sync(self) -> int:
         self.may_sync.wait(10)
         if "sync" in self.fails:
@@ -268,6 +273,24 @@ def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
         assert page.result.scanned == 1
         assert not runtime.process().ready
         assert runtime.process().read_only
+
+    play(story)
+
+
+def test_a_failure_during_upkeep_leaves_a_read_only_log() -> None:
+    """A flag that cannot be flipped is a failed write like any other. (§0.6)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        store.fails.add("flip")
+
+        runtime._upkeep_due.set()
+        while not runtime.engine.read_only:
+            await asyncio.sleep(0)
+
+        with pytest.raises(Rejection) as refused:
+            runtime.submit(append("jobs", 1), lambda _: None)
+        assert refused.value.detail == {"reason": "read_only"}
 
     play(story)
 

@@ -429,7 +429,9 @@ class Runtime:
             try:
                 await self._keep_up_once()
                 trouble = ""
-            except WriteFailed:
+            except WriteFailed as error:
+                if not self.engine.read_only:
+                    self._fail(error, [])
                 return
             except (OSError, StoreError) as error:
                 if str(error) != trouble:  # a full disk says it once, not once a second
