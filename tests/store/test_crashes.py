@@ -1,11 +1,13 @@
 """Power cuts and kills at every call that the store makes to the disk."""
 
+import errno
 import random
 from collections.abc import Callable
 
 import pytest
-from sim.files import Cut, SimFiles
+from sim.files import Cut, Fault, SimFiles
 
+from topics.protocol.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.ports import Recovery
 from topics.store.store import DiskStore
 
@@ -140,6 +142,41 @@ def test_recovery_may_be_cut_anywhere_and_run_again(seed: int, stride: int) -> N
 
             assert started(third)[0].content() == expected
         check_survivors(before, started(first.kill())[0])
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_refusals_of_the_disk_and_cuts_in_one_story(seed: int) -> None:
+    """A disk that fails, a process that goes on as far as it may, and then a cut: nothing synced
+    is missing, whatever the page cache pretended in between. (F9, F31)"""
+    rng = random.Random(seed)
+    files = SimFiles(seed)
+    stood = [{}]
+    for _ in range(12):
+        for _ in range(rng.randrange(4)):
+            error = rng.choice((errno.EIO, errno.ENOSPC, 0))
+            at = files.calls + rng.randint(1, 60)
+            files.faults[at] = Fault(error, cleans=rng.random() < 0.7)
+        ledger = Ledger(None)
+        ledger.history = []
+        for _ in range(3):
+            try:
+                if not ledger.history:
+                    ledger, _ = started(files)
+                live(ledger, rng, steps=12)
+            except (WriteFailed, Corrupt, Unusable):
+                break
+            except OSError:
+                # A seal or a checkpoint that found no space: the server goes on without it.
+                continue
+        if ledger.history:
+            stood = ledger.history[ledger.store.synced_lsn :]
+        files = files.kill() if rng.random() < 0.4 else files.cut(rng, harsh=rng.random() < 0.3)
+
+        found, _ = started(files)
+
+        assert found.content() in stood
+        stood = [found.content()]
+        files = files.kill()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -51,10 +51,12 @@ class Space:
     def __init__(
         self, files: Files, *, next_number: int, file_bytes: int, reserve_bytes: int
     ) -> None:
-        """Args:
-        next_number: Number of the file to begin next.
-        file_bytes: Size that log files grow to.
-        reserve_bytes: Size that the reserve grows to.
+        """Nothing is prepared before `begin`.
+
+        Args:
+            next_number: Number of the file to begin next.
+            file_bytes: Size that log files grow to.
+            reserve_bytes: Size that the reserve grows to.
         """
         self.lock = threading.RLock()
         """Held from taking a file to `begun`: nobody may prepare meanwhile, it would get the name
