@@ -395,7 +395,8 @@ class Engine:
         topic = self.state.topics.get(command.topic)
         answer = {"topic": command.topic, "deleted": topic is not None, "routers_removed": []}
         if topic is None:
-            return Outcome([open_object(answer)])
+            # What this repeats may still be on its way to the disk.
+            return Outcome([open_object(answer)], gate=Gate.SYNCED)
         self.expire(topic, now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
