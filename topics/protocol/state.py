@@ -325,14 +325,20 @@ class State:
             holes=list(topic.holes),
             volatile=spans,
             runs=[run.ref for run in topic.runs if run.ref is not None],
-            keys=self._key_images(topic),
+            keys=self._key_images(topic, spans),
         )
 
-    def _key_images(self, topic: Topic) -> list[KeyImage]:
+    def _key_images(self, topic: Topic, volatile: Sequence[tuple[int, int]]) -> list[KeyImage]:
+        """Its keys but for those of records that are lost with the process: a write that is tried
+        again after that has to be made again."""
         keys = self.keys[topic.topic_id]
         window_ms = topic.config.idempotency_window_ms
         self.keys_total -= keys.forget(now_ms=self.now_ms, window_ms=window_ms)
-        return keys.images()
+        return [
+            image
+            for image in keys.images()
+            if not any(first <= image.first_seq <= last for first, last in volatile)
+        ]
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
