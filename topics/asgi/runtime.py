@@ -7,6 +7,7 @@ retried: the log is read-only until a restart, reads go on.
 """
 
 import asyncio
+import errno
 import logging
 import threading
 import time
@@ -35,6 +36,9 @@ log = logging.getLogger("topics")
 UPKEEP_EVERY_S: Final = 10.0
 UPKEEP_SOON_S: Final = 0.05
 RETRY_S: Final = 1.0
+SEALED_EVENT_BYTES: Final = 256
+UPKEEP_BYTES: Final = 16 << 10
+"""Room in the log for what one turn of upkeep tells, beside its sealed runs."""
 
 T = TypeVar("T")
 
@@ -443,6 +447,7 @@ class Runtime:
             await asyncio.sleep(UPKEEP_SOON_S)
 
     async def _keep_up_once(self) -> None:
+        self._require_room(UPKEEP_BYTES)
         self.upkeep.drop_runs(self.clock.now_ms())
         self._flush_now()
         while (job := self.upkeep.plan_seal(self.clock.now_ms())) is not None:
@@ -472,16 +477,22 @@ class Runtime:
                 assert topic_id is not None
                 for job in self.upkeep.plan_erase(topic_id):
                     await self._seal(job, None)
-            await self._checkpoint()
-            await self._checkpoint()
+            await self._checkpoint(fresh=True)
+            await self._checkpoint(fresh=True)
         except BaseException:
             self._erasing = erasing + self._erasing
             raise
         for waiter in erasing:
             waiter.deliver(Told(waiter.outcome, waiter.write_ms))
 
+    def _require_room(self, size_bytes: int) -> None:
+        """Upkeep's own events must find space too; they may use what is kept back for deletes."""
+        if self.store.room(reserve=True) < size_bytes:
+            raise OSError(errno.ENOSPC, "no space in the log for upkeep; it is tried again")
+
     async def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> None:
         try:
+            self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
             refs = await self._in_worker(self.store.seal, job.entries)
         except BaseException:
             self.upkeep.on_seal_failed(job)
@@ -490,10 +501,10 @@ class Runtime:
         self._flush_now()
         self._drop_segments()
 
-    async def _checkpoint(self) -> None:
+    async def _checkpoint(self, *, fresh: bool = False) -> None:
         """Begin a log file, seal what the old ones hold, and let them go."""
         self._flush_now()
-        boundary = self.store.rotate()
+        boundary = self.store.rotate(fresh=fresh)
         plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
         for i, job in enumerate(plan.jobs):
             try:

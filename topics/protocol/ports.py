@@ -293,8 +293,12 @@ class Store(Protocol):
             Corrupt: One is missing or damaged.
         """
 
-    def rotate(self) -> int:
+    def rotate(self, *, fresh: bool = False) -> int:
         """Begin a new log file, so that a checkpoint taken now begins with it.
+
+        Args:
+            fresh: Nothing written before may be in that file, however scarce space is; without
+                it a full disk lets the log go on in the file that it has.
 
         Returns:
             The boundary to give to `checkpoint`.

@@ -198,6 +198,7 @@ class State:
 
     def _floors_raised(self, event: FloorsRaised) -> None:
         topic = self.by_id[event.topic_id]
+        self._reach(topic, event.floors.evict_floor - 1)
         topic.floors = event.floors
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
@@ -369,6 +370,7 @@ class State:
             self.segments[ref.segment] += 1
         for first_seq, last_seq in image.volatile:
             self._lose_volatile(topic, first_seq, last_seq)
+            self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
 
     def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:

@@ -173,7 +173,7 @@ class MemoryStore:
     def drop(self, segment: int) -> None:
         self._segments.drop(segment)
 
-    def rotate(self) -> int:
+    def rotate(self, *, fresh: bool = False) -> int:
         return 0
 
     def checkpoint(self, image: Checkpoint, boundary: int) -> None:

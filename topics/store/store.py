@@ -24,6 +24,8 @@ from topics.store.wal import Log, Position
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
+SEALED_SIZE: Final = 1.5
+"""An upper bound of a segment's size to that of the log it takes over, for records of any size."""
 
 
 class DiskStore:
@@ -86,7 +88,14 @@ class DiskStore:
         return self._progress
 
     def room(self, *, reserve: bool) -> int:
+        if not reserve and self._log.is_space_scarce and self._is_log_too_large():
+            return 0
         return self._log.room(reserve=reserve)
+
+    def _is_log_too_large(self) -> bool:
+        """Whether what the log holds might not find space as segments: then the log must not
+        grow, or nothing could ever be sealed and no log file ever let go."""
+        return self._files.free_bytes() < self.log_bytes * SEALED_SIZE
 
     # -- recovery ------------------------------------------------------------------------------
 
@@ -130,7 +139,7 @@ class DiskStore:
         def begin(instance: bytes) -> None:
             self._assemble(instance)
             self._begin_log(instance, Position(1, SECTOR, 0, 0))
-            self._log.rotate()
+            self._log.rotate(fresh=True)
             self._log.sync()
 
         identity.found(self._files, begin)
@@ -285,8 +294,8 @@ class DiskStore:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def rotate(self) -> int:
-        position = self._log.rotate()
+    def rotate(self, *, fresh: bool = False) -> int:
+        position = self._log.rotate(fresh=fresh)
         self._boundaries[position.batch] = position, self._log.written_bytes
         return position.batch
 
