@@ -134,6 +134,8 @@ class Runtime:
         self._disk_is_full = False
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle]] = {}
         self._sync_wanted = threading.Semaphore(0)
+        self._synced_lsn = 0
+        """What the loop has heard of; the store's own runs ahead of what is published."""
         self._sync_running = False
         self._sync_started = 0.0
         self._sync_stops = False
@@ -179,15 +181,14 @@ class Runtime:
         await self._keep_up()
 
     def _recover(self) -> None:
-        """Replay, check what the result names, and say what was lost; on the worker thread."""
+        """Replay, and say what was lost; on the worker thread."""
         recovery = self.store.recover(self.engine.state)
-        runs = (run for topic in self.engine.state.by_id.values() for run in topic.runs)
-        self.store.check_segments([run.ref for run in runs if run.ref is not None])
         self.engine.finish_recovery(recovery, self.clock.now_ms())
         events = self.engine.take_events()
         if events:
             self.engine.on_written(self.store.write(events))
-            self.engine.on_synced(self.store.sync())
+            self._synced_lsn = self.store.sync()
+            self.engine.on_synced(self._synced_lsn)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
 
@@ -240,7 +241,7 @@ class Runtime:
             self.store.close(None)
 
     async def _until_synced(self) -> None:
-        while self.store.synced_lsn < self.store.written_lsn and not self.engine.read_only:
+        while self._synced_lsn < self.store.written_lsn and not self.engine.read_only:
             self._want_sync()
             await asyncio.sleep(0.005)
 
@@ -327,7 +328,7 @@ class Runtime:
         self.engine.on_written(lsn)
         for waiter in writing:
             waiter.lsn, waiter.write_ms = lsn, write_ms
-            if waiter.outcome.gate is Gate.SYNCED and lsn > self.store.synced_lsn:
+            if waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
                 if self.engine.read_only:
                     waiter.deliver(Told(_unknown()))
                 else:
@@ -361,7 +362,7 @@ class Runtime:
         self._flush_timer = None
         if self.engine.read_only:
             return
-        if self.store.synced_lsn < self.store.written_lsn:
+        if self._synced_lsn < self.store.written_lsn:
             self._want_sync()
         elif not self._writing:
             try:
@@ -407,6 +408,7 @@ class Runtime:
     def _synced(self, lsn: int) -> None:
         sync_ms = (time.perf_counter() - self._sync_started) * 1000
         self._sync_running = False
+        self._synced_lsn = lsn
         self.engine.on_synced(lsn)
         while self._syncing and self._syncing[0].lsn <= lsn:
             self._tell(self._syncing.popleft(), sync_ms)

@@ -316,9 +316,7 @@ class Engine:
         left, it has to be told, or a replay would let the same records expire twice."""
         if topic.topic_id in self._expired:
             self.emit(
-                FloorsRaised(
-                    now_ms, topic.topic_id, topic.floors, topic.count, topic.size_bytes
-                )
+                FloorsRaised(now_ms, topic.topic_id, topic.floors, topic.count, topic.size_bytes)
             )
 
     def _require_writable(self, room: int, need: int = FRAME_BYTES) -> None:

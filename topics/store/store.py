@@ -7,7 +7,7 @@ acknowledged before what justifies it is durable.
 
 import errno
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
@@ -160,9 +160,12 @@ class DiskStore:
         finally:
             walk.close()
         same_boot = tail.boot_id == self._files.boot_id()
+        refs = sink.refs()
+        self._segments.verify(refs)
         # Up to here no byte was changed.
         self._set_aside(tail)
         self._clean_up()
+        self._segments.sweep(refs)
         self._incarnation = max(self._incarnation, tail.incarnation) + 1
         end = tail.position
         self._begin_log(instance, Position(tail.last_number + 1, SECTOR, end.batch, end.digest))
@@ -228,8 +231,7 @@ class DiskStore:
     def _clean_up(self) -> None:
         """Unlink what a crash left half made, and what no kept checkpoint needs."""
         for name in self._files.names():
-            # Temporary segments wait until the log was believed as a whole: `check_segments`.
-            if TEMP.fullmatch(name) and ".seg" not in name:
+            if TEMP.fullmatch(name):
                 discard(self._files, name)
         self._retire()
 
@@ -239,15 +241,6 @@ class DiskStore:
         for number in numbers(self._files.names(), "wal"):
             if number < self._checkpoints.oldest_log:
                 discard(self._files, log_name(number))
-
-    def check_segments(self, refs: Iterable[RunRef]) -> None:
-        """*Blocking*, once after `recover`: all runs of the recovered state are there, and segment
-        files that it does not name are unlinked.
-
-        Raises:
-            Corrupt: A segment is missing, or its header or size is wrong.
-        """
-        self._segments.check(refs)
 
     # -- the log -------------------------------------------------------------------------------
 
