@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self, TypeVar
 
 DEADLINE_S: Final = 30.0
 """What anything may take before a test gives up on it; nothing is measured against it."""
@@ -32,6 +32,14 @@ def environment(**settings: object) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TOPICS_")}
     return kept | {f"TOPICS_{key.upper()}": str(value) for key, value in settings.items()}
 
+
+class Resettable(Protocol):
+    """A connection that can be let go."""
+
+    def reset(self) -> None: ...
+
+
+W = TypeVar("W", bound=Resettable)
 
 COMMAND: Final = (sys.executable, "-m", "topics.cli", "serve")
 
@@ -53,7 +61,14 @@ class Server:
         self._settings = settings
         self._wrapper = wrapper
         self._process: subprocess.Popen[bytes] | None = None
+        self._wires: list[Resettable] = []
         self.port = 0
+
+    def connect(self, make: Callable[[int], W]) -> W:
+        """A connection that is let go when the process has ended."""
+        wire = make(self.port)
+        self._wires.append(wire)
+        return wire
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -104,6 +119,9 @@ class Server:
         assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         self._process = None
+        for wire in self._wires:
+            wire.reset()
+        self._wires.clear()
         return code
 
     def stop(self) -> int:

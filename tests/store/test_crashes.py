@@ -23,7 +23,6 @@ def started(files: SimFiles) -> tuple[Ledger, Recovery]:
     store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
     ledger.store = store
     recovery = store.recover(ledger)
-    store.check_segments(ledger.refs())
     return ledger.recovered(), recovery
 
 

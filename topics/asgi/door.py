@@ -218,6 +218,10 @@ class _Server:
     def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._tell)
+        # A terminal that closes, or a supervisor's "reload", is no reason to fall over.
+        loop.add_signal_handler(
+            signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
+        )
 
     def _tell(self) -> None:
         if self._told.is_set():

@@ -7,6 +7,7 @@ retried: the log is read-only until a restart, reads go on.
 """
 
 import asyncio
+import errno
 import logging
 import threading
 import time
@@ -35,6 +36,9 @@ log = logging.getLogger("topics")
 UPKEEP_EVERY_S: Final = 10.0
 UPKEEP_SOON_S: Final = 0.05
 RETRY_S: Final = 1.0
+SEALED_EVENT_BYTES: Final = 256
+UPKEEP_BYTES: Final = 16 << 10
+"""Room in the log for what one turn of upkeep tells, beside its sealed runs."""
 
 T = TypeVar("T")
 
@@ -130,6 +134,8 @@ class Runtime:
         self._disk_is_full = False
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle]] = {}
         self._sync_wanted = threading.Semaphore(0)
+        self._synced_lsn = 0
+        """What the loop has heard of; the store's own runs ahead of what is published."""
         self._sync_running = False
         self._sync_started = 0.0
         self._sync_stops = False
@@ -175,15 +181,14 @@ class Runtime:
         await self._keep_up()
 
     def _recover(self) -> None:
-        """Replay, check what the result names, and say what was lost; on the worker thread."""
+        """Replay, and say what was lost; on the worker thread."""
         recovery = self.store.recover(self.engine.state)
-        runs = (run for topic in self.engine.state.by_id.values() for run in topic.runs)
-        self.store.check_segments([run.ref for run in runs if run.ref is not None])
         self.engine.finish_recovery(recovery, self.clock.now_ms())
         events = self.engine.take_events()
         if events:
             self.engine.on_written(self.store.write(events))
-            self.engine.on_synced(self.store.sync())
+            self._synced_lsn = self.store.sync()
+            self.engine.on_synced(self._synced_lsn)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
 
@@ -236,7 +241,7 @@ class Runtime:
             self.store.close(None)
 
     async def _until_synced(self) -> None:
-        while self.store.synced_lsn < self.store.written_lsn and not self.engine.read_only:
+        while self._synced_lsn < self.store.written_lsn and not self.engine.read_only:
             self._want_sync()
             await asyncio.sleep(0.005)
 
@@ -323,7 +328,7 @@ class Runtime:
         self.engine.on_written(lsn)
         for waiter in writing:
             waiter.lsn, waiter.write_ms = lsn, write_ms
-            if waiter.outcome.gate is Gate.SYNCED and lsn > self.store.synced_lsn:
+            if waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
                 if self.engine.read_only:
                     waiter.deliver(Told(_unknown()))
                 else:
@@ -357,7 +362,7 @@ class Runtime:
         self._flush_timer = None
         if self.engine.read_only:
             return
-        if self.store.synced_lsn < self.store.written_lsn:
+        if self._synced_lsn < self.store.written_lsn:
             self._want_sync()
         elif not self._writing:
             try:
@@ -403,6 +408,7 @@ class Runtime:
     def _synced(self, lsn: int) -> None:
         sync_ms = (time.perf_counter() - self._sync_started) * 1000
         self._sync_running = False
+        self._synced_lsn = lsn
         self.engine.on_synced(lsn)
         while self._syncing and self._syncing[0].lsn <= lsn:
             self._tell(self._syncing.popleft(), sync_ms)
@@ -443,6 +449,7 @@ class Runtime:
             await asyncio.sleep(UPKEEP_SOON_S)
 
     async def _keep_up_once(self) -> None:
+        self._require_room(UPKEEP_BYTES)
         self.upkeep.drop_runs(self.clock.now_ms())
         self._flush_now()
         while (job := self.upkeep.plan_seal(self.clock.now_ms())) is not None:
@@ -472,16 +479,22 @@ class Runtime:
                 assert topic_id is not None
                 for job in self.upkeep.plan_erase(topic_id):
                     await self._seal(job, None)
-            await self._checkpoint()
-            await self._checkpoint()
+            await self._checkpoint(fresh=True)
+            await self._checkpoint(fresh=True)
         except BaseException:
             self._erasing = erasing + self._erasing
             raise
         for waiter in erasing:
             waiter.deliver(Told(waiter.outcome, waiter.write_ms))
 
+    def _require_room(self, size_bytes: int) -> None:
+        """Upkeep's own events must find space too; they may use what is kept back for deletes."""
+        if self.store.room(reserve=True) < size_bytes:
+            raise OSError(errno.ENOSPC, "no space in the log for upkeep; it is tried again")
+
     async def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> None:
         try:
+            self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
             refs = await self._in_worker(self.store.seal, job.entries)
         except BaseException:
             self.upkeep.on_seal_failed(job)
@@ -490,10 +503,10 @@ class Runtime:
         self._flush_now()
         self._drop_segments()
 
-    async def _checkpoint(self) -> None:
+    async def _checkpoint(self, *, fresh: bool = False) -> None:
         """Begin a log file, seal what the old ones hold, and let them go."""
         self._flush_now()
-        boundary = self.store.rotate()
+        boundary = self.store.rotate(fresh=fresh)
         plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
         for i, job in enumerate(plan.jobs):
             try:

@@ -280,7 +280,7 @@ def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None]
     for i, meta in enumerate(metas):
         if meta is not None:
             metas[i] = _meta(bytes(meta), limits, f"$.records[{i}].meta")
-    return metas
+    return None if metas.count(None) == len(metas) else metas
 
 
 def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:

@@ -77,6 +77,17 @@ class _Waiting:
     reading: Reading
 
 
+@dataclass(slots=True)
+class _Owed:
+    """What this turn's appends to a topic have still to show: the head that the write is enough
+    for, and the head that a sync must cover; 0 where there is none.  Fixed when each append is
+    decided, so that a change of the class in the same turn changes no earlier promise."""
+
+    topic: Topic
+    written: int = 0
+    synced: int = 0
+
+
 class Engine:
     """One engine over one store.
 
@@ -93,7 +104,8 @@ class Engine:
         self.read_only = False
         self._events: list[Event] = []
         self._log_bytes_planned = 0
-        self._touched: dict[int, Topic] = {}
+        self._owed: dict[int, _Owed] = {}
+        self._expired: set[int] = set()
         self._reserved: list[tuple[Topic, int]] = []
         self._reservations: deque[tuple[int, Topic, int]] = deque()
         self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
@@ -150,15 +162,13 @@ class Engine:
         for topic, through in self._reserved:
             self._reservations.append((lsn, topic, through))
         self._reserved.clear()
-        for topic in self._touched.values():
-            waits = self._unsynced.get(topic.topic_id)
-            if waits is not None:
-                waits[1].append((lsn, topic.head_seq))
-            elif self._needs_sync(topic):
-                self._unsynced[topic.topic_id] = (topic, deque([(lsn, topic.head_seq)]))
-            else:
-                self._publish(topic, topic.head_seq)
-        self._touched.clear()
+        for owed in self._owed.values():
+            if owed.written:
+                self._publish(owed.topic, owed.written)
+            if owed.synced:
+                waits = self._unsynced.setdefault(owed.topic.topic_id, (owed.topic, deque()))[1]
+                waits.append((lsn, owed.synced))
+        self._owed.clear()
 
     def on_synced(self, lsn: int) -> None:
         """The log is durable up to `lsn`."""
@@ -178,7 +188,7 @@ class Engine:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.read_only = True
         self._events.clear()
-        self._touched.clear()
+        self._owed.clear()
         self._unsynced.clear()
 
     def take_wakes(self) -> list[Wake]:
@@ -226,7 +236,7 @@ class Engine:
                 self.emit(lost)
             topic.published_seq = topic.head_seq
             topic.reserved_durably = topic.reserved_through
-        self._touched.clear()
+        self._owed.clear()
 
     @staticmethod
     def _was_used(topic: Topic) -> bool:
@@ -236,6 +246,16 @@ class Engine:
 
     def _needs_sync(self, topic: Topic) -> bool:
         return topic.config.durability == "fsync" or topic.head_seq > topic.reserved_durably
+
+    def _owe(self, topic: Topic) -> bool:
+        """Whether a sync has to cover the topic's new head, or an earlier one, before it is shown."""
+        owed = self._owed.setdefault(topic.topic_id, _Owed(topic))
+        waits = owed.synced or topic.topic_id in self._unsynced
+        if waits or self._needs_sync(topic):
+            owed.synced = topic.head_seq
+            return True
+        owed.written = topic.head_seq
+        return False
 
     def _publish(self, topic: Topic, head_seq: int) -> None:
         topic.published_seq = head_seq
@@ -270,6 +290,8 @@ class Engine:
         """Make an event true, and have it written with this turn unless it is not `logged`."""
         self.state.apply(event)
         if logged:
+            if isinstance(event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted):
+                self._expired.discard(event.topic_id)
             self._events.append(event)
             self._log_bytes_planned += log_bytes
 
@@ -287,6 +309,15 @@ class Engine:
         expiry = topic.expiry(now_ms)
         if expiry is not None:
             self.state.apply_expiry(topic, expiry)
+            self._expired.add(topic.topic_id)
+
+    def log_expiry(self, topic: Topic, now_ms: int) -> None:
+        """Expiry is no event, since time tells it again; but before an event that goes by what it
+        left, it has to be told, or a replay would let the same records expire twice."""
+        if topic.topic_id in self._expired:
+            self.emit(
+                FloorsRaised(now_ms, topic.topic_id, topic.floors, topic.count, topic.size_bytes)
+            )
 
     def _require_writable(self, room: int, need: int = FRAME_BYTES) -> None:
         if self.read_only:
@@ -395,7 +426,8 @@ class Engine:
         topic = self.state.topics.get(command.topic)
         answer = {"topic": command.topic, "deleted": topic is not None, "routers_removed": []}
         if topic is None:
-            return Outcome([open_object(answer)])
+            # What this repeats may still be on its way to the disk.
+            return Outcome([open_object(answer)], gate=Gate.SYNCED)
         self.expire(topic, now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
@@ -405,7 +437,7 @@ class Engine:
             )
         self._require_writable(room(True))
         self.emit(TopicDeleted(now_ms, topic.topic_id))
-        self._touched.pop(topic.topic_id, None)
+        self._owed.pop(topic.topic_id, None)
         self._unsynced.pop(topic.topic_id, None)
         for waiting in self._parked.pop(topic.topic_id, {}).values():
             self._wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
@@ -435,7 +467,7 @@ class Engine:
         if created is not None:
             topic = self._create(created)
         self._log_append(topic, event, log_bytes, volatile=volatile)
-        synced = self._needs_sync(topic) or topic.topic_id in self._unsynced
+        synced = self._owe(topic)
         return Outcome(
             [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
              b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
@@ -476,12 +508,11 @@ class Engine:
     ) -> None:
         reserved, floors = topic.reserved_through, topic.floors
         self.emit(event, logged=not volatile, log_bytes=log_bytes)
-        self._touched[topic.topic_id] = topic
         if topic.reserved_through > reserved:
             self._reserved.append((topic, topic.reserved_through))
             if volatile:
                 self.emit(SeqsReserved(event.now_ms, topic.topic_id, topic.reserved_through))
-        if volatile and event.floors != floors and any(r.ref for r in topic.runs):
+        if volatile and event.floors != floors and _holds_logged(topic):
             self.emit(
                 FloorsRaised(
                     event.now_ms, topic.topic_id, event.floors, event.count, event.size_bytes
@@ -547,6 +578,9 @@ class Engine:
             return 0, self._settled(topic)
         spans = seq_spans(seqs)
         self._require_writable(room(True), spans.nbytes + FRAME_BYTES)
+        logged = topic.config.durability != "ephemeral" or _holds_logged(topic)
+        if logged:
+            self.log_expiry(topic, now_ms)
         size_bytes = 0
         for run, rows in topic.rows_of(spans):
             size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
@@ -557,8 +591,6 @@ class Engine:
             topic.count - len(seqs),
             topic.size_bytes - size_bytes,
         )
-        volatile = topic.config.durability == "ephemeral"
-        logged = not volatile or any(not getattr(run, "volatile", False) for run in topic.runs)
         self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
         return len(seqs), Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
 
@@ -573,6 +605,11 @@ def no_such_topic(name: str) -> Rejection:
 
 def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:
     return msgspec.structs.replace(config, type=kind)
+
+
+def _holds_logged(topic: Topic) -> bool:
+    """Whether a restart would bring back any of the topic's runs."""
+    return any(not getattr(run, "volatile", False) for run in topic.runs)
 
 
 def _joined(seqs: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:

@@ -142,6 +142,9 @@ class RecoverySink(Protocol):
 
     def apply(self, event: Event) -> None: ...
 
+    def refs(self) -> Sequence[RunRef]:
+        """Every sealed run of the state so far; asked for once, after the last event."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
@@ -215,7 +218,9 @@ class Store(Protocol):
         """Bytes of log that a restart would have to replay: written since the last checkpoint."""
 
     def recover(self, sink: RecoverySink) -> Recovery:
-        """*Blocking.* Lock the directory, find the newest valid checkpoint and replay the log.
+        """*Blocking.* Lock the directory, find the newest valid checkpoint and replay the log; see
+        that every segment that the result names is there, with a good header and its size; and
+        only then set a torn tail aside, remove orphans and begin a new log file.
 
         Raises:
             Unusable: Locked, foreign, newer format, no permission.  No byte was changed.
@@ -285,16 +290,12 @@ class Store(Protocol):
         """Remove a segment file that no run refers to any more, once what was written so far is
         durable.  Runs still being read stay readable until they are let go."""
 
-    def check_segments(self, refs: Sequence[RunRef]) -> None:
-        """*Blocking.* After replay: every segment that is named must be there, with a good header
-        and its size; files that nothing names are orphans and are removed.
-
-        Raises:
-            Corrupt: One is missing or damaged.
-        """
-
-    def rotate(self) -> int:
+    def rotate(self, *, fresh: bool = False) -> int:
         """Begin a new log file, so that a checkpoint taken now begins with it.
+
+        Args:
+            fresh: Nothing written before may be in that file, however scarce space is; without
+                it a full disk lets the log go on in the file that it has.
 
         Returns:
             The boundary to give to `checkpoint`.

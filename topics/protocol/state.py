@@ -121,7 +121,7 @@ class State:
         topic = self.by_id[event.topic_id]
         self._reach(topic, event.head_seq)
         topic.config = event.config
-        topic.floors = event.floors
+        topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
         topic.check()
@@ -154,7 +154,7 @@ class State:
         topic.last_ts_ms = batch.ts_ms
         topic.last_write_ms = event.now_ms
         if event.floors != topic.floors:
-            topic.floors = event.floors
+            topic.floors = risen(topic.floors, event.floors)
             self._floors_moved(topic)
         self._set_totals(topic, event.count, event.size_bytes)
         if event.key:
@@ -198,7 +198,8 @@ class State:
 
     def _floors_raised(self, event: FloorsRaised) -> None:
         topic = self.by_id[event.topic_id]
-        topic.floors = event.floors
+        self._reach(topic, event.floors.evict_floor - 1)
+        topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
 
@@ -240,7 +241,7 @@ class State:
 
     def _dropped(self, event: RunsDropped) -> None:
         topic = self.by_id[event.topic_id]
-        topic.floors = event.floors
+        topic.floors = risen(topic.floors, event.floors)
         for first_seq in event.first_seqs:
             for run in topic.replace_runs(first_seq, first_seq, []):
                 self._let_go(run)
@@ -325,14 +326,20 @@ class State:
             holes=list(topic.holes),
             volatile=spans,
             runs=[run.ref for run in topic.runs if run.ref is not None],
-            keys=self._key_images(topic),
+            keys=self._key_images(topic, spans),
         )
 
-    def _key_images(self, topic: Topic) -> list[KeyImage]:
+    def _key_images(self, topic: Topic, volatile: Sequence[tuple[int, int]]) -> list[KeyImage]:
+        """Its keys but for those of records that are lost with the process: a write that is tried
+        again after that has to be made again."""
         keys = self.keys[topic.topic_id]
         window_ms = topic.config.idempotency_window_ms
         self.keys_total -= keys.forget(now_ms=self.now_ms, window_ms=window_ms)
-        return keys.images()
+        return [
+            image
+            for image in keys.images()
+            if not any(first <= image.first_seq <= last for first, last in volatile)
+        ]
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
@@ -363,6 +370,7 @@ class State:
             self.segments[ref.segment] += 1
         for first_seq, last_seq in image.volatile:
             self._lose_volatile(topic, first_seq, last_seq)
+            self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
 
     def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:
@@ -374,9 +382,29 @@ class State:
             topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
         topic.holes.sort(key=lambda hole: hole.first_seq)
 
+    def refs(self) -> list[RunRef]:
+        """Every sealed run of every topic."""
+        runs = (run for topic in self.by_id.values() for run in topic.runs)
+        return [run.ref for run in runs if run.ref is not None]
+
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""
         return topic.live_between(1, topic.head_seq)
+
+
+def risen(floors: Floors, other: Floors) -> Floors:
+    """Each cause's floor, as high as either says.
+
+    An event holds the floors of the process that made it.  At a replay they may be behind: what
+    lived in that process's memory only is lost by then, and it could not know.
+    """
+    if floors == other:
+        return floors
+    return Floors(
+        max(floors.cap_through, other.cap_through),
+        max(floors.ttl_through, other.ttl_through),
+        max(floors.crash_through, other.crash_through),
+    )
 
 
 def floors_with(floors: Floors, *, cap_through: int = 0, ttl_through: int = 0) -> Floors:

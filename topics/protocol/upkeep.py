@@ -88,6 +88,8 @@ class Upkeep:
             ([run.first_seq for run in dead if _is_volatile(run)], False),
         ):
             if firsts:
+                if is_logged:
+                    self._engine.log_expiry(topic, now_ms)
                 event = RunsDropped(now_ms, topic.topic_id, firsts, topic.floors)
                 self._engine.emit(event, logged=is_logged)
         if any(self._is_sparse(topic, run) for run in topic.runs):
@@ -200,8 +202,9 @@ class Upkeep:
                 plan.replace(entry.topic_id, first_seq, last_seq, ref)
             if entry.topic_id in self._state.by_id:
                 used = True
-                self._engine.emit(RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref]))
                 topic = self._state.by_id[entry.topic_id]
+                self._engine.log_expiry(topic, now_ms)
+                self._engine.emit(RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref]))
                 self._state.attention[entry.topic_id] = topic
         if not used and refs:
             self._state.unneeded.append(refs[0].segment)

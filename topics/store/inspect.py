@@ -119,6 +119,9 @@ class Named:
     def restore(self, checkpoint: Checkpoint) -> None:
         self.runs = {topic.topic_id: list(topic.runs) for topic in checkpoint.topics}
 
+    def refs(self) -> list[RunRef]:
+        return [ref for refs in self.runs.values() for ref in refs]
+
     def apply(self, event: Event) -> None:
         match event:
             case TopicDeleted():

@@ -142,9 +142,6 @@ class MemoryStore:
         self._segments.next_lsn = 1
         return Recovery(clean=True, same_boot=True, fresh=True, events=0)
 
-    def check_segments(self, refs: Sequence[RunRef]) -> None:
-        self._segments.check(refs)
-
     def room(self, *, reserve: bool) -> int:
         return ROOM_BYTES
 
@@ -173,7 +170,7 @@ class MemoryStore:
     def drop(self, segment: int) -> None:
         self._segments.drop(segment)
 
-    def rotate(self) -> int:
+    def rotate(self, *, fresh: bool = False) -> int:
         return 0
 
     def checkpoint(self, image: Checkpoint, boundary: int) -> None:

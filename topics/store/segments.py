@@ -21,7 +21,7 @@ from topics.protocol.records import DELETED
 from topics.store import segment
 from topics.store.files import Files, discard, write_all
 from topics.store.handle import Handle, Segment
-from topics.store.layout import TEMP, numbers, segment_name
+from topics.store.layout import numbers, segment_name
 from topics.store.runs import NEAREST, SealedRun
 
 OPEN_SEGMENTS_MAX: Final = 256
@@ -109,26 +109,27 @@ class Segments:
             self._open.pop(number, None)
         discard(self._files, segment_name(number))
 
-    def check(self, refs: Iterable[RunRef]) -> None:
-        """*Blocking.* Every run referred to is there; every other segment is an orphan and goes.
+    def verify(self, refs: Iterable[RunRef]) -> None:
+        """*Blocking.* Every run referred to is there; nothing is changed.
 
         Raises:
-            Corrupt: A file is missing, or its header or size is wrong.  Nothing was unlinked.
+            Corrupt: A file is missing, or its header or size is wrong.
         """
         runs: dict[int, list[RunRef]] = {}
         for ref in refs:
             runs.setdefault(ref.segment, []).append(ref)
         for number, wanted in runs.items():
             self._check_one(number, wanted)
+
+    def sweep(self, refs: Iterable[RunRef]) -> None:
+        """*Blocking.* Unlink the segments that none of these runs is in: orphans of a seal whose
+        event never came, or dropped just before the end."""
+        named = {ref.segment for ref in refs}
         for number in numbers(self._files.names(), "seg"):
-            if number not in runs:
+            if number not in named:
                 discard(self._files, segment_name(number))
-        for name in self._files.names():
-            if TEMP.fullmatch(name) and ".seg" in name:
-                discard(self._files, name)
         with self.lock:
-            self._killed = {run: None for run in self._killed if run.segment in runs}
-            self.seen(ref for found in runs.values() for ref in found)
+            self._killed = {run: None for run in self._killed if run.segment in named}
 
     def _check_one(self, number: int, wanted: Sequence[RunRef]) -> None:
         handle = Handle(self._files, number, self._instance)

@@ -21,6 +21,9 @@ LEAST_FILE_BYTES: Final = 64 << 10
 MARGIN: Final = 4 * SECTOR
 """What a file holds besides one batch's frames: its header, the batch's, the mark that ends it."""
 
+ROOMY_FILES: Final = 4
+"""Files of its size that must have space before another one is begun early, or large."""
+
 PROMISE_BYTES_MAX: Final = 1 << 30
 FILL_BYTES: Final = 1 << 20
 SMALL_BATCH_BYTES: Final = 16 << 10
@@ -85,6 +88,12 @@ class Space:
             if held is not None:
                 held.file.close()
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether space has to be counted, as it was when somebody last looked."""
+        plenty = 8 * (self._file_bytes + self._reserve_bytes)
+        return self._reserve is None or self._free_bytes <= plenty
+
     # -- the promise ---------------------------------------------------------------------------
 
     def room(self, current: LogFile | None, *, reserve: bool) -> int:
@@ -93,11 +102,10 @@ class Space:
         room = 0 if current is None or current.is_reserve else current.room
         if spare is not None:
             room = max(room, spare.size - MARGIN)
-        promise = self._free_bytes // 4
-        if self._reserve is not None and promise > 2 * (self._file_bytes + self._reserve_bytes):
-            # Plenty: a larger file is made when it is needed, and the reserve stands behind the
-            # promise should somebody else take the space in between.
-            return max(room, min(promise, PROMISE_BYTES_MAX))
+        if not self.is_scarce:
+            # A larger file is made when it is needed, and the reserve stands behind the promise
+            # should somebody else take the space in between.
+            return max(room, min(self._free_bytes // 4, PROMISE_BYTES_MAX))
         if spare is None or self._reserve is None:
             room = max(room, self._room_made())
         if reserve:
@@ -117,9 +125,13 @@ class Space:
 
     # -- taking --------------------------------------------------------------------------------
 
-    def ready(self) -> bool:
-        """Whether a file can be taken without the reserve."""
+    def ready(self, *, at_any_cost: bool) -> bool:
+        """Whether a file can be taken without the reserve, and without using up, where that is
+        not asked `at_any_cost`, the space that something else will need."""
         with self.lock:
+            self._free_bytes = self._files.free_bytes()
+            if not at_any_cost and self._free_bytes < ROOMY_FILES * FIRST_FILE_BYTES:
+                return False
             self._replenish()
             return self._spare is not None
 
@@ -191,9 +203,11 @@ class Space:
                 self._reserve.is_reserve = True
         if self._reserve is not None and self._spare is None:
             name = log_name(self.next_number)
-            self._spare = self._prepare(name, self._next_size)
-            if self._spare is None and self._next_size > FIRST_FILE_BYTES:
-                self._spare = self._prepare(name, FIRST_FILE_BYTES)
+            small = min(self._next_size, FIRST_FILE_BYTES)
+            roomy = self._free_bytes >= ROOMY_FILES * self._next_size
+            self._spare = self._prepare(name, self._next_size if roomy else small)
+            if self._spare is None and self._next_size > small:
+                self._spare = self._prepare(name, small)
 
     def _prepare(self, name: str, size: int) -> LogFile | None:
         """A new file with its space, entry and size durable; None where there is no space.

@@ -7,7 +7,7 @@ acknowledged before what justifies it is durable.
 
 import errno
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
@@ -24,6 +24,8 @@ from topics.store.wal import Log, Position
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
+SEALED_SIZE: Final = 1.5
+"""An upper bound of a segment's size to that of the log it takes over, for records of any size."""
 
 
 class DiskStore:
@@ -86,7 +88,14 @@ class DiskStore:
         return self._progress
 
     def room(self, *, reserve: bool) -> int:
+        if not reserve and self._log.is_space_scarce and self._is_log_too_large():
+            return 0
         return self._log.room(reserve=reserve)
+
+    def _is_log_too_large(self) -> bool:
+        """Whether what the log holds might not find space as segments: then the log must not
+        grow, or nothing could ever be sealed and no log file ever let go."""
+        return self._files.free_bytes() < self.log_bytes * SEALED_SIZE
 
     # -- recovery ------------------------------------------------------------------------------
 
@@ -130,7 +139,7 @@ class DiskStore:
         def begin(instance: bytes) -> None:
             self._assemble(instance)
             self._begin_log(instance, Position(1, SECTOR, 0, 0))
-            self._log.rotate()
+            self._log.rotate(fresh=True)
             self._log.sync()
 
         identity.found(self._files, begin)
@@ -151,9 +160,12 @@ class DiskStore:
         finally:
             walk.close()
         same_boot = tail.boot_id == self._files.boot_id()
+        refs = sink.refs()
+        self._segments.verify(refs)
         # Up to here no byte was changed.
         self._set_aside(tail)
         self._clean_up()
+        self._segments.sweep(refs)
         self._incarnation = max(self._incarnation, tail.incarnation) + 1
         end = tail.position
         self._begin_log(instance, Position(tail.last_number + 1, SECTOR, end.batch, end.digest))
@@ -219,8 +231,7 @@ class DiskStore:
     def _clean_up(self) -> None:
         """Unlink what a crash left half made, and what no kept checkpoint needs."""
         for name in self._files.names():
-            # Temporary segments wait until the log was believed as a whole: `check_segments`.
-            if TEMP.fullmatch(name) and ".seg" not in name:
+            if TEMP.fullmatch(name):
                 discard(self._files, name)
         self._retire()
 
@@ -230,15 +241,6 @@ class DiskStore:
         for number in numbers(self._files.names(), "wal"):
             if number < self._checkpoints.oldest_log:
                 discard(self._files, log_name(number))
-
-    def check_segments(self, refs: Iterable[RunRef]) -> None:
-        """*Blocking*, once after `recover`: all runs of the recovered state are there, and segment
-        files that it does not name are unlinked.
-
-        Raises:
-            Corrupt: A segment is missing, or its header or size is wrong.
-        """
-        self._segments.check(refs)
 
     # -- the log -------------------------------------------------------------------------------
 
@@ -285,8 +287,8 @@ class DiskStore:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def rotate(self) -> int:
-        position = self._log.rotate()
+    def rotate(self, *, fresh: bool = False) -> int:
+        position = self._log.rotate(fresh=fresh)
         self._boundaries[position.batch] = position, self._log.written_bytes
         return position.batch
 

@@ -124,6 +124,10 @@ class Log:
         """Bytes of frames that one `write` is sure to find space for."""
         return 0 if self.failed is not None else self._space.room(self._current, reserve=reserve)
 
+    @property
+    def is_space_scarce(self) -> bool:
+        return self._space.is_scarce
+
     def maintain(self) -> None:
         """*Blocking*, on the thread that syncs: prepare what is needed next.  Raises WriteFailed."""
         try:
@@ -157,24 +161,27 @@ class Log:
         self.refuse_if_failed()
         self._append(kind, [b""], 0, 0)
 
-    def rotate(self) -> Position:
+    def rotate(self, *, fresh: bool) -> Position:
         """Begin a new file, where there is space for one; returns where the log goes on.
 
-        On a full disk the log goes on in its current file: a checkpoint can begin anywhere.
+        On a full disk the log goes on in its current file, unless a `fresh` one is asked for: a
+        checkpoint can begin anywhere.
 
         Raises:
             WriteFailed: as `write`.
-            OSError: There is no current file either.
+            OSError: There is no current file either, or none that is fresh.
         """
         self.refuse_if_failed()
         current = self._current
         if current is None:
             raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
-        if current.batches and self._space.ready():
+        if current.batches and self._space.ready(at_any_cost=fresh):
             try:
                 self._leave(0)
             except OSError as error:
                 raise self.fail(error) from error
+        elif current.batches and fresh:
+            raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
         return self.position
 
     def _append(self, kind: int, parts: list[Buffer], size: int, events: int) -> None:

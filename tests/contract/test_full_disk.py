@@ -1,0 +1,85 @@
+"""A disk that is full refuses appends, serves reads, takes deletes, and recovers by itself (§11)."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .api import Api, tagged
+from .server import Server, until
+from .wire import Http1
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a tmpfs takes root")
+    where = tmp_path / "disk"
+    where.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(where)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no tmpfs may be mounted here: {done.stderr.strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def filled(api: Api) -> list[int]:
+    """Write until the disk is full; returns what was acknowledged."""
+    told: list[int] = []
+    for size in (20_000, 1):
+        for i in range(1000):
+            record = tagged(f"t{i}", "x" * size)
+            answer = api.ask("POST", "/v0/topics/t", {"records": [record]})
+            if answer.status == 429:
+                break
+            told += answer.json["seqs"]
+        assert answer.error["detail"]["limit"] == "disk"
+    return told
+
+
+def refused_topic(api: Api) -> str:
+    """The name of a topic for which there was no room either."""
+    for i in range(1000):
+        answer = api.ask("PUT", f"/v0/topics/new{i}", {})
+        if answer.status == 429:
+            assert answer.error["detail"]["limit"] == "disk"
+            return f"new{i}"
+    raise AssertionError("a thousand topics fit on a full disk")
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_full_disk(disk: Path, tmp_path: Path, durability: str) -> None:
+    """429 `disk` for appends and new topics, reads and deletes go on, a restart finds all that was
+    acknowledged, and writes resume when there is room."""
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(2 << 20))
+    settings = {"data_dir": disk / "data", "reserve_bytes": 1 << 20, "wal_file_bytes": 1 << 20}
+    with Server(tmp_path / "home", **settings) as server:
+        api = Api(server.connect(Http1))
+        api.put("t", durability=durability)
+        api.append("small", 1)
+        told = filled(api)
+        assert told
+        assert api.refused("GET", f"/v0/topics/{refused_topic(api)}") == (404, "topic_not_found")
+        assert [r["$seq"] for r in api.walk("t")] == told
+        gone = api.delete("t", match="t0")["deleted"]
+        assert api.delete("small", before_seq=2)["deleted"] == 1
+        assert api.ok("GET", "/v0/health")["status"] == "ok"
+        ballast.unlink()
+        body = {"records": [{"data": "again"}]}
+        until("room", lambda: api.ask("POST", "/v0/topics/t", body).status == 200)
+        found = [r["$seq"] for r in api.walk("t")]
+        assert found[:-1] == [seq for seq in told if seq in found]
+        assert len(found) == len(told) - gone + 1
+        server.kill()
+        server.start()
+        api = Api(server.connect(Http1))
+        assert [r["$seq"] for r in api.walk("t")] == found
+        assert api.state("small")["count"] == 0
+        assert server.stop() == 0

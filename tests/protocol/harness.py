@@ -1,0 +1,189 @@
+"""An engine over a store in memory, turned by hand: what is written and synced is the test's to say.
+
+Owns the order of calls that a shell owes the engine; the clock is a number that only moves when
+a test moves it.
+"""
+
+import json
+from typing import Any
+
+import orjson
+
+from topics.protocol import bodies
+from topics.protocol.commands import Command, DeleteTopic, GetTopic, ListTopics
+from topics.protocol.effects import Outcome, Parked, Records
+from topics.protocol.engine import Engine
+from topics.protocol.errors import Rejection
+from topics.protocol.limits import Limits
+from topics.protocol.ports import Recovery
+from topics.protocol.render import project
+from topics.protocol.topic import Topic
+from topics.protocol.upkeep import SealJob, Upkeep
+from topics.store.memory import MemoryStore
+
+START_MS = 1_750_000_000_000
+CLEAN = Recovery(clean=True, same_boot=True, fresh=True, events=0)
+
+
+class Harness:
+    """One engine; `auto` ends the turn, write and sync included, after each command."""
+
+    def __init__(self, *, auto: bool = True, **limits: int) -> None:
+        self.limits = Limits(**limits)
+        self.store = MemoryStore()
+        self.store.recover(None)  # type: ignore[arg-type]
+        self.engine = Engine(self.limits, self.store)
+        self.upkeep = Upkeep(self.engine)
+        self.engine.finish_recovery(CLEAN, START_MS)
+        self.now_ms = START_MS
+        self.auto = auto
+        self.room_bytes = 1 << 40
+        self.events: list[Any] = []
+        self._tokens = 0
+
+    # Turns.
+
+    def ask(self, command: Command) -> Outcome | Parked:
+        self._tokens += 1
+        result = self.engine.submit(
+            command, token=self._tokens, now_ms=self.now_ms, room=lambda _: self.room_bytes
+        )
+        if self.auto:
+            self.sync()
+        return result
+
+    @property
+    def last_token(self) -> int:
+        return self._tokens
+
+    def write(self) -> int:
+        """End the turn: what was decided is in the log."""
+        events = self.engine.take_events()
+        self.events += events
+        lsn = self.store.write(events) if events else self.store.written_lsn
+        self.engine.on_written(lsn)
+        return lsn
+
+    def sync(self) -> None:
+        self.engine.on_synced(self.write())
+
+    def woken(self) -> list[Any]:
+        """Answers of those who waited, as objects or refusals."""
+        return [
+            wake.result if isinstance(wake.result, Exception) else shown(wake.result)
+            for wake in self.engine.take_wakes()
+        ]
+
+    # Commands in short.
+
+    def put(self, name: str = "t", **config: object) -> Any:
+        return shown(self.ask(bodies.parse_put(name, orjson.dumps(config))))
+
+    def append(self, *datas: object, name: str = "t", **fields: object) -> Any:
+        records = [d if isinstance(d, dict) and "data" in d else {"data": d} for d in datas]
+        body = orjson.dumps({"records": records, **fields})
+        command = bodies.parse_append(name, body, self.limits, return_seqs=True, header_key=None)
+        return shown(self.ask(command))
+
+    def diff(self, from_seq: int = 0, name: str = "t", **fields: object) -> Any:
+        body = orjson.dumps({"from_seq": from_seq, **fields})
+        return shown(self.ask(bodies.parse_diff(name, body, self.limits)))
+
+    def seqs(self, from_seq: int = 0, **fields: Any) -> list[int]:
+        return [r["$seq"] for r in self.diff(from_seq, **fields)["records"]]
+
+    def wait(self, from_seq: int = 0, name: str = "t", **fields: object) -> Any:
+        """A long poll: the page, or None where it parked."""
+        fields = {"from_seq": from_seq, "wait_ms": 1000, **fields}
+        found = self.ask(bodies.parse_diff(name, orjson.dumps(fields), self.limits))
+        return None if isinstance(found, Parked) else shown(found)
+
+    def delete(self, name: str = "t", **fields: object) -> Any:
+        return shown(self.ask(bodies.parse_delete(name, orjson.dumps(fields))))
+
+    def purge(self, name: str = "t", **fields: object) -> Any:
+        return shown(self.ask(bodies.parse_purge(name, orjson.dumps(fields))))
+
+    def drop(self, name: str = "t", *, if_empty: bool = False) -> Any:
+        return shown(self.ask(DeleteTopic(name, if_empty)))
+
+    def state(self, name: str = "t") -> Any:
+        return shown(self.ask(GetTopic(name, touch=False)))
+
+    def listing(self, prefix: str = "", page_size: int = 100, after: str = "") -> Any:
+        return shown(self.ask(ListTopics(prefix, page_size, after)))
+
+    def topic(self, name: str = "t") -> Topic:
+        return self.engine.state.topics[name]
+
+    # Upkeep.
+
+    def seal(self) -> list[SealJob]:
+        """Drop what is dead and seal what is due, as a shell would."""
+        self.upkeep.drop_runs(self.now_ms)
+        self.sync()
+        jobs = []
+        while (job := self.upkeep.plan_seal(self.now_ms)) is not None:
+            self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms)
+            self.sync()
+            jobs.append(job)
+        return jobs
+
+    def seal_all(self) -> None:
+        """As a checkpoint does: every hot run goes to a segment."""
+        plan = self.upkeep.begin_checkpoint(self.now_ms)
+        for job in plan.jobs:
+            self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
+        self.sync()
+
+
+def shown(outcome: Outcome | Parked) -> Any:
+    """The object that an outcome says."""
+    assert isinstance(outcome, Outcome)
+    return json.loads(text_of(outcome))
+
+
+def text_of(outcome: Outcome) -> bytes:
+    out = b""
+    for piece in outcome.pieces:
+        out += _records(piece) if isinstance(piece, Records) else piece
+    return out + b"}"
+
+
+def _records(records: Records) -> bytes:
+    texts: list[bytes] = []
+    for run, spans in records.extents:
+        found = run.read(spans)
+        assert found is not None
+        if not records.is_verbatim:
+            found = project(
+                run, spans, found, tags=records.tags, meta=records.meta, data=records.data
+            )
+        texts += map(bytes, found)
+    return b",".join(texts)
+
+
+def tagged(tag: str | None, data: object = None) -> dict[str, object]:
+    return {"data": data, "tag": tag}
+
+
+def by(node: str | None, data: object = None) -> dict[str, object]:
+    return {"data": data, "node": node}
+
+
+def refusal(call: Any, *args: Any, **named: Any) -> Rejection:
+    """What a call that must be refused was refused with."""
+    try:
+        call(*args, **named)
+    except Rejection as rejection:
+        return rejection
+    raise AssertionError("it was not refused")
+
+
+def status_of(call: Any, *args: Any) -> int:
+    """200, or the status of what a call was refused with."""
+    try:
+        call(*args)
+    except Rejection as rejection:
+        return rejection.code.status
+    return 200

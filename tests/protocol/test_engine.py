@@ -1,0 +1,249 @@
+"""The engine's turns: what is shown when, who waits, and what wakes them (§2, §3)."""
+
+import pytest
+
+from topics.protocol.effects import Gate, Outcome
+from topics.protocol.engine import Engine
+from topics.protocol.errors import Rejection
+from topics.protocol.events import Hole
+
+from .harness import Harness, by, refusal, tagged
+
+
+def test_an_fsync_record_is_shown_once_it_is_synced() -> None:
+    """Readers see what is published: with the write, or with the sync where that is promised. (§0.10)"""
+    for durability, seen in (("ephemeral", 1), ("memory", 1), ("disk", 1), ("fsync", 0)):
+        engine = Harness()
+        engine.put(durability=durability)
+        engine.auto = False
+        engine.append("x")
+        before = engine.diff()
+        lsn = engine.write()
+        written = engine.state()
+        engine.engine.on_synced(lsn)
+        after = engine.state()
+
+        assert (before["head_seq"], before["records"], before["caught_up"]) == (0, [], True)
+        assert (written["head_seq"], written["count"]) == (seen, seen)
+        assert (after["head_seq"], after["count"], after["earliest_seq"]) == (1, 1, 1)
+
+
+def test_what_is_not_shown_is_not_counted_either() -> None:
+    """Count, bytes and earliest are those of published records. (§1.2)"""
+    engine = Harness()
+    engine.put(durability="fsync")
+    engine.append("a")
+    whole = engine.state()
+    engine.auto = False
+    engine.append("b", "c")
+    engine.write()
+
+    assert engine.state() == whole
+    assert engine.seqs() == [1]
+    assert engine.listing()["topics"][0]["head_seq"] == 1
+
+
+def test_a_retry_is_told_no_sooner_than_the_original() -> None:
+    """A repeated key waits for the sync that its records wait for. (§0.8)"""
+    engine = Harness()
+    engine.put(durability="fsync")
+    engine.auto = False
+    engine.append("a", idempotency_key="k")
+    engine.write()
+    again = engine.append("a", idempotency_key="k")
+
+    assert again["deduped"] is True
+    gates = []
+    ask = engine.ask
+    engine.ask = lambda c: gates.append(o := ask(c)) or o  # type: ignore[method-assign, func-returns-value, assignment]
+    engine.append("a", idempotency_key="k")
+    engine.sync()
+    engine.append("a", idempotency_key="k")
+    assert [o.gate for o in gates if isinstance(o, Outcome)] == [Gate.SYNCED, Gate.NOW]
+
+
+def test_a_wait_is_over_with_the_first_record_this_reader_may_see() -> None:
+    """Not with its own echoes, nor with other tags; its cursor has passed them. (§3.2)"""
+    engine = Harness()
+    engine.put()
+    assert engine.wait(node="me", match="a*") is None
+
+    engine.append(by("me") | {"tag": "a"})
+    engine.append(tagged("b"))
+    assert engine.woken() == []
+    engine.append(by("you") | {"tag": "ab"})
+    (page,) = engine.woken()
+    assert [r["$seq"] for r in page["records"]] == [3]
+    assert page["performance"] if "performance" in page else page["next_from_seq"] == 3
+
+
+def test_a_wait_on_fsync_is_over_with_the_sync() -> None:
+    """Nobody is woken for what might still be lost. (§0.10)"""
+    engine = Harness()
+    engine.put(durability="fsync")
+    assert engine.wait() is None
+    engine.auto = False
+    engine.append("x")
+    lsn = engine.write()
+    assert engine.woken() == []
+    engine.engine.on_synced(lsn)
+    assert len(engine.woken()) == 1
+
+
+def test_a_wait_ends_with_its_topic() -> None:
+    """404, and the waiter is forgotten. (§1.4)"""
+    engine = Harness()
+    engine.put()
+    assert engine.wait() is None
+    engine.drop()
+    (refused,) = engine.woken()
+    assert isinstance(refused, Rejection)
+    assert refused.code.status == 404
+    engine.append("x")
+    assert engine.woken() == []
+
+
+def test_a_wait_ends_with_its_time() -> None:
+    """It is told what there is: nothing, and how far it is. (§3)"""
+    engine = Harness()
+    engine.append(by("me"))
+    assert engine.wait(node="me") is None
+    engine.engine.timeout("t", engine.last_token)
+    (page,) = engine.woken()
+    assert (page["records"], page["next_from_seq"], page["caught_up"]) == ([], 1, True)
+    engine.engine.timeout("t", engine.last_token)
+    assert engine.woken() == []
+
+
+def test_who_is_forgotten_is_not_woken() -> None:
+    """The client is gone. (§3)"""
+    engine = Harness()
+    engine.put()
+    assert engine.wait() is None
+    engine.engine.forget("t", engine.last_token)
+    engine.append("x")
+    assert engine.woken() == []
+
+
+def test_all_are_released_at_the_end() -> None:
+    """The server stops: who waits is answered. (§3)"""
+    engine = Harness()
+    engine.put("a")
+    engine.put("b")
+    assert [engine.wait(name=n) for n in "aab"] == [None] * 3
+    engine.engine.release_all()
+    assert len(engine.woken()) == 3
+
+
+def test_a_wait_does_not_stand_before_a_hole() -> None:
+    """Everything before the hole was deleted: the loss behind it is told, not waited over. (§3.3)"""
+    engine = Harness()
+    engine.append("a", "b")
+    topic = engine.topic()
+    topic.holes.append(Hole(3, 5, "crash"))
+    topic.head_seq = topic.published_seq = 5
+    engine.delete(before_seq=3)
+
+    page = engine.wait()
+    assert page is not None
+    while not page["caught_up"] and page["tombstone"] is None:
+        page = engine.wait(page["next_from_seq"])
+        assert page is not None
+    assert (page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]) == (3, 5)
+
+
+def test_a_wait_does_not_stand_where_a_scan_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that looked at its share of rows goes on with the next, it does not wait. (§3.2)"""
+    monkeypatch.setattr("topics.protocol.topic.SCAN_ROWS_MAX", 10)
+    engine = Harness()
+    engine.append(*[by("me")] * 25, by("you"))
+
+    from_seq, found = 0, []
+    while not found:
+        page = engine.wait(from_seq, node="me")
+        assert page is not None
+        assert page["next_from_seq"] > from_seq
+        from_seq, found = page["next_from_seq"], page["records"]
+    assert [r["$seq"] for r in found] == [26]
+
+
+def test_a_failed_log_is_read_only() -> None:
+    """Writes are refused with 503, reads go on, and what was not written stays unseen. (§8.3)"""
+    engine = Harness()
+    engine.append("a")
+    engine.auto = False
+    engine.append("b")
+    engine.engine.on_failed()
+
+    assert engine.seqs() == [1]
+    for call, args in ((engine.append, "u"), (engine.put, "u"), (engine.drop, "t")):
+        rejection = refusal(call, *args)
+        assert (rejection.code.status, rejection.detail) == (503, {"reason": "read_only"})
+
+
+@pytest.mark.parametrize("room", [0, 4095])
+def test_no_room_refuses_appends(room: int) -> None:
+    """429 `disk`; nothing was assigned. (§11)"""
+    engine = Harness()
+    engine.append("a")
+    engine.room_bytes = room
+
+    for call, args in ((engine.append, ("b",)), (engine.put, ("new",)), (engine.delete, ())):
+        named = {"before_seq": 2} if not args else {}
+        rejection = refusal(call, *args, **named)
+        assert (rejection.code.status, (rejection.detail or {})["limit"]) == (429, "disk")
+    assert engine.seqs() == [1]
+    engine.room_bytes = 1 << 30
+    assert engine.append("b")["seqs"] == [2]
+
+
+def test_events_of_a_turn_share_its_room() -> None:
+    """What is decided but not written yet counts. (§11)"""
+    engine = Harness()
+    engine.put()
+    engine.auto = False
+    engine.room_bytes = 10_000
+    engine.append("a")
+    engine.append("b")
+    assert refusal(engine.append, "c").code.status == 429
+    engine.write()
+    engine.append("c")
+
+
+def test_time_never_runs_backwards() -> None:
+    """`$ts` of a later record is no smaller, whatever the wall clock says. (§0.4)"""
+    engine = Harness()
+    engine.append("a")
+    engine.now_ms -= 5000
+    engine.append("b")
+
+    first, second = (r["$ts"] for r in engine.diff()["records"])
+    assert first == second
+    assert isinstance(engine.engine, Engine)
+
+
+def test_replay_tells_the_same_story() -> None:
+    """`apply` over the events of a session is that session. (§0.10)"""
+    engine = Harness(segment_max_records=4)
+    engine.put(cap_records=20)
+    for i in range(10):
+        engine.append(tagged(f"t{i % 3}"), by("n"), name="t", idempotency_key=f"k{i}")
+    engine.delete(match="t1")
+    engine.put(cap_records=6)
+    engine.append("other", name="u")
+    engine.drop("u")
+    copy = Harness()
+    for event in engine.events:
+        copy.engine.state.apply(event)
+    copy.engine.finish_recovery(copy.store.recover(None), START)  # type: ignore[arg-type]
+
+    skipped = ("effective_priority", "last_read_ts")
+    assert {k: v for k, v in copy.state().items() if k not in skipped} == {
+        k: v for k, v in engine.state().items() if k not in skipped
+    }
+    assert copy.diff() == engine.diff()
+    assert [t["topic"] for t in copy.listing()["topics"]] == ["t"]
+    assert copy.append("x", idempotency_key="k3")["deduped"] is True
+
+
+START = 1_750_000_000_000
