@@ -53,13 +53,47 @@ class Pending(Protocol):
         """The client is gone: stop waiting.  What was committed stays committed."""
 
 
+class Feed(Protocol):
+    """A stream of events, pulled by its driver: the next piece is made when the last is taken."""
+
+    async def next(self) -> Buffer | None:
+        """The next bytes to send, whenever there are some; None at the end."""
+
+    def close(self) -> None:
+        """The client is gone, or the end was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """An answer that goes on until its feed or its client ends it; `feed` is None for HEAD."""
+
+    status: int
+    headers: Headers
+    feed: Feed | None
+
+
+class Socket(Protocol):
+    """A WebSocket's far side: messages in, one at a time; messages out, pulled."""
+
+    async def command(self, text: str) -> None:
+        """Carry out one text message; its reply comes through `next`, in order."""
+
+    def refuse_binary(self) -> None:
+        """A binary message came: an error frame is owed."""
+
+    async def next(self) -> str | None:
+        """The next message to send, whenever there is one; None when the server ends it."""
+
+    def close(self) -> None: ...
+
+
 class Admission(Protocol):
     """A request whose head is accepted; its body is still to come."""
 
     max_body_bytes: int
     """Bytes of body on the wire beyond which the driver answers `too_large()`."""
 
-    def finish(self, body: Buffer) -> Answer | Pending:
+    def finish(self, body: Buffer) -> Answer | Pending | Streaming:
         """The whole body is here (empty where there was none)."""
 
     def too_large(self) -> Answer:
@@ -74,3 +108,6 @@ class Exchange(Protocol):
 
     def begin(self, head: Head) -> Answer | Admission:
         """Judge a head: a refusal (404, 405, 415, 503, ...) or leave to send the body."""
+
+    def connect(self, head: Head) -> Answer | Socket:
+        """Judge the head of a WebSocket handshake."""

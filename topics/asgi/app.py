@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from topics.asgi.answers import Admission, Answer, Exchange, Head, Headers, Pending
+from topics.asgi.answers import Admission, Answer, Exchange, Head, Headers, Pending, Streaming
 from topics.asgi.refusals import refusal
+from topics.asgi.streaming import converse, stream
 from topics.protocol.errors import ErrorCode
 from topics.protocol.records import Buffer
 
@@ -109,7 +110,7 @@ class App:
         if kind == "http":
             await self._guarded(_Call(scope, receive, send), scope)
         elif kind == "websocket":
-            await self._deny(scope, receive, send)
+            await self._connect(scope, receive, send)
         else:
             assert kind == "lifespan", kind
             await _live(receive, send)
@@ -141,6 +142,9 @@ class App:
             return None
         answer = verdict.finish(body)
         del body
+        if isinstance(answer, Streaming):
+            call.started = True
+            return await stream(answer, call.send, _gone(call))
         if not isinstance(answer, Answer):
             settled = await self._settled(call, answer)
             if settled is None:
@@ -325,13 +329,13 @@ class App:
     def _postpone(self, deadline: asyncio.Timeout) -> None:
         deadline.reschedule(asyncio.get_running_loop().time() + self._pace.write_s)
 
-    async def _deny(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the opening of a WebSocket as the same path over HTTP would be."""
-        verdict = self._exchange.begin(_head(scope, "GET", scope["headers"]))
-        if not isinstance(verdict, Answer):
-            verdict.too_slow()
-            verdict = refusal(ErrorCode.NOT_FOUND, "there is no WebSocket at this path")
+    async def _connect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket, or the refusal that the same path over HTTP would get."""
+        verdict = self._exchange.connect(_head(scope, "GET", scope["headers"]))
         await receive()
+        if not isinstance(verdict, Answer):
+            await converse(verdict, send, receive)
+            return
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -343,6 +347,12 @@ class App:
             }
         )
         await send({"type": "websocket.http.response.body", "body": b"".join(verdict.body)})
+
+
+async def _gone(call: _Call) -> None:
+    """Returns when the client has left; what it still sends is read and forgotten."""
+    while not call.gone:
+        await call.next()
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -5,56 +5,45 @@ Neither ASGI nor an HTTP parser: a driver hands it a head, then a body, and writ
 `begin` and `_Admitted.finish`; what is refused leaves no trace.
 """
 
-import asyncio
 import gzip
 import logging
+import secrets
 import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Final, Protocol
+from typing import Final
 
 import orjson
 
 from topics import __version__
-from topics.asgi.answers import Answer, Head, Headers, Pending
-from topics.asgi.runtime import Deliver, Phase, Ticket, Told
+from topics.asgi.answers import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.asgi.payload import payload as payload_of
+from topics.asgi.runtime import Phase, Ticket, Told
+from topics.asgi.shell import Shell
+from topics.asgi.socket import SocketFeed
+from topics.asgi.stream import WatchFeed
 from topics.protocol import http, metrics
-from topics.protocol.commands import Command
-from topics.protocol.effects import Outcome, Records
-from topics.protocol.engine import Engine
-from topics.protocol.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.http import BodyRule, OriginRule, Probe, Request, Route
-from topics.protocol.limits import Limits
-from topics.protocol.ports import Store
+from topics.protocol.effects import Outcome
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.http import BodyRule, Feed, OriginRule, Probe, Request, Route
 from topics.protocol.records import Buffer
-from topics.protocol.render import project
 
 log = logging.getLogger("topics.exchange")
 
 JSON: Final = (b"content-type", b"application/json")
+EVENT_STREAM: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
 GZIP_MIN_BYTES: Final = 1024
 GZIP_THREAD_BYTES: Final = 64 << 10
 
 
-class Shell(Protocol):
-    """What the exchange needs of whoever runs the engine: `Runtime`, or one without a loop."""
-
-    limits: Limits
-    engine: Engine
-    phase: Phase
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def uptime_ms(self) -> int: ...
-
-    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket: ...
-
-    def process(self) -> metrics.Process: ...
-
-    def read_in_thread(self, call: Callable[[], Answer]) -> asyncio.Future[Answer]: ...
+def _entropy() -> str:
+    """128 bits, base64url."""
+    return secrets.token_urlsafe(16)
 
 
 class TopicsExchange:
@@ -85,6 +74,13 @@ class TopicsExchange:
             return call.refuse(refusal)
         except Exception:
             return call.fail()
+
+    def connect(self, head: Head) -> Answer | Socket:
+        """A WebSocket handshake: in everything but its answer a GET (§7.7)."""
+        admitted = self.begin(head)
+        if isinstance(admitted, Answer):
+            return admitted
+        return admitted.connect()
 
     def _require_serving(self) -> None:
         match self._runtime.phase:
@@ -186,16 +182,24 @@ class _Admitted:
             http.check_content_type(kind, empty=False, rule=rule)
         self._gzipped = http.check_content_encoding(header(b"content-encoding"))
 
-    def finish(self, body: Buffer) -> Answer | Pending:
+    def finish(self, body: Buffer) -> Answer | Pending | Streaming:
         call = self._call
         try:
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target)
+            if isinstance(self._route.target, Feed):
+                return self._stream(self._route.target)
             if self._route.body is not BodyRule.NONE:
                 body = self._body(body)
             request = Request(
-                self._name, http.parse_query(self._query), call.header, body, call.runtime.limits
+                self._name,
+                http.parse_query(self._query),
+                call.header,
+                body,
+                call.runtime.limits,
+                _entropy,
             )
+            assert not isinstance(self._route.target, Feed)
             command = self._route.target(request)
             if call.runtime.phase is not Phase.READY:
                 raise shutting_down()
@@ -209,6 +213,21 @@ class _Admitted:
             return call.refuse(refusal)
         except Exception:
             return call.fail()
+
+    def _stream(self, feed: Feed) -> Streaming:
+        """A stream's head, and its frames unless only the head was asked for (HEAD)."""
+        call = self._call
+        if feed is Feed.SOCKET:
+            raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
+        if not http.accepts_event_stream(call.header(b"accept")):
+            raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
+        if call.is_head:
+            call.runtime.engine.require_session(self._name)
+            return Streaming(200, EVENT_STREAM, None)
+        query = http.parse_query(self._query)
+        known = call.header(b"last-event-id")
+        rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
+        return Streaming(200, EVENT_STREAM, WatchFeed(call.runtime, self._name, rewind))
 
     def _body(self, body: Buffer) -> Buffer:
         kind = self._call.header(b"content-type")
@@ -231,6 +250,15 @@ class _Admitted:
         if not inflater.eof or inflater.unused_data:
             raise Rejection(ErrorCode.INVALID_REQUEST, "the gzipped body is not whole")
         return plain
+
+    def connect(self) -> Answer | Socket:
+        call = self._call
+        try:
+            if self._route.target is not Feed.SOCKET:
+                raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
+            return SocketFeed(call.runtime)
+        except Rejection as refusal:
+            return call.refuse(refusal)
 
     def _too_large(self) -> Rejection:
         return Rejection(
@@ -287,7 +315,7 @@ class _Waiting:
             return self._call.refuse(told.result)
         if isinstance(told.result, Exception):
             raise told.result
-        payload = _payload(told.result, blocking=False)
+        payload = payload_of(told.result, blocking=False)
         if payload is not None:
             if isinstance(payload, Rejection):
                 return self._call.refuse(payload)
@@ -300,7 +328,7 @@ class _Waiting:
     def _fetch(self, told: Told, outcome: Outcome) -> Callable[[], Answer]:
         def fetch() -> Answer:
             try:
-                payload = _payload(outcome, blocking=True)
+                payload = payload_of(outcome, blocking=True)
                 assert payload is not None
                 if isinstance(payload, Rejection):
                     return self._call.refuse(payload)
@@ -315,54 +343,6 @@ class _Waiting:
         deliver, self._deliver = self._deliver, None
         if deliver is not None:
             deliver(answer)
-
-
-def _payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | None:
-    """The outcome's bytes with its records in place; None where a disk must be waited for."""
-    out: list[Buffer] = []
-    for piece in outcome.pieces:
-        if not isinstance(piece, Records):
-            out.append(piece)
-            continue
-        try:
-            texts = _texts(piece, blocking=blocking)
-        except Corrupt as damage:
-            return _unreadable(piece, "corrupt", str(damage))
-        except OSError as error:
-            return _unreadable(piece, "read_error", error.strerror or "read error")
-        if texts is None:
-            return None
-        out += texts
-    return out
-
-
-def _unreadable(records: Records, reason: str, what: str) -> Rejection:
-    """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
-    log.error("cannot read stored records: %s", what)
-    first, last = records.extents[0], records.extents[-1]
-    detail = {
-        "reason": reason,
-        "first_seq": first.run.first_seq + first.spans[0][0],
-        "last_seq": last.run.first_seq + last.spans[-1][1] - 1,
-    }
-    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
-
-
-def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
-    out: list[Buffer] = []
-    for run, spans in records.extents:
-        texts = run.read_blocking(spans) if blocking else run.read(spans)
-        if texts is None:
-            return None
-        if not records.is_verbatim:
-            texts = project(
-                run, spans, texts, tags=records.tags, meta=records.meta, data=records.data
-            )
-        for text in texts:
-            if out:
-                out.append(b",")
-            out.append(text)
-    return out
 
 
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from topics.asgi.answers import Admission, Answer, Head
+from topics.asgi.answers import Answer, Head, Socket
 from topics.asgi.app import App, Message, Receive, Scope, Send
 from topics.asgi.refusals import refusal
 from topics.protocol.errors import ErrorCode
@@ -23,9 +23,12 @@ log = logging.getLogger("topics")
 class _Closed:
     """The exchange of a host that never sent its lifespan."""
 
-    def begin(self, head: Head) -> Answer | Admission:
+    def begin(self, head: Head) -> Answer:
         del head
         return refusal(ErrorCode.NOT_READY, "the server was not started: no ASGI lifespan")
+
+    def connect(self, head: Head) -> Answer | Socket:
+        return self.begin(head)
 
 
 class Hosted:

@@ -197,6 +197,8 @@ class Runtime:
         if self.phase in (Phase.DRAINING, Phase.STOPPED):
             return
         self._move(Phase.DRAINING)
+        for stream in self.engine.watches.streams:
+            stream.wake()
         self.engine.release_all()
         self._tell_woken()
 
@@ -542,6 +544,10 @@ class Runtime:
             submit_full_total=self.refused_for_room,
             read_only=self.engine.read_only,
         )
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
 
     @property
     def uptime_ms(self) -> int:

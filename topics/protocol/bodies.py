@@ -5,18 +5,31 @@ order of the checks within a body is: it is text, it is JSON, it has the right t
 range, names in it are names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
 
-from topics.protocol.commands import Append, DeleteRecords, Diff, Purge, PutTopic
+from topics.protocol.commands import (
+    Append,
+    Begin,
+    CreateWatch,
+    DeleteRecords,
+    Diff,
+    Purge,
+    PutTopic,
+    View,
+)
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import (
     BATCH_BYTES_DEFAULT,
     BATCH_BYTES_MAX,
+    FRAME_BYTES_DEFAULT,
+    HEARTBEAT_MS_DEFAULT,
+    HEARTBEAT_MS_MAX,
+    HEARTBEAT_MS_MIN,
     KEY_CHARS_MAX,
     LIMIT_DEFAULT,
     META_KEYS_MAX,
@@ -35,6 +48,7 @@ from topics.protocol.models import (
 )
 from topics.protocol.names import require_topic_name
 from topics.protocol.records import Buffer
+from topics.protocol.sse import parse_composite
 from topics.protocol.tags import Match, parse_match, parse_subject
 
 Natural = Annotated[int, Meta(ge=0)]
@@ -94,6 +108,32 @@ class DiffBody(msgspec.Struct):
     epoch: str | None = None
 
 
+class BeginBody(msgspec.Struct):
+    from_seq: Natural | None = None
+    from_ts: Natural | None = None
+    tail: bool | None = None
+    match: Any = None
+
+
+class ViewBody(msgspec.Struct):
+    """The options that a watch session and a `subscribe` share (§7.2, §7.7)."""
+
+    node: str | list[str] | None = None
+    limit: Natural | None = None
+    max_batch_bytes: Natural | None = None
+    match: Any = None
+    include_tags: bool | None = None
+    include_meta: bool | None = None
+    include_data: bool | None = None
+    consistency: Literal["eventual", "strong"] | None = None
+
+
+class WatchBody(ViewBody, kw_only=True):
+    topics: dict[str, BeginBody]
+    heartbeat_ms: Natural | None = None
+    cursor: str | None = None
+
+
 class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: Natural | None = None
     match: Any = None
@@ -109,6 +149,7 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _DIFF: Final = msgspec.json.Decoder(DiffBody)
+_WATCH: Final = msgspec.json.Decoder(WatchBody)
 _DELETE: Final = msgspec.json.Decoder(DeleteBody)
 _PURGE: Final = msgspec.json.Decoder(PurgeBody)
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -313,6 +354,52 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
         include_meta=_or(asked.include_meta, True),
         wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
         epoch=asked.epoch,
+    )
+
+
+def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> CreateWatch:
+    asked = decode(_WATCH, body)
+    if not asked.topics:
+        raise invalid("expected at least one topic", "$.topics")
+    topics = parse_begins(asked.topics, limits)
+    beat = HEARTBEAT_MS_DEFAULT if asked.heartbeat_ms is None else asked.heartbeat_ms
+    return CreateWatch(
+        wid=wid,
+        topics=topics,
+        view=parse_view(asked, limits),
+        heartbeat_ms=_clamp(beat, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
+        lenient=lenient,
+        cursors={} if asked.cursor is None else parse_composite(asked.cursor, list(topics)),
+    )
+
+
+def parse_begins(topics: Mapping[str, BeginBody], limits: Limits) -> dict[str, Begin]:
+    """Where to begin in each topic; a name that cannot exist is simply not found later."""
+    if len(topics) > limits.max_watch_topics:
+        raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
+    return {name: parse_begin(begin, f"$.topics.{name[:64]}") for name, begin in topics.items()}
+
+
+def parse_begin(asked: BeginBody, path: str) -> Begin:
+    if asked.from_seq is not None and asked.from_ts is not None:
+        raise invalid("from_seq and from_ts exclude each other", f"{path}.from_ts")
+    from_ts = None if asked.from_ts is None else min(_u64(asked.from_ts, path), TS_MAX)
+    match = None if asked.match is None else parse_match(asked.match, f"{path}.match")
+    return Begin(_u64(asked.from_seq, f"{path}.from_seq"), from_ts, bool(asked.tail), match)
+
+
+def parse_view(asked: ViewBody, limits: Limits) -> View:
+    nodes = [asked.node] if isinstance(asked.node, str) else (asked.node or [])
+    budget = FRAME_BYTES_DEFAULT if asked.max_batch_bytes is None else asked.max_batch_bytes
+    return View(
+        limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
+        budget_bytes=min(budget or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
+        nodes=tuple(nodes),
+        match=None if asked.match is None else parse_match(asked.match),
+        tags=bool(asked.include_tags),
+        meta=_or(asked.include_meta, True),
+        data=_or(asked.include_data, True),
+        strong=asked.consistency == "strong",
     )
 
 

@@ -3,7 +3,7 @@
 A command that exists is well-formed; whether it can be had is for `decide` to say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -105,6 +105,58 @@ class Purge:
     match: Match | None
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
+
+    `strong` shows only what a sync has covered.
+    """
+
+    limit: int
+    budget_bytes: int
+    nodes: tuple[str, ...] = ()
+    match: Match | None = None
+    tags: bool = False
+    meta: bool = True
+    data: bool = True
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where to begin in a topic: after a seq, at a time, or at the head (`tail`)."""
+
+    from_seq: int = 0
+    from_ts: int | None = None
+    tail: bool = False
+    match: Match | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateWatch:
+    """A new watch session (§7.2).
+
+    Attributes:
+        wid: Its name; the shell's entropy.
+        cursors: Positions of a composite id that the client kept; they win over `topics`.
+    """
+
+    wid: str
+    topics: Mapping[str, Begin]
+    view: View
+    heartbeat_ms: int
+    lenient: bool
+    cursors: Mapping[str, int]
+
+
 Command: TypeAlias = (
-    PutTopic | GetTopic | ListTopics | DeleteTopic | Append | Diff | DeleteRecords | Purge
+    PutTopic
+    | GetTopic
+    | ListTopics
+    | DeleteTopic
+    | Append
+    | Diff
+    | DeleteRecords
+    | Purge
+    | CreateWatch
 )

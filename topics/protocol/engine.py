@@ -11,7 +11,7 @@ topic's class or an unreserved seq asks for it.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from topics.protocol.admission import FRAME_BYTES, Admission
 from topics.protocol.commands import (
     Append,
+    Begin,
     Command,
+    CreateWatch,
     DeleteRecords,
     DeleteTopic,
     Diff,
@@ -30,6 +32,7 @@ from topics.protocol.commands import (
     ListTopics,
     Purge,
     PutTopic,
+    View,
 )
 from topics.protocol.effects import Gate, Outcome, Parked, Wake
 from topics.protocol.errors import ErrorCode, Rejection
@@ -44,7 +47,7 @@ from topics.protocol.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.limits import Limits
+from topics.protocol.limits import Limits, throttled
 from topics.protocol.models import TopicConfig
 from topics.protocol.ports import Recovery, RunSource
 from topics.protocol.replies import (
@@ -57,6 +60,7 @@ from topics.protocol.replies import (
     put_outcome,
     summary,
 )
+from topics.protocol.sse import parse_composite
 from topics.protocol.state import State, floors_with
 from topics.protocol.topic import (
     NOTHING_REMOVED,
@@ -65,6 +69,16 @@ from topics.protocol.topic import (
     Tombstone,
     Topic,
     seq_spans,
+)
+from topics.protocol.watch import (
+    SESSION_TTL_MS,
+    Frame,
+    Session,
+    Stream,
+    Watched,
+    Watches,
+    begin_at,
+    with_match,
 )
 
 
@@ -111,12 +125,15 @@ class Engine:
         self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
         self._parked: dict[int, dict[object, _Waiting]] = {}
         self._wakes: list[Wake] = []
+        self._written: deque[tuple[int, Topic, int]] = deque()
+        self.watches = Watches(self.state.topics.get)
         self._decide: dict[type, Callable[[Any, int, Callable[[bool], int]], Outcome]] = {
             PutTopic: self._put_topic,
             GetTopic: self._get_topic,
             ListTopics: self._list_topics,
             DeleteTopic: self._delete_topic,
             Append: self._append,
+            CreateWatch: self._create_watch,
             DeleteRecords: self._delete_records,
             Purge: self._purge,
         }
@@ -164,6 +181,10 @@ class Engine:
         self._reserved.clear()
         for owed in self._owed.values():
             if owed.written:
+                if owed.topic.config.durability == "disk":
+                    self._written.append((lsn, owed.topic, owed.written))
+                else:
+                    owed.topic.synced_seq = owed.written
                 self._publish(owed.topic, owed.written)
             if owed.synced:
                 waits = self._unsynced.setdefault(owed.topic.topic_id, (owed.topic, deque()))[1]
@@ -182,7 +203,12 @@ class Engine:
             if not waits:
                 del self._unsynced[topic_id]
             if head_seq:
+                topic.synced_seq = head_seq
                 self._publish(topic, head_seq)
+        while self._written and self._written[0][0] <= lsn:
+            _, topic, head_seq = self._written.popleft()
+            topic.synced_seq = max(topic.synced_seq, head_seq)
+            self.watches.on_published(topic.topic_id)
 
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
@@ -190,6 +216,7 @@ class Engine:
         self._events.clear()
         self._owed.clear()
         self._unsynced.clear()
+        self._written.clear()
 
     def take_wakes(self) -> list[Wake]:
         wakes, self._wakes = self._wakes, []
@@ -234,7 +261,7 @@ class Engine:
                 count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.emit(lost)
-            topic.published_seq = topic.head_seq
+            topic.published_seq = topic.synced_seq = topic.head_seq
             topic.reserved_durably = topic.reserved_through
         self._owed.clear()
 
@@ -259,6 +286,7 @@ class Engine:
 
     def _publish(self, topic: Topic, head_seq: int) -> None:
         topic.published_seq = head_seq
+        self.watches.on_published(topic.topic_id)
         parked = self._parked.get(topic.topic_id)
         if parked:
             for waiting in list(parked.values()):
@@ -436,9 +464,11 @@ class Engine:
                 {"topic": topic.name, "count": topic.count},
             )
         self._require_writable(room(True))
+        head_seq = topic.published_seq
         self.emit(TopicDeleted(now_ms, topic.topic_id))
         self._owed.pop(topic.topic_id, None)
         self._unsynced.pop(topic.topic_id, None)
+        self.watches.on_deleted(topic.topic_id, head_seq)
         for waiting in self._parked.pop(topic.topic_id, {}).values():
             self._wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
         return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
@@ -534,6 +564,106 @@ class Engine:
         waiting = _Waiting(command, token, _moved(reading, page.next_seq))
         self._parked.setdefault(topic.topic_id, {})[token] = waiting
         return Parked(command.wait_ms)
+
+    # ------------------------------------------------------------------ watch
+
+    def _create_watch(self, command: CreateWatch, now_ms: int, _: object) -> Outcome:
+        """§7.2: a session with a position in each topic; no stream is open yet."""
+        self.watches.forget_idle(now_ms)
+        limit = self.limits.max_watch_sessions
+        if limit and len(self.watches.sessions) >= limit:
+            raise throttled("max_watch_sessions", limit)
+        watched: dict[str, Watched] = {}
+        for name, begin in command.topics.items():
+            if command.lenient and name not in self.state.topics:
+                continue
+            topic = self._topic(name, now_ms)
+            topic.last_read_ms = now_ms
+            view = command.view if begin.match is None else with_match(command.view, begin.match)
+            cursor = command.cursors.get(name, begin_at(topic, begin))
+            watched[name] = Watched(name, topic.topic_id, cursor, view)
+        session = Session(command.wid, watched, command.heartbeat_ms, now_ms)
+        self.watches.add_session(session)
+        return Outcome([open_object(self._watch_answer(session))])
+
+    def _watch_answer(self, session: Session) -> dict[str, object]:
+        return {
+            "wid": session.wid,
+            "stream_url": f"/v0/watch/{session.wid}",
+            "session_ttl_ms": SESSION_TTL_MS,
+            "heartbeat_ms": session.heartbeat_ms,
+            "topics": {w.name: self.position(w) for w in session.watched.values()},
+        }
+
+    def position(self, watched: Watched) -> dict[str, object]:
+        """Where a reader stands in a topic, as `POST /v0/watch` and `subscribed` tell it."""
+        topic = self.state.by_id[watched.topic_id]
+        return {
+            "from_seq": watched.cursor,
+            "head_seq": topic.published_seq,
+            "earliest_seq": topic.earliest_seq,
+            "epoch": topic.epoch,
+        }
+
+    def open_stream(
+        self, wid: str, rewind: str | None, wake: Callable[[], None], now_ms: int
+    ) -> tuple[Session, Stream]:
+        """Open the stream of a session (§7.3); `rewind` is a composite id that the client kept.
+
+        Raises:
+            Rejection: 404 for an unknown or expired `wid`, 429 for too many connections.
+        """
+        now_ms = self.advance(now_ms)
+        self.watches.forget_idle(now_ms)
+        session = self.require_session(wid)
+        self._require_connection_slot(taken_over=session.stream is not None)
+        names = list(session.watched)
+        positions = {} if rewind is None else parse_composite(rewind, names)
+        return session, self.watches.open(session, wake, positions, now_ms)
+
+    def require_session(self, wid: str) -> Session:
+        """The session of a `wid`, which is not touched; 404 where there is none."""
+        session = self.watches.sessions.get(wid)
+        if session is None:
+            raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
+        return session
+
+    def open_socket(self, wake: Callable[[], None]) -> Stream:
+        """A WebSocket's stream, with nothing subscribed yet (§7.7)."""
+        self._require_connection_slot(taken_over=False)
+        return self.watches.open_socket(wake)
+
+    def subscribe(
+        self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int
+    ) -> list[Watched]:
+        """Add topics to a socket, all or none."""
+        now_ms = self.advance(now_ms)
+        added = []
+        for name, begin in topics.items():
+            topic = self._topic(name, now_ms)
+            own = view if begin.match is None else with_match(view, begin.match)
+            added.append(Watched(name, topic.topic_id, begin_at(topic, begin), own))
+        for watched in added:
+            self.watches.subscribe(stream, watched)
+        return added
+
+    def next_frame(self, stream: Stream, now_ms: int) -> Frame | None:
+        """What a stream that can take a frame gets; None where it has to wait for `wake`."""
+        now_ms = self.advance(now_ms)
+        for watched in stream.waiting:
+            topic = self.state.by_id.get(watched.topic_id)
+            if topic is not None:
+                self.expire(topic, now_ms)
+        return self.watches.next_frame(stream, self._priority)
+
+    def _priority(self, name: str) -> int:
+        topic = self.state.topics.get(name)
+        return 0 if topic is None else effective_priority(topic, self.state.now_ms)
+
+    def _require_connection_slot(self, *, taken_over: bool) -> None:
+        limit = self.limits.max_sse_connections
+        if limit and len(self.watches.streams) - taken_over >= limit:
+            raise throttled("max_sse_connections", limit)
 
     # ------------------------------------------------------------------ delete
 

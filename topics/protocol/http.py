@@ -23,7 +23,7 @@ from topics.protocol.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
 from topics.protocol.names import decode_segment, is_topic_name, require_topic_name
 from topics.protocol.records import Buffer
 
-Scope = Literal["read", "write", "delete", "admin", "probe"]
+Scope = Literal["read", "write", "delete", "admin", "probe", "socket"]
 
 
 class BodyRule(Enum):
@@ -44,15 +44,26 @@ class Probe(Enum):
     LIMITS = "limits"
 
 
+class Feed(Enum):
+    """Requests that are answered by a stream."""
+
+    WATCH = "watch"
+    SOCKET = "socket"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a route's parser gets: the decoded name, the query, headers it may read, the body."""
+    """What a route's parser gets: the decoded name, the query, headers it may read, the body.
+
+    `entropy` makes an unguessable name; randomness is the shell's.
+    """
 
     name: str
     query: Mapping[str, str]
     header: Callable[[bytes], bytes | None]
     body: Buffer
     limits: Limits
+    entropy: Callable[[], str]
 
 
 Parser = Callable[[Request], Command]
@@ -66,7 +77,7 @@ class Route:
     path: tuple[bytes, ...]
     scope: Scope
     body: BodyRule
-    target: Parser | Probe
+    target: Parser | Probe | Feed
 
 
 # ---------------------------------------------------------------------- parsers of the routes
@@ -136,12 +147,21 @@ def _purge(request: Request) -> Command:
     return bodies.parse_purge(_writing(request), request.body)
 
 
+def _create_watch(request: Request) -> Command:
+    return bodies.parse_watch(
+        request.body,
+        request.limits,
+        wid="wid_" + request.entropy(),
+        lenient=query_bool(request.query, "lenient", False),
+    )
+
+
 def _path(text: str) -> tuple[bytes, ...]:
     return tuple(text.encode().split(b"/")[1:])
 
 
 def _route(
-    line: str, scope: Scope, target: Parser | Probe, body: BodyRule = BodyRule.NONE
+    line: str, scope: Scope, target: Parser | Probe | Feed, body: BodyRule = BodyRule.NONE
 ) -> Route:
     method, path = line.split()
     return Route(method, _path(path), scope, body, target)
@@ -158,6 +178,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("POST /v0/topics/:/diff", "read", _diff, _ANY),
     _route("POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON),
     _route("POST /v0/topics/:/purge", "delete", _purge, _ANY),
+    _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON),
+    _route("GET /v0/watch/:", "read", Feed.WATCH),
+    _route("GET /v0/ws", "socket", Feed.SOCKET),
     _route("GET /v0/health", "probe", Probe.HEALTH),
     _route("GET /healthz", "probe", Probe.HEALTH),
     _route("GET /v0/ready", "probe", Probe.READY),
@@ -290,6 +313,17 @@ def accepts_gzip(value: bytes | None) -> bool:
 def _is_zero_weight(param: bytes) -> bool:
     name, _, weight = param.strip().partition(b"=")
     return name.strip() == b"q" and weight.strip().rstrip(b"0") in (b"", b"0.", b".")
+
+
+def accepts_event_stream(accept: bytes | None) -> bool:
+    """Whether an `Accept` lets an event stream through; none at all does."""
+    if accept is None or not accept.strip():
+        return True
+    for item in accept.lower().split(b","):
+        kind, *params = item.split(b";")
+        if kind.strip() in (b"text/event-stream", b"text/*", b"*/*"):
+            return not any(_is_zero_weight(p) for p in params)
+    return False
 
 
 def prefers_json(accept: bytes | None) -> bool:

@@ -45,6 +45,10 @@ PAGE_SIZE_MAX = 1000
 WAIT_MS_MAX = 30_000
 BATCH_BYTES_DEFAULT = 1 << 20
 BATCH_BYTES_MAX = 8 << 20
+FRAME_BYTES_DEFAULT = 256 << 10
+HEARTBEAT_MS_DEFAULT = 15_000
+HEARTBEAT_MS_MIN = 1000
+HEARTBEAT_MS_MAX = 60_000
 SCAN_ROWS_MAX = 1 << 20
 """Rows that one read looks at before it answers with the page it has (the cursor still advances),
 so that a reader of nothing but its own echoes cannot hold the engine for longer than some

@@ -85,7 +85,8 @@ class Expiry(NamedTuple):
 class Reading:
     """What a reader asks for (§3): bounds, whose records to leave out, which tags to keep.
 
-    `budget_bytes` is a soft cap on served text; the first record always fits.
+    `budget_bytes` is a soft cap on served text; the first record always fits.  `through` is the
+    last seq that may be shown, where that is below what is published.
     """
 
     from_seq: int
@@ -93,6 +94,7 @@ class Reading:
     budget_bytes: int
     skip_nodes: tuple[str, ...] = ()
     match: TagMatch | None = None
+    through: int | None = None
 
 
 class Topic:
@@ -105,6 +107,7 @@ class Topic:
         self.epoch = epoch
         self.head_seq = 0
         self.published_seq = 0
+        self.synced_seq = 0
         self.reserved_through = 0
         self.reserved_durably = 0
         self.reserve_block = RESERVE_FIRST
@@ -313,6 +316,8 @@ class Topic:
             stone = Tombstone(cursor + 1, hole.last_seq, hole.reason)
             cursor = hole.last_seq
         end = self.published_seq
+        if reading.through is not None:
+            end = min(end, reading.through)
         for hole in self.holes:
             if hole.first_seq > cursor:
                 end = min(end, hole.first_seq - 1)

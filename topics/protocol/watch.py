@@ -10,10 +10,11 @@ This module holds positions and lifecycles; it refuses to know sockets, sessions
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
+from topics.protocol.commands import Begin, View
 from topics.protocol.effects import Records
 from topics.protocol.tags import Match
 from topics.protocol.topic import Reading, Tombstone, Topic
@@ -21,23 +22,6 @@ from topics.protocol.topic import Reading, Tombstone, Topic
 SESSION_TTL_MS: Final = 300_000
 FRAMES_SHARED_MAX: Final = 256
 """Frames kept for other streams at the same position; they hold references, not copies."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
-
-    `strong` shows only what a sync has covered.
-    """
-
-    limit: int
-    budget_bytes: int
-    nodes: tuple[str, ...] = ()
-    match: Match | None = None
-    tags: bool = False
-    meta: bool = True
-    data: bool = True
-    strong: bool = False
 
 
 class Place(Enum):
@@ -411,6 +395,18 @@ class Watches:
 
 def _tombstone_frame(topic: Topic, stone: Tombstone) -> TombstoneFrame:
     return TombstoneFrame(topic.name, stone, topic.earliest_seq, topic.published_seq)
+
+
+def begin_at(topic: Topic, begin: Begin) -> int:
+    """The cursor that a reader begins with; `tail` wins over the rest (§7.2)."""
+    if begin.tail:
+        return topic.published_seq
+    return begin.from_seq if begin.from_ts is None else topic.seek(begin.from_ts)
+
+
+def with_match(view: View, match: Match) -> View:
+    """The view, with a topic's own `match`."""
+    return replace(view, match=match)
 
 
 def cursors_of(watched: Iterable[Watched]) -> dict[str, int]:

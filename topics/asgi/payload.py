@@ -1,0 +1,63 @@
+"""An outcome's bytes: the pieces that are there, and the records that are read for it."""
+
+import logging
+
+from topics.protocol.effects import Outcome, Records
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.records import Buffer
+from topics.protocol.render import project
+
+log = logging.getLogger("topics.exchange")
+
+
+def payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | None:
+    """The outcome's bytes with its records in place; None where a disk must be waited for."""
+    out: list[Buffer] = []
+    for piece in outcome.pieces:
+        if not isinstance(piece, Records):
+            out.append(piece)
+            continue
+        texts = read(piece, blocking=blocking)
+        if texts is None or isinstance(texts, Rejection):
+            return texts
+        out += texts
+    return out
+
+
+def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None:
+    """The records' text with its commas; None where a disk must be waited for."""
+    try:
+        return _texts(records, blocking=blocking)
+    except Corrupt as damage:
+        return _unreadable(records, "corrupt", str(damage))
+    except OSError as error:
+        return _unreadable(records, "read_error", error.strerror or "read error")
+
+
+def _unreadable(records: Records, reason: str, what: str) -> Rejection:
+    """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
+    log.error("cannot read stored records: %s", what)
+    first, last = records.extents[0], records.extents[-1]
+    detail = {
+        "reason": reason,
+        "first_seq": first.run.first_seq + first.spans[0][0],
+        "last_seq": last.run.first_seq + last.spans[-1][1] - 1,
+    }
+    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
+
+
+def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
+    out: list[Buffer] = []
+    for run, spans in records.extents:
+        texts = run.read_blocking(spans) if blocking else run.read(spans)
+        if texts is None:
+            return None
+        if not records.is_verbatim:
+            texts = project(
+                run, spans, texts, tags=records.tags, meta=records.meta, data=records.data
+            )
+        for text in texts:
+            if out:
+                out.append(b",")
+            out.append(text)
+    return out

@@ -1,0 +1,38 @@
+"""What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from topics.asgi.runtime import Deliver, Phase, Ticket, Told
+from topics.protocol.commands import Command
+from topics.protocol.engine import Engine
+from topics.protocol.limits import Limits
+from topics.protocol.metrics import Process
+from topics.protocol.ports import Store
+
+T = TypeVar("T")
+
+
+class Shell(Protocol):
+    """One engine and what runs it."""
+
+    limits: Limits
+    engine: Engine
+    phase: Phase
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    @property
+    def uptime_ms(self) -> int: ...
+
+    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket: ...
+
+    def process(self) -> Process: ...
+
+    def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]: ...

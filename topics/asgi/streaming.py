@@ -1,0 +1,95 @@
+"""Answers that go on, under an ASGI server: event streams and WebSockets.
+
+A piece is asked for when the one before it was taken, so that a client that does not read holds one
+piece and the transport's buffer, and is let go when it has taken none for a while.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from topics.asgi.answers import Feed, Socket, Streaming
+
+Send = Callable[[Any], Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
+
+TAKE_S: Final = 30.0
+"""A client that does not take one piece in this time is cut (§7.6)."""
+MESSAGE_CHARS_MAX: Final = 8 << 20
+
+
+async def stream(streaming: Streaming, send: Send, gone: Awaitable[None]) -> None:
+    """Write an event stream until its feed ends it, or the client is gone or does not read."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": streaming.status,
+            "headers": list(streaming.headers),
+        }
+    )
+    if streaming.feed is None:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return
+    pumping = asyncio.ensure_future(_pump(streaming.feed, send))
+    leaving = asyncio.ensure_future(gone)
+    try:
+        await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if pumping.done() and pumping.result():
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    finally:
+        pumping.cancel()
+        leaving.cancel()
+        streaming.feed.close()
+
+
+async def _pump(feed: Feed, send: Send) -> bool:
+    """Pull and send; whether the feed came to its end."""
+    while (piece := await feed.next()) is not None:
+        try:
+            async with asyncio.timeout(TAKE_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            return False
+    return True
+
+
+async def converse(socket: Socket, send: Send, receive: Receive) -> None:
+    """Carry a WebSocket until either side ends it; commands are carried out in order."""
+    await send({"type": "websocket.accept"})
+    telling = asyncio.ensure_future(_tell(socket, send))
+    hearing = asyncio.ensure_future(_hear(socket, receive))
+    try:
+        await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_COMPLETED)
+        code = hearing.result() if hearing.done() else 1001
+        if code is not None:
+            await send({"type": "websocket.close", "code": code})
+    finally:
+        telling.cancel()
+        hearing.cancel()
+        socket.close()
+
+
+async def _tell(socket: Socket, send: Send) -> None:
+    while (message := await socket.next()) is not None:
+        try:
+            async with asyncio.timeout(TAKE_S):
+                await send({"type": "websocket.send", "text": message})
+        except TimeoutError:
+            return
+
+
+async def _hear(socket: Socket, receive: Receive) -> int | None:
+    """Read commands; the code to close with; None where the client has closed."""
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        if message["type"] != "websocket.receive":
+            continue
+        text = message.get("text")
+        if text is None:
+            socket.refuse_binary()
+        elif len(text) > MESSAGE_CHARS_MAX:
+            return 1009
+        else:
+            await socket.command(text)

@@ -1,0 +1,129 @@
+"""Frames as Server-Sent Events, and the composite id that a stream resumes from (§7.4, §7.5).
+
+A frame is `id`, `event` and one line of `data`: stored records are always one line, and the rest is
+rendered here.  Line ends are LF.
+"""
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final
+
+import orjson
+
+from topics.protocol.errors import Rejection
+from topics.protocol.topic import Tombstone
+from topics.protocol.watch import (
+    CaughtUpFrame,
+    DeletedFrame,
+    Frame,
+    RecordFrame,
+    TombstoneFrame,
+    Watched,
+)
+
+RETRY: Final = b"retry: 2000\n\n"
+MAP_TOPICS_MAX: Final = 64
+"""Topics up to which the id is the documented map; beyond it is a list in the session's order."""
+
+
+def heartbeat(now_ms: int) -> bytes:
+    return b": hb %d\n\n" % now_ms
+
+
+def composite(watched: Iterable[Watched]) -> bytes:
+    """The positions of a session, as base64url of JSON without padding (§7.4)."""
+    positions = {w.name: w.cursor for w in watched}
+    value: object = positions
+    if len(positions) > MAP_TOPICS_MAX:
+        value = {"d": _digest(positions), "s": list(positions.values())}
+    return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=")
+
+
+def parse_composite(text: str, names: Sequence[str]) -> dict[str, int]:
+    """The positions of a composite id, for those of `names` that it holds.
+
+    Anything that is not one of ours holds nothing: the session's own positions are right then.
+    """
+    try:
+        value = orjson.loads(urlsafe_b64decode(text.encode() + b"=="))
+    except (ValueError, binascii.Error):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    if len(names) > MAP_TOPICS_MAX:
+        seqs = value.get("s")
+        if value.get("d") != _digest(names) or not isinstance(seqs, list):
+            return {}
+        value = dict(zip(names, seqs, strict=False))
+    known = {name: value.get(name) for name in names}
+    return {
+        n: s for n, s in known.items() if isinstance(s, int) and not isinstance(s, bool) and s >= 0
+    }
+
+
+def _digest(names: Iterable[str]) -> str:
+    return blake2b("\n".join(names).encode(), digest_size=6).hexdigest()
+
+
+def encode(
+    frame: Frame, composite_id: bytes, texts: Sequence[bytes | memoryview | bytearray] = ()
+) -> bytes:
+    """A frame as one event; `texts` are the records of a `RecordFrame`, with their commas."""
+    match frame:
+        case RecordFrame():
+            data = frame.texts.get("sse")
+            if data is None:
+                data = frame.texts["sse"] = record_data(frame, texts)
+            event = b"record"
+        case TombstoneFrame():
+            data, event = tombstone_data(frame), b"tombstone"
+        case CaughtUpFrame():
+            data, event = orjson.dumps(_named(frame)), b"caught-up"
+        case DeletedFrame():
+            data, event = orjson.dumps({**_named(frame), "reason": "deleted"}), b"topic-deleted"
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (composite_id, event, data)
+
+
+def record_data(frame: RecordFrame, texts: Sequence[bytes | memoryview | bytearray]) -> bytes:
+    """The `data` of a record frame: head, slices, tail; joined once for all who get it."""
+    head = b'{"topic":"%b","records":[' % frame.topic.encode()
+    tail = b'],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
+        frame.from_seq,
+        frame.to_seq,
+        frame.head_seq,
+    )
+    return b"".join([head, *texts, tail])
+
+
+def tombstone_data(frame: TombstoneFrame) -> bytes:
+    return orjson.dumps({"topic": frame.topic, **stone_fields(frame)})
+
+
+def stone_fields(frame: TombstoneFrame) -> Mapping[str, object]:
+    stone: Tombstone = frame.stone
+    return {
+        "reason": stone.reason,
+        "gap_from": stone.gap_from,
+        "gap_to": stone.gap_to,
+        "missed_estimate": max(stone.gap_to - stone.gap_from + 1, 0),
+        "earliest_seq": frame.earliest_seq,
+        "head_seq": frame.head_seq,
+    }
+
+
+def _named(frame: CaughtUpFrame | DeletedFrame) -> dict[str, object]:
+    return {"topic": frame.topic, "head_seq": frame.head_seq}
+
+
+def encode_error(code: int, why: str, *, retry_after_ms: int | None = None) -> bytes:
+    """The final word of a stream that the server ends, with a status of §0.6."""
+    data: dict[str, object] = {"code": code, "error": why}
+    if retry_after_ms is not None:
+        data["retry_after_ms"] = retry_after_ms
+    return b"event: error\ndata: %b\n\n" % orjson.dumps(data)
+
+
+def refused(refusal: Rejection) -> bytes:
+    return encode_error(refusal.code.status, refusal.message)
