@@ -55,8 +55,9 @@ class Model:
 
     def configure(self, cap: int, ttl_ms: int) -> None:
         self._expire()
-        self.cap, self.ttl_ms = cap, ttl_ms
+        self.cap = cap
         self._evict()
+        self.ttl_ms = ttl_ms
         self._expire()
 
     def delete(self, before_seq: int | None, tag: str | None, *, prefix: bool = False) -> int:
