@@ -270,7 +270,7 @@ def test_a_time_before_everything_tells_the_loss_since() -> None:
     engine = Harness()
     engine.put(cap_records=2)
     engine.append(1, 2, 3)
-    assert stone(engine.diff(None, from_ts=0)) == (1, 1, "cap")  # type: ignore[arg-type]
+    assert stone(engine.diff(None, from_ts=0)) == (1, 1, "cap")
 
 
 def test_the_first_record_always_fits() -> None:
