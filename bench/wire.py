@@ -45,12 +45,14 @@ def http_reply(reply: bytearray) -> bool:
     end = reply.find(b"\r\n\r\n")
     if end < 0:
         return False
-    if not reply.startswith(b"HTTP/1.1 20"):
-        raise ValueError(bytes(reply[:500]))
     head = reply[:end].lower()
     at = head.index(b"content-length:") + len(b"content-length:")
     stop = head.find(b"\r\n", at)
-    return len(reply) >= end + 4 + int(head[at : stop if stop >= 0 else end])
+    if len(reply) < end + 4 + int(head[at : stop if stop >= 0 else end]):
+        return False
+    if not head.startswith(b"http/1.1 20"):
+        raise ValueError(reply[: end + 200].decode(errors="replace"))
+    return True
 
 
 class Lines:
@@ -352,7 +354,8 @@ def main(rounds: int, scale: float, only: str, path: Path | None) -> None:
                 times = rounds if job is not SUSTAINED else 1
                 done = run_job(job, Path(home), rounds=times, scale=scale)
         except ValueError as refusal:
-            click.echo(f"| {job.name} | refused: {refusal} | | |")
+            told = str(refusal).partition("\r\n\r\n")[2]
+            click.echo(f"| {job.name} | refused: `{told}` | | |")
         else:
             click.echo(f"| {' | '.join(cells(job, done))} |")
 
