@@ -59,8 +59,6 @@ class Desk:
 
     def _recover(self) -> Recovery:
         recovery = self.store.recover(self.engine.state)
-        runs = (run for topic in self.engine.state.by_id.values() for run in topic.runs)
-        self.store.check_segments([run.ref for run in runs if run.ref is not None])
         self.engine.finish_recovery(recovery, NOW_MS)
         self.turn()
         return recovery

@@ -304,3 +304,39 @@ def test_a_listing_touches_only_when_asked() -> None:
     after = document(desk.ask("GET", "/v0/topics/a?touch=false"))["last_read_ts"]
 
     assert (before, after) == (None, START_MS)
+
+
+def test_metrics_leave_the_state_alone_while_it_is_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """During replay the state belongs to another thread: a scrape must not even look. (§8.3)"""
+    from topics.protocol.topic import Topic
+
+    desk = Desk()
+    desk.ask("POST", "/v0/topics/a", {"records": [{"data": 1}]})
+    desk.shell.phase = Phase.STARTING
+
+    def looked(self: Topic) -> int:
+        raise AssertionError("somebody looked")
+
+    monkeypatch.setattr(Topic, "earliest_seq", property(looked))
+    monkeypatch.setattr(desk.shell.engine, "state", None)
+
+    answer = desk.ask("GET", "/v0/metrics")
+
+    assert answer.status == 200
+    assert b"topics_topics 0\n" in b"".join(answer.body)
+
+
+def test_a_seek_does_not_step_over_a_loss() -> None:
+    """A time before everything that is left tells what went, though nothing is left. (§3.3)"""
+    desk = Desk()
+    desk.ask("PUT", "/v0/topics/a", {"ttl_ms": 50})
+    desk.ask("POST", "/v0/topics/a", {"records": [{"data": 1}, {"data": 2}]})
+    desk.shell.advance(100)
+
+    page = document(desk.ask("POST", "/v0/topics/a/diff", {"from_ts": 0}))
+    after = document(desk.ask("POST", "/v0/topics/a/diff", {"from_ts": START_MS + 1}))
+
+    assert (page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]) == (1, 2)
+    assert after["tombstone"] is None

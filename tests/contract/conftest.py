@@ -46,7 +46,7 @@ def wires(wire: Wire, server: Server) -> Iterator[Callable[[], Wire]]:
     made: list[Wire] = []
 
     def another() -> Wire:
-        made.append(type(wire)(server.port))
+        made.append(PROTOCOLS["http1" if isinstance(wire, Http1) else "http2"](server.port))
         return made[-1]
 
     yield another

@@ -50,16 +50,14 @@ class Server:
     Args:
         home: Holds `data/`, the port file and the log; made if it is missing.
         settings: `TOPICS_` variables in lower case and without the prefix.
-        wrapper: Words before the command, e.g. to bound its resources.
     """
 
-    def __init__(self, home: Path, *, wrapper: tuple[str, ...] = (), **settings: object) -> None:
+    def __init__(self, home: Path, **settings: object) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self.data = Path(str(settings.pop("data_dir", home / "data")))
         self.log = home / "log"
         self._settings = settings
-        self._wrapper = wrapper
         self._process: subprocess.Popen[bytes] | None = None
         self._wires: list[Resettable] = []
         self.port = 0
@@ -82,7 +80,7 @@ class Server:
         port_file.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._wrapper, *COMMAND],
+                COMMAND,
                 env=self.environment,
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ import socket
 import stat
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class _Check(threading.Thread):
 
     def __init__(self, check: Callable[..., object], *args: object, **named: object) -> None:
         super().__init__()
-        self._call = lambda: check(*args, **named)
+        self._call = partial(check, *args, **named)
         self._error: BaseException | None = None
 
     def run(self) -> None:

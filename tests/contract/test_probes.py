@@ -3,12 +3,29 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from .api import Api
-from .conftest import MAX_BODY_BYTES
+from .conftest import MAX_BODY_BYTES, PROTOCOLS
+from .server import Server
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with few topics, so that each of them has gauges of its own."""
+    home = tmp_path_factory.mktemp("few")
+    with Server(home, max_body_bytes=MAX_BODY_BYTES, max_record_bytes=100_000) as server:
+        yield server
+        assert server.stop() == 0
+        server.assert_log_is_quiet()
+
+
+@pytest.fixture(params=PROTOCOLS)
+def api(request: pytest.FixtureRequest, few: Server) -> Api:
+    return Api(few.connect(PROTOCOLS[request.param]))
 
 
 @pytest.mark.parametrize("path", ["/v0/health", "/healthz"])

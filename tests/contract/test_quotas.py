@@ -1,6 +1,6 @@
 """The caps of §2 and §11 as they are set, on servers that are set to little."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def test_every_limit_of_a_write_is_the_one_that_is_set(api: Api, name: str) -> N
     """At the bound and one past it. (§2)"""
     path = f"/v0/topics/{name}"
 
-    def told(*records: dict[str, object], **fields: object) -> tuple[int, str]:
+    def told(*records: Mapping[str, object], **fields: object) -> tuple[int, str]:
         answer = api.ask("POST", path, {"records": list(records), **fields})
         return answer.status, answer.code if answer.status >= 400 else ""
 

@@ -170,7 +170,7 @@ def test_a_page_is_bounded_in_bytes(api: Api, name: str) -> None:
     for _ in range(30):
         api.append(name, *["x" * 50_000] * 10)
 
-    def size(**fields: object) -> int:
+    def size(**fields: Any) -> int:
         return len(api.diff(name, limit=1000, **fields)["records"])
 
     one = api.state(name)["bytes"] // 300

@@ -85,11 +85,11 @@ class Harness:
         command = bodies.parse_append(name, body, self.limits, return_seqs=True, header_key=None)
         return shown(self.ask(command))
 
-    def diff(self, from_seq: int = 0, name: str = "t", **fields: object) -> Any:
+    def diff(self, from_seq: int | None = 0, name: str = "t", **fields: object) -> Any:
         body = orjson.dumps({"from_seq": from_seq, **fields})
         return shown(self.ask(bodies.parse_diff(name, body, self.limits)))
 
-    def seqs(self, from_seq: int = 0, **fields: Any) -> list[int]:
+    def seqs(self, from_seq: int | None = 0, **fields: Any) -> list[int]:
         return [r["$seq"] for r in self.diff(from_seq, **fields)["records"]]
 
     def wait(self, from_seq: int = 0, name: str = "t", **fields: object) -> Any:

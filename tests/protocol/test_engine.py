@@ -1,5 +1,7 @@
 """The engine's turns: what is shown when, who waits, and what wakes them (§2, §3)."""
 
+from typing import Any
+
 import pytest
 
 from topics.protocol.effects import Gate, Outcome
@@ -158,7 +160,8 @@ def test_a_wait_does_not_stand_where_a_scan_stopped(monkeypatch: pytest.MonkeyPa
     engine = Harness()
     engine.append(*[by("me")] * 25, by("you"))
 
-    from_seq, found = 0, []
+    from_seq: int = 0
+    found: list[Any] = []
     while not found:
         page = engine.wait(from_seq, node="me")
         assert page is not None

@@ -223,3 +223,19 @@ def test_a_story_of_many_cuts_is_one_story(seed: int) -> None:
         if killed and before.history:
             assert found.content() in before.history[before.store.written_lsn :]
         check_survivors(before, found)
+
+
+def test_a_recovery_that_was_killed_does_not_hide_the_power_cut_before_it() -> None:
+    """Its empty log file has the new boot id, and still nobody has said what was lost."""
+    files = SimFiles()
+    ledger, _ = started(files)
+    ledger.create(1)
+    ledger.append(1, b"synced")
+    ledger.store.sync()
+    found = files.cut(random.Random(1))
+
+    _, first = started(found)
+    again = found.kill()
+    _, second = started(again)
+
+    assert (first.same_boot, second.same_boot) == (False, False)

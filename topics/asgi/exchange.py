@@ -364,7 +364,9 @@ def _probe(call: _Call, probe: Probe) -> Answer:
         case Probe.LIMITS:
             return _plain(call, asdict(runtime.limits))
         case Probe.METRICS:
-            known = metrics.families(runtime.engine.state, runtime.store.stats, runtime.process())
+            # Until it is ready, and once it stops, the state belongs to another thread.
+            state = runtime.engine.state if runtime.phase is Phase.READY else None
+            known = metrics.families(state, runtime.store.stats, runtime.process())
             if http.prefers_json(call.header(b"accept")):
                 performance = call.performance(Told(Outcome([])))
                 return call.answer(200, (JSON,), [metrics.as_json(known), performance])

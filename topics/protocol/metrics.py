@@ -46,9 +46,12 @@ class Process:
     read_only: bool
 
 
-def families(state: State, stats: StoreStats, process: Process) -> list[Family]:
-    """Every metric that has a subject, aggregates first."""
-    topics = list(state.by_id.values())
+def families(state: State | None, stats: StoreStats, process: Process) -> list[Family]:
+    """Every metric that has a subject, aggregates first.
+
+    `state` is None while somebody else changes it: during replay, and at the end of a stop.
+    """
+    topics = [] if state is None else list(state.by_id.values())
     return [*_aggregates(state, topics, process), *_wal(stats, process), *_per_topic(topics)]
 
 
@@ -56,7 +59,10 @@ def _one(name: str, kind: Kind, text: str, value: float) -> Family:
     return Family(name, kind, text, [Sample(value, {})])
 
 
-def _aggregates(state: State, topics: Sequence[Topic], process: Process) -> Iterable[Family]:
+def _aggregates(state: State | None, topics: Sequence[Topic], process: Process) -> Iterable[Family]:
+    records = total = hot = 0
+    if state is not None:
+        records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
     classes = dict.fromkeys(("ephemeral", "memory", "disk", "fsync"), 0)
     queues = 0
     for topic in topics:
@@ -66,8 +72,8 @@ def _aggregates(state: State, topics: Sequence[Topic], process: Process) -> Iter
     yield _one("topics_topics", "gauge", "Topics.", len(topics))
     yield Family("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
     yield _one("topics_routers", "gauge", "Routers.", 0)
-    yield _one("topics_records_live", "gauge", "Live records.", state.records_total)
-    yield _one("topics_bytes_live", "gauge", "Bytes of live records.", state.total_bytes)
+    yield _one("topics_records_live", "gauge", "Live records.", records)
+    yield _one("topics_bytes_live", "gauge", "Bytes of live records.", total)
     yield _one("topics_queue_topics", "gauge", "Topics that are queues.", queues)
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", 0)
     yield _one("topics_sse_connections", "gauge", "Open streams.", 0)
@@ -76,7 +82,6 @@ def _aggregates(state: State, topics: Sequence[Topic], process: Process) -> Iter
     progress = process.recovery_progress
     yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)
     yield _one("topics_uptime_ms", "gauge", "Milliseconds since the start.", process.uptime_ms)
-    hot = state.hot_bytes
     yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
 
 

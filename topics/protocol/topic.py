@@ -361,11 +361,17 @@ class Topic:
         Rows behind the floor count as long as their columns are there; a time before all of them
         is the very beginning, so that a loss since then is told.
         """
-        i = bisect_left(self.runs, from_ts, key=lambda run: int(run.columns.ts_ms[-1]))
-        if i == len(self.runs):
+        if from_ts > self.last_ts_ms:
             return self.published_seq
-        row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
-        return self.runs[i].first_seq + row - 1 if i or row else 0
+        i = bisect_left(self.runs, from_ts, key=lambda run: int(run.columns.ts_ms[-1]))
+        before = self.runs[i - 1] if i else None
+        row = 0
+        if i < len(self.runs):
+            row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
+        if row:
+            return self.runs[i].first_seq + row - 1
+        # Right behind what is certainly older: a hole between there and here is met, not skipped.
+        return 0 if before is None else before.first_seq + before.count - 1
 
     # ------------------------------------------------------------------ matching
 

@@ -81,7 +81,8 @@ class Tail:
         torn_files: Later files that hold something, with their sizes.
         unused_files: Later files that hold nothing.
         clean: The last batch is the mark of a clean stop.
-        boot_id: Of the kernel under which the last file was begun; empty where there is none.
+        boot_id: Of the kernel under which the last file that holds a batch was begun: a file
+            without one may be of a recovery that was cut down before it could say what was lost.
         incarnation: The greatest seen.
     """
 
@@ -152,6 +153,7 @@ class LogWalk:
         self._end = self._start
         self._last_kind: int | None = None
         self._begun: FileHeader | None = None
+        self._wrote: FileHeader | None = None
         self._windows: dict[int, Window] = {}
         self._held: list[File] = []
         self.total_bytes = 0
@@ -252,6 +254,7 @@ class LogWalk:
                 last_batch, last_digest = found.number, found.digest
                 self.vouched = max(self.vouched, found.synced_through)
                 self._last_kind = found.kind
+                self._wrote = header
                 self._end = Position(number, offset, last_batch, last_digest)
                 yield position, found
                 self.done_bytes += offset - position.offset
@@ -284,7 +287,8 @@ class LogWalk:
         tail = Tail(end, number, offset, clean=self._last_kind == CLEAN)
         if self._begun is None:
             raise Corrupt(self._path(number), 0, "the header of the log does not verify")
-        tail.boot_id, tail.incarnation = self._begun.boot_id, self._begun.incarnation
+        tail.boot_id = (self._wrote or self._begun).boot_id
+        tail.incarnation = self._begun.incarnation
         tail.torn_end = max(offset, self._witness(number, offset))
         for later in sorted(n for n in self._windows if n > number):
             header = self.header(later)

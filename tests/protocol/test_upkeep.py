@@ -1,0 +1,176 @@
+"""Upkeep: what is sealed, merged, dropped and written anew; and that readers never notice (§5)."""
+
+from topics.protocol.events import RunsDropped, RunsSealed
+from topics.protocol.hot import HotRun
+from topics.protocol.upkeep import AGE_CHECK_MS
+
+from .harness import Harness, tagged
+
+
+def hot(engine: Harness) -> list[int]:
+    return [run.count for run in engine.topic().runs if isinstance(run, HotRun)]
+
+
+def sealed(engine: Harness) -> list[int]:
+    return [run.count for run in engine.topic().runs if run.ref is not None]
+
+
+def test_a_full_run_is_sealed_and_the_open_one_stays() -> None:
+    """At `segment_max_records`; the records read the same. (§5)"""
+    engine = Harness(segment_max_records=4)
+    for i in range(10):
+        engine.append(tagged(f"t{i}", i))
+    before = engine.diff(include_tags=True)
+    engine.seal()
+
+    assert sum(sealed(engine)) == 8
+    assert hot(engine) == [2]
+    assert engine.diff(include_tags=True) == before
+    assert engine.append("x")["seqs"] == [11]
+
+
+def test_an_old_run_is_sealed() -> None:
+    """After `segment_max_age_ms`, looked at now and then. (§5)"""
+    engine = Harness(segment_max_age_ms=60_000)
+    engine.append(1)
+    assert engine.seal() == []
+    engine.now_ms += 60_000 + AGE_CHECK_MS
+    engine.seal()
+
+    assert (sealed(engine), hot(engine)) == ([1], [])
+    assert engine.append(2)["seqs"] == [2]
+    assert engine.seqs() == [1, 2]
+
+
+def test_memory_under_pressure_is_sealed() -> None:
+    """The largest topics first, above half of `max_hot_bytes`. (§11)"""
+    engine = Harness(max_hot_bytes=10_000)
+    engine.append("x" * 7000)
+    engine.append("small", name="u")
+    engine.seal()
+
+    assert engine.engine.state.hot_bytes < 5000
+    assert engine.seqs() == [1]
+
+
+def test_ephemeral_records_are_never_sealed() -> None:
+    """They are resident only. (§0.10)"""
+    engine = Harness(segment_max_records=2)
+    engine.put(durability="ephemeral")
+    for i in range(9):
+        engine.append(i)
+    engine.seal()
+    engine.seal_all()
+
+    assert sealed(engine) == []
+    assert engine.seqs() == list(range(1, 10))
+
+
+def test_a_run_without_a_live_record_is_dropped() -> None:
+    """Whole, by deletes or by the floor; the memory and the file go. (§5)"""
+    engine = Harness(segment_max_records=4)
+    engine.append(*range(4))
+    engine.append(*range(4))
+    engine.append("stays")
+    engine.seal()
+    engine.delete(before_seq=5)
+    engine.seal()
+    engine.put(cap_records=1)
+    engine.seal()
+
+    assert [run.first_seq for run in engine.topic().runs] == [9]
+    assert any(isinstance(event, RunsDropped) for event in engine.events)
+    assert engine.engine.state.unneeded
+    assert engine.engine.state.segments == {}
+    assert engine.seqs() == [9]
+
+
+def test_a_deletion_while_a_seal_is_under_way_is_not_lost() -> None:
+    """The plan holds the flags of its time; what was killed since is killed in the new run. (§5)"""
+    engine = Harness(segment_max_records=4)
+    engine.append(*(tagged(f"t{i}") for i in range(4)))
+    engine.append("next")
+    job = engine.upkeep.plan_seal(engine.now_ms)
+    assert job is not None
+    engine.delete(match="t1")
+    refs = engine.store.seal(job.entries)
+    engine.delete(match="t2")
+    engine.upkeep.on_sealed(job, refs, engine.now_ms)
+    engine.sync()
+
+    assert engine.seqs() == [1, 4, 5]
+    assert engine.state()["count"] == 3
+
+
+def test_a_topic_deleted_while_it_is_sealed_leaves_no_file() -> None:
+    """The file that came too late is let go. (§1.4)"""
+    engine = Harness(segment_max_records=2)
+    engine.append(1, 2)
+    engine.append(3)
+    job = engine.upkeep.plan_seal(engine.now_ms)
+    assert job is not None
+    engine.drop()
+    refs = engine.store.seal(job.entries)
+    engine.upkeep.on_sealed(job, refs, engine.now_ms)
+
+    assert engine.engine.state.unneeded == [refs[0].segment]
+    assert not any(isinstance(event, RunsSealed) for event in engine.events)
+
+
+def test_a_seal_that_failed_is_tried_again() -> None:
+    """Nothing was written, the runs stay hot, and are due again. (§5)"""
+    engine = Harness(segment_max_records=2)
+    engine.append(1, 2)
+    engine.append(3)
+    job = engine.upkeep.plan_seal(engine.now_ms)
+    assert job is not None
+    engine.upkeep.on_seal_failed(job)
+    assert engine.seqs() == [1, 2, 3]
+
+    engine.seal()
+    assert sealed(engine) == [2]
+    assert engine.seqs() == [1, 2, 3]
+
+
+def test_a_topic_has_few_runs_however_often_it_is_sealed() -> None:
+    """Small sealed neighbours are merged: a logarithmic number of runs. (§5)"""
+    engine = Harness()
+    for i in range(64):
+        engine.append(i)
+        engine.seal_all()
+
+    assert sum(sealed(engine)) == 64
+    assert len(engine.topic().runs) <= 8
+    assert engine.seqs() == list(range(1, 65))
+
+
+def test_a_run_that_is_mostly_dead_is_written_anew() -> None:
+    """Without the text of the dead; its seqs keep their rows. (§5)"""
+    engine = Harness()
+    engine.append(*(tagged("die" if i % 20 else "live", "x" * 200) for i in range(100)))
+    engine.seal_all()
+    before = engine.topic().runs[0].text_bytes
+    engine.delete(match="die")
+    left = engine.diff()
+    engine.seal()
+
+    (run,) = engine.topic().runs
+    assert run.text_bytes * 4 < before
+    assert engine.diff() == left
+    assert len(left["records"]) == 5
+
+
+def test_a_checkpoint_holds_no_hot_record() -> None:
+    """Its image names sealed runs only; ephemeral ones are told as lost. (§0.10)"""
+    engine = Harness()
+    engine.append(1, 2)
+    engine.put("e", durability="ephemeral")
+    engine.append(1, 2, 3, name="e", idempotency_key="k")
+    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    for job in plan.jobs:
+        engine.upkeep.on_sealed(job, engine.store.seal(job.entries), engine.now_ms, plan)
+    images = {image.name: image for image in plan.image.topics}
+
+    assert [run.count for run in images["t"].runs] == [2]
+    assert (images["e"].volatile, images["e"].keys) == ([(1, 3)], [])
+    assert (images["e"].count, images["e"].head_seq) == (0, 3)
