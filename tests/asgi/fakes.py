@@ -18,7 +18,7 @@ from typing import Any
 
 import uvloop
 
-from topics.asgi.answers import Admission, Answer, Head, Pending
+from topics.asgi.answers import Admission, Answer, Head, Pending, Socket
 from topics.asgi.app import App, Pace
 from topics.asgi.connection import Connection, House
 from topics.asgi.door import listen
@@ -91,6 +91,12 @@ class FakeExchange:
         if head.path == b"/refuse":
             return refusal(ErrorCode.NOT_FOUND, "no such route")
         return FakeAdmission(self, head, self.max_body_bytes)
+
+    def connect(self, head: Head) -> Answer | Socket:
+        verdict = self.begin(head)
+        if isinstance(verdict, Answer):
+            return verdict
+        return refusal(ErrorCode.NOT_FOUND, "no WebSocket here")
 
 
 class Served:

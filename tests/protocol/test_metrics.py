@@ -20,7 +20,8 @@ PROCESS = Process(
 
 
 def lines(engine: Harness, stats: StoreStats | None = None) -> list[str]:
-    found = metrics.families(engine.engine.state, stats or StoreStats(), PROCESS)
+    core = engine.engine
+    found = metrics.families(core.state, core.watches, stats or StoreStats(), PROCESS)
     return metrics.as_text(found).decode().splitlines()
 
 
@@ -72,7 +73,8 @@ def test_json_has_the_same_names() -> None:
     """A number, or a list where there are labels. (§8.3)"""
     engine = Harness()
     engine.append(1, name="jobs")
-    found = metrics.families(engine.engine.state, StoreStats(), PROCESS)
+    core = engine.engine
+    found = metrics.families(core.state, core.watches, StoreStats(), PROCESS)
     snapshot = json.loads(metrics.as_json(found) + b"}")
 
     assert set(snapshot) == {family.name for family in found}

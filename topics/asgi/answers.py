@@ -78,7 +78,7 @@ class Socket(Protocol):
     async def command(self, text: str) -> None:
         """Carry out one text message; its reply comes through `next`, in order."""
 
-    def refuse_binary(self) -> None:
+    async def refuse_binary(self) -> None:
         """A binary message came: an error frame is owed."""
 
     async def next(self) -> str | None:

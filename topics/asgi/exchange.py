@@ -366,7 +366,8 @@ def _probe(call: _Call, probe: Probe) -> Answer:
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = runtime.engine.state if runtime.phase is Phase.READY else None
-            known = metrics.families(state, runtime.store.stats, runtime.process())
+            watches, stats = runtime.engine.watches, runtime.store.stats
+            known = metrics.families(state, watches, stats, runtime.process())
             if http.prefers_json(call.header(b"accept")):
                 performance = call.performance(Told(Outcome([])))
                 return call.answer(200, (JSON,), [metrics.as_json(known), performance])

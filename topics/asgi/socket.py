@@ -1,7 +1,12 @@
-"""A WebSocket's far side: commands carried out in order, replies and frames pulled (§7.7)."""
+"""A WebSocket's far side: commands carried out in order, replies and frames pulled (§7.7).
+
+Who does not take the replies to its commands is not heard either, so that what waits for a client
+is one frame and `REPLIES_BYTES_MAX` of replies.
+"""
 
 import asyncio
 from collections import deque
+from typing import Final
 
 from topics.asgi.payload import read
 from topics.asgi.runtime import Phase, Ticket, Told
@@ -11,6 +16,9 @@ from topics.protocol import ws
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.watch import Frame, RecordFrame
+
+REPLIES_BYTES_MAX: Final = 64 << 10
+"""Replies not taken yet at which no further command is read; the last one may pass it."""
 
 
 class SocketFeed:
@@ -25,24 +33,36 @@ class SocketFeed:
         self._news = asyncio.Event()
         self._stream = shell.engine.open_socket(self._news.set)
         self._replies: deque[bytes] = deque()
+        self._replies_bytes = 0
+        self._taken = asyncio.Event()
+        self._is_busy = False
+        """A command is being carried out, and its reply is owed."""
         self._is_over = False
 
     # ------------------------------------------------------------------ commands
 
     async def command(self, text: str) -> None:
+        self._is_busy = True
+        try:
+            self._reply(await self._answer(text))
+        finally:
+            self._is_busy = False
+            self._news.set()
+        await self._room()
+
+    async def _answer(self, text: str) -> bytes:
         try:
             asked = ws.parse(text.encode("utf-8", "surrogatepass"), self._shell.limits)
         except ws.BadText as error:
-            return self._reply(ws.bad_text(str(error)))
+            return ws.bad_text(str(error))
         try:
             if isinstance(asked.order, Rejection):
                 raise asked.order
             if self._shell.phase is not Phase.READY:
                 raise Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
-            self._reply(await self._carry_out(asked.request_id, asked.order))
+            return await self._carry_out(asked.request_id, asked.order)
         except Rejection as refusal:
-            self._reply(ws.refused(asked.request_id, refusal))
-        return None
+            return ws.refused(asked.request_id, refusal)
 
     async def _carry_out(self, request_id: bytes, order: ws.Order) -> bytes:
         engine = self._shell.engine
@@ -62,7 +82,13 @@ class SocketFeed:
 
     async def _publish(self, request_id: bytes, order: ws.Publish) -> bytes:
         told: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        now = self._shell.submit(order.append, told.set_result)
+
+        def deliver(result: Told) -> None:
+            # A client that has gone cancelled the wait; what it wrote stays written.
+            if not told.done():
+                told.set_result(result)
+
+        now = self._shell.submit(order.append, deliver)
         done = await told if isinstance(now, Ticket) else now
         if isinstance(done.result, Exception):
             raise done.result
@@ -78,29 +104,46 @@ class SocketFeed:
         )
         return ws.opened("ack", request_id) + b"," + body[1:] + performance
 
-    def refuse_binary(self) -> None:
+    async def refuse_binary(self) -> None:
         self._reply(ws.BINARY)
+        await self._room()
 
     def _reply(self, message: bytes) -> None:
         self._replies.append(message)
+        self._replies_bytes += len(message)
         self._news.set()
+
+    async def _room(self) -> None:
+        """Wait until the client has taken enough of its replies."""
+        while self._replies_bytes > REPLIES_BYTES_MAX and not self._is_over:
+            self._taken.clear()
+            await self._taken.wait()
 
     # ------------------------------------------------------------------ messages out
 
     async def next(self) -> str | None:
         while not self._is_over:
             if self._replies:
-                return self._replies.popleft().decode()
-            if self._shell.phase is not Phase.READY:
+                return self._next_reply().decode()
+            if self._shell.phase is not Phase.READY and not self._is_busy:
                 self._is_over = True
                 stopping = Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
                 return ws.refused(b"", stopping).decode()
             self._news.clear()
-            frame = self._shell.engine.next_frame(self._stream, self._shell.now_ms)
-            if frame is not None:
-                return (await self._written(frame)).decode()
+            if self._shell.phase is Phase.READY:
+                frame = self._shell.engine.next_frame(self._stream, self._shell.now_ms)
+                if frame is not None:
+                    return (await self._written(frame)).decode()
+            # There may be news already, of a look that only skipped: others first.
+            await asyncio.sleep(0)
             await self._news.wait()
         return None
+
+    def _next_reply(self) -> bytes:
+        reply = self._replies.popleft()
+        self._replies_bytes -= len(reply)
+        self._taken.set()
+        return reply
 
     async def _written(self, frame: Frame) -> bytes:
         if not isinstance(frame, RecordFrame) or "ws" in frame.texts:
@@ -111,10 +154,11 @@ class SocketFeed:
         assert texts is not None
         if isinstance(texts, Rejection):
             self._shell.engine.watches.unsubscribe(self._stream, frame.topic)
-            return ws.refused(b"", texts)
+            return ws.unreadable(frame.topic, texts)
         return ws.encode(frame, texts)
 
     def close(self) -> None:
         self._is_over = True
         self._news.set()
+        self._taken.set()
         self._shell.engine.watches.close_socket(self._stream)

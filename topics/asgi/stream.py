@@ -2,6 +2,7 @@
 
 Pulled by its driver, one frame at a time; what the client does not take waits as a cursor.  It
 beats when nothing was sent for a while, and ends with a last `error` frame where the server ends it.
+A topic that the disk does not give back ends alone.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ class WatchFeed:
     async def next(self) -> bytes | None:
         if not self._is_begun:
             self._is_begun = True
-            return sse.RETRY + sse.heartbeat(self._shell.now_ms)
+            return sse.opening(self._id()) + sse.heartbeat(self._shell.now_ms)
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + self._beat_s
         while not self._is_over:
@@ -55,28 +56,35 @@ class WatchFeed:
                 return await self._written(frame)
             try:
                 async with asyncio.timeout_at(beat_at):
+                    # There may be news already, of a look that only skipped: others first.
+                    await asyncio.sleep(0)
                     await self._news.wait()
             except TimeoutError:
                 return sse.heartbeat(self._shell.now_ms)
         return None
+
+    def _id(self) -> bytes:
+        return sse.composite(self._session.watched.values())
 
     def _end(self, last: bytes) -> bytes:
         self._is_over = True
         return last
 
     async def _written(self, frame: Frame) -> bytes:
-        composite = sse.composite(self._session.watched.values())
+        composite = self._id()
         if not isinstance(frame, RecordFrame) or "sse" in frame.texts:
             return sse.encode(frame, composite)
         texts = read(frame.records, blocking=False)
         if texts is None:
             texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
-        if texts is None or isinstance(texts, Rejection):
-            assert texts is not None
-            return self._end(sse.refused(texts))
+        assert texts is not None
+        if isinstance(texts, Rejection):
+            self._shell.engine.watches.on_unreadable(self._stream, frame)
+            return sse.unreadable(frame.topic, texts)
         return sse.encode(frame, composite, texts)
 
     def close(self) -> None:
         self._is_over = True
+        self._news.set()
         engine = self._shell.engine
         engine.watches.close_session_stream(self._session, self._stream, self._shell.now_ms)

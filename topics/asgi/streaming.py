@@ -1,7 +1,8 @@
 """Answers that go on, under an ASGI server: event streams and WebSockets.
 
 A piece is asked for when the one before it was taken, so that a client that does not read holds one
-piece and the transport's buffer, and is let go when it has taken none for a while.
+piece and the transport's buffer, and is let go when it has taken none for a while.  Between two
+pieces everybody else gets a turn.
 """
 
 import asyncio
@@ -15,10 +16,12 @@ Receive = Callable[[], Awaitable[Any]]
 
 TAKE_S: Final = 30.0
 """A client that does not take one piece in this time is cut (§7.6)."""
-MESSAGE_CHARS_MAX: Final = 8 << 20
+MESSAGE_BYTES_MAX: Final = 8 << 20
 
 
-async def stream(streaming: Streaming, send: Send, gone: Awaitable[None]) -> None:
+async def stream(
+    streaming: Streaming, send: Send, gone: Awaitable[None], *, take_s: float = TAKE_S
+) -> None:
     """Write an event stream until its feed ends it, or the client is gone or does not read."""
     await send(
         {
@@ -30,7 +33,7 @@ async def stream(streaming: Streaming, send: Send, gone: Awaitable[None]) -> Non
     if streaming.feed is None:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return
-    pumping = asyncio.ensure_future(_pump(streaming.feed, send))
+    pumping = asyncio.ensure_future(_pump(streaming.feed, send, take_s))
     leaving = asyncio.ensure_future(gone)
     try:
         await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -42,40 +45,51 @@ async def stream(streaming: Streaming, send: Send, gone: Awaitable[None]) -> Non
         streaming.feed.close()
 
 
-async def _pump(feed: Feed, send: Send) -> bool:
+async def _pump(feed: Feed, send: Send, take_s: float) -> bool:
     """Pull and send; whether the feed came to its end."""
     while (piece := await feed.next()) is not None:
-        try:
-            async with asyncio.timeout(TAKE_S):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except TimeoutError:
+        message = {"type": "http.response.body", "body": piece, "more_body": True}
+        if not await _is_taken(send, message, take_s):
             return False
     return True
 
 
-async def converse(socket: Socket, send: Send, receive: Receive) -> None:
+async def _is_taken(send: Send, message: Any, take_s: float) -> bool:
+    try:
+        async with asyncio.timeout(take_s):
+            await send(message)
+    except TimeoutError:
+        return False
+    await asyncio.sleep(0)
+    return True
+
+
+async def converse(socket: Socket, send: Send, receive: Receive, *, take_s: float = TAKE_S) -> None:
     """Carry a WebSocket until either side ends it; commands are carried out in order."""
     await send({"type": "websocket.accept"})
-    telling = asyncio.ensure_future(_tell(socket, send))
+    telling = asyncio.ensure_future(_tell(socket, send, take_s))
     hearing = asyncio.ensure_future(_hear(socket, receive))
     try:
         await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_COMPLETED)
-        code = hearing.result() if hearing.done() else 1001
+        code: int | None = 1001
+        if telling.done() and not telling.result():
+            return
+        if hearing.done():
+            code = hearing.result()
         if code is not None:
-            await send({"type": "websocket.close", "code": code})
+            await _is_taken(send, {"type": "websocket.close", "code": code}, take_s)
     finally:
         telling.cancel()
         hearing.cancel()
         socket.close()
 
 
-async def _tell(socket: Socket, send: Send) -> None:
+async def _tell(socket: Socket, send: Send, take_s: float) -> bool:
+    """Pull and send; whether the socket's far side ended it."""
     while (message := await socket.next()) is not None:
-        try:
-            async with asyncio.timeout(TAKE_S):
-                await send({"type": "websocket.send", "text": message})
-        except TimeoutError:
-            return
+        if not await _is_taken(send, {"type": "websocket.send", "text": message}, take_s):
+            return False
+    return True
 
 
 async def _hear(socket: Socket, receive: Receive) -> int | None:
@@ -88,8 +102,10 @@ async def _hear(socket: Socket, receive: Receive) -> int | None:
             continue
         text = message.get("text")
         if text is None:
-            socket.refuse_binary()
-        elif len(text) > MESSAGE_CHARS_MAX:
+            await socket.refuse_binary()
+        elif len(text) > MESSAGE_BYTES_MAX or (
+            not text.isascii() and len(text.encode("utf-8", "replace")) > MESSAGE_BYTES_MAX
+        ):
             return 1009
         else:
             await socket.command(text)

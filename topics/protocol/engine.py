@@ -60,7 +60,7 @@ from topics.protocol.replies import (
     put_outcome,
     summary,
 )
-from topics.protocol.sse import parse_composite
+from topics.protocol.sse import composite, parse_composite
 from topics.protocol.state import State, floors_with
 from topics.protocol.topic import (
     NOTHING_REMOVED,
@@ -73,6 +73,7 @@ from topics.protocol.topic import (
 from topics.protocol.watch import (
     SESSION_TTL_MS,
     Frame,
+    Remembered,
     Session,
     Stream,
     Watched,
@@ -126,7 +127,7 @@ class Engine:
         self._parked: dict[int, dict[object, _Waiting]] = {}
         self._wakes: list[Wake] = []
         self._written: deque[tuple[int, Topic, int]] = deque()
-        self.watches = Watches(self.state.topics.get)
+        self.watches = Watches(self._shown)
         self._decide: dict[type, Callable[[Any, int, Callable[[bool], int]], Outcome]] = {
             PutTopic: self._put_topic,
             GetTopic: self._get_topic,
@@ -592,6 +593,7 @@ class Engine:
             "stream_url": f"/v0/watch/{session.wid}",
             "session_ttl_ms": SESSION_TTL_MS,
             "heartbeat_ms": session.heartbeat_ms,
+            "cursor": composite(session.watched.values()).decode(),
             "topics": {w.name: self.position(w) for w in session.watched.values()},
         }
 
@@ -617,9 +619,10 @@ class Engine:
         self.watches.forget_idle(now_ms)
         session = self.require_session(wid)
         self._require_connection_slot(taken_over=session.stream is not None)
-        names = list(session.watched)
-        positions = {} if rewind is None else parse_composite(rewind, names)
-        return session, self.watches.open(session, wake, positions, now_ms)
+        known = Remembered()
+        if rewind is not None:
+            known = parse_composite(rewind, list(session.watched))
+        return session, self.watches.open(session, wake, known, now_ms)
 
     def require_session(self, wid: str) -> Session:
         """The session of a `wid`, which is not touched; 404 where there is none."""
@@ -638,6 +641,9 @@ class Engine:
     ) -> list[Watched]:
         """Add topics to a socket, all or none."""
         now_ms = self.advance(now_ms)
+        limit = self.limits.max_watch_topics
+        if len(stream.watched.keys() | topics.keys()) > limit:
+            raise Rejection(ErrorCode.INVALID_REQUEST, f"a socket watches at most {limit} topics")
         added = []
         for name, begin in topics.items():
             topic = self._topic(name, now_ms)
@@ -649,12 +655,15 @@ class Engine:
 
     def next_frame(self, stream: Stream, now_ms: int) -> Frame | None:
         """What a stream that can take a frame gets; None where it has to wait for `wake`."""
-        now_ms = self.advance(now_ms)
-        for watched in stream.waiting:
-            topic = self.state.by_id.get(watched.topic_id)
-            if topic is not None:
-                self.expire(topic, now_ms)
+        self.advance(now_ms)
         return self.watches.next_frame(stream, self._priority)
+
+    def _shown(self, name: str) -> Topic | None:
+        """A topic as a stream is to see it now."""
+        topic = self.state.topics.get(name)
+        if topic is not None:
+            self.expire(topic, self.state.now_ms)
+        return topic
 
     def _priority(self, name: str) -> int:
         topic = self.state.topics.get(name)
@@ -722,6 +731,7 @@ class Engine:
             topic.size_bytes - size_bytes,
         )
         self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
+        self.watches.on_removed(topic.topic_id)
         return len(seqs), Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
 
     def _settled(self, topic: Topic) -> Gate:

@@ -9,6 +9,7 @@ import orjson
 from topics.protocol.ports import StoreStats
 from topics.protocol.state import State
 from topics.protocol.topic import Topic
+from topics.protocol.watch import Watches
 
 Kind = Literal["gauge", "counter", "histogram"]
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -46,20 +47,25 @@ class Process:
     read_only: bool
 
 
-def families(state: State | None, stats: StoreStats, process: Process) -> list[Family]:
+def families(
+    state: State | None, watches: Watches, stats: StoreStats, process: Process
+) -> list[Family]:
     """Every metric that has a subject, aggregates first.
 
     `state` is None while somebody else changes it: during replay, and at the end of a stop.
     """
     topics = [] if state is None else list(state.by_id.values())
-    return [*_aggregates(state, topics, process), *_wal(stats, process), *_per_topic(topics)]
+    gauges = _aggregates(state, topics, watches, process)
+    return [*gauges, *_wal(stats, process), *_per_topic(topics)]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:
     return Family(name, kind, text, [Sample(value, {})])
 
 
-def _aggregates(state: State | None, topics: Sequence[Topic], process: Process) -> Iterable[Family]:
+def _aggregates(
+    state: State | None, topics: Sequence[Topic], watches: Watches, process: Process
+) -> Iterable[Family]:
     records = total = hot = 0
     if state is not None:
         records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
@@ -76,8 +82,9 @@ def _aggregates(state: State | None, topics: Sequence[Topic], process: Process) 
     yield _one("topics_bytes_live", "gauge", "Bytes of live records.", total)
     yield _one("topics_queue_topics", "gauge", "Topics that are queues.", queues)
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", 0)
-    yield _one("topics_sse_connections", "gauge", "Open streams.", 0)
-    yield _one("topics_watch_sessions", "gauge", "Watch sessions.", 0)
+    streams, sessions = len(watches.streams), len(watches.sessions)
+    yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
+    yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
     yield _one("topics_ready", "gauge", "1 while requests are served.", int(process.ready))
     progress = process.recovery_progress
     yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)

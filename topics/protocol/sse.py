@@ -19,13 +19,25 @@ from topics.protocol.watch import (
     DeletedFrame,
     Frame,
     RecordFrame,
+    Remembered,
     TombstoneFrame,
     Watched,
 )
 
-RETRY: Final = b"retry: 2000\n\n"
 MAP_TOPICS_MAX: Final = 64
 """Topics up to which the id is the documented map; beyond it is a list in the session's order."""
+INSTANCES: Final = "~"
+"""Key of an id, and no topic's name: which instance a position is in, for topics made again while
+the session watched them.  Without it, an id from before could pass for one from after."""
+
+EMPTY_ID: Final = "e30"
+"""The id of a session without topics."""
+
+
+def opening(composite_id: bytes) -> bytes:
+    """The first block: when to come back, and with which id where nothing more arrives.  It has no
+    data, so that no event is dispatched."""
+    return b"retry: 2000\nid: %b\n\n" % composite_id
 
 
 def heartbeat(now_ms: int) -> bytes:
@@ -34,14 +46,20 @@ def heartbeat(now_ms: int) -> bytes:
 
 def composite(watched: Iterable[Watched]) -> bytes:
     """The positions of a session, as base64url of JSON without padding (§7.4)."""
-    positions = {w.name: w.cursor for w in watched}
-    value: object = positions
+    positions, instances = {}, {}
+    for each in watched:
+        positions[each.name] = each.cursor
+        if each.is_heir:
+            instances[each.name] = each.topic_id
+    value: dict[str, object] = dict(positions)
     if len(positions) > MAP_TOPICS_MAX:
         value = {"d": _digest(positions), "s": list(positions.values())}
+    if instances:
+        value[INSTANCES] = instances
     return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=")
 
 
-def parse_composite(text: str, names: Sequence[str]) -> dict[str, int]:
+def parse_composite(text: str, names: Sequence[str]) -> Remembered:
     """The positions of a composite id, for those of `names` that it holds.
 
     Anything that is not one of ours holds nothing: the session's own positions are right then.
@@ -49,18 +67,22 @@ def parse_composite(text: str, names: Sequence[str]) -> dict[str, int]:
     try:
         value = orjson.loads(urlsafe_b64decode(text.encode() + b"=="))
     except (ValueError, binascii.Error):
-        return {}
+        return Remembered()
     if not isinstance(value, dict):
-        return {}
+        return Remembered()
+    instances = value.get(INSTANCES)
     if len(names) > MAP_TOPICS_MAX:
         seqs = value.get("s")
         if value.get("d") != _digest(names) or not isinstance(seqs, list):
-            return {}
+            return Remembered()
         value = dict(zip(names, seqs, strict=False))
-    known = {name: value.get(name) for name in names}
-    return {
-        n: s for n, s in known.items() if isinstance(s, int) and not isinstance(s, bool) and s >= 0
-    }
+    return Remembered(_naturals(value, names), _naturals(instances, names))
+
+
+def _naturals(value: object, names: Iterable[str]) -> dict[str, int]:
+    """What of a client's map is a natural number, by name."""
+    known = {name: value.get(name) for name in names} if isinstance(value, dict) else {}
+    return {n: s for n, s in known.items() if type(s) is int and s >= 0}
 
 
 def _digest(names: Iterable[str]) -> str:
@@ -117,13 +139,12 @@ def _named(frame: CaughtUpFrame | DeletedFrame) -> dict[str, object]:
     return {"topic": frame.topic, "head_seq": frame.head_seq}
 
 
-def encode_error(code: int, why: str, *, retry_after_ms: int | None = None) -> bytes:
-    """The final word of a stream that the server ends, with a status of §0.6."""
-    data: dict[str, object] = {"code": code, "error": why}
-    if retry_after_ms is not None:
-        data["retry_after_ms"] = retry_after_ms
-    return b"event: error\ndata: %b\n\n" % orjson.dumps(data)
+def encode_error(code: int, why: str, **more: object) -> bytes:
+    """A problem of a stream, with a status of §0.6; the final word where the server ends it."""
+    return b"event: error\ndata: %b\n\n" % orjson.dumps({"code": code, "error": why, **more})
 
 
-def refused(refusal: Rejection) -> bytes:
-    return encode_error(refusal.code.status, refusal.message)
+def unreadable(topic: str, refusal: Rejection) -> bytes:
+    """One topic cannot be read any further; the rest of the stream goes on."""
+    detail = dict(refusal.detail or {})
+    return encode_error(refusal.code.status, refusal.message, topics=[topic], detail=detail)

@@ -9,7 +9,7 @@ This module holds positions and lifecycles; it refuses to know sockets, sessions
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
@@ -17,11 +17,13 @@ from typing import Final, TypeAlias
 from topics.protocol.commands import Begin, View
 from topics.protocol.effects import Records
 from topics.protocol.tags import Match
-from topics.protocol.topic import Reading, Tombstone, Topic
+from topics.protocol.topic import Extent, Reading, Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
 FRAMES_SHARED_MAX: Final = 256
-"""Frames kept for other streams at the same position; they hold references, not copies."""
+FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
+"""Text in the frames kept for other streams at the same position; once written out, a frame holds
+it once more for each encoder."""
 
 
 class Place(Enum):
@@ -33,7 +35,7 @@ class Place(Enum):
     """Live once, but a frame did not reach the head."""
     LIVE = "live"
     GONE = "gone"
-    """The instance was deleted; nothing more comes on this stream."""
+    """The instance was deleted, or cannot be read; nothing more comes on this stream."""
 
 
 class Step(Enum):
@@ -44,6 +46,8 @@ class Step(Enum):
     """A frame ended before the head."""
     DRAINED = "drained"
     DELETED = "deleted"
+    UNREADABLE = "unreadable"
+    """The disk does not give the next records back."""
 
 
 PLACES: Final[dict[tuple[Place, Step], Place]] = {
@@ -60,7 +64,9 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.LIVE, Step.DRAINED): Place.LIVE,
     (Place.LIVE, Step.DELETED): Place.GONE,
     (Place.GONE, Step.OPENED): Place.CONNECTING,
-    (Place.GONE, Step.DELETED): Place.GONE,
+    (Place.CONNECTING, Step.UNREADABLE): Place.GONE,
+    (Place.BEHIND, Step.UNREADABLE): Place.GONE,
+    (Place.LIVE, Step.UNREADABLE): Place.GONE,
 }
 """The lifecycle of a watched topic; a pair that is missing cannot happen."""
 
@@ -112,6 +118,10 @@ class Watched:
     place: Place = Place.CONNECTING
     last_head_seq: int = 0
     is_first_look: bool = True
+    is_heir: bool = False
+    """`recreated` was told: the position is one of `topic_id` and of no instance before it."""
+    is_stale: bool = False
+    """The client stands in an instance before this one: `recreated` did not reach it."""
     stream: "Stream | None" = None
     is_queued: bool = False
 
@@ -147,6 +157,54 @@ class Stream:
         self.wake()
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a client still knows of a session.
+
+    Attributes:
+        positions: By topic.
+        instances: Ids of the instances that they are in, for topics that were made again.
+    """
+
+    positions: Mapping[str, int] = field(default_factory=dict)
+    instances: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Shared:
+    """Frames of the present, for other streams at the same position.
+
+    They hold text and keep segments open, so those of a topic go when it changes, and all of them
+    when they are too many or too large.
+    """
+
+    def __init__(self) -> None:
+        self._frames: dict[int, dict[object, tuple[RecordFrame | None, int, int]]] = {}
+        self._count = 0
+        self.size_bytes = 0
+
+    def find(self, topic_id: int, key: object) -> tuple[RecordFrame | None, int] | None:
+        found = self._frames.get(topic_id, {}).get(key)
+        return None if found is None else found[:2]
+
+    def keep(
+        self, topic_id: int, key: object, frame: RecordFrame | None, to_seq: int, size_bytes: int
+    ) -> None:
+        if self._count >= FRAMES_SHARED_MAX or (
+            self.size_bytes + size_bytes > FRAMES_SHARED_BYTES_MAX
+        ):
+            self._frames.clear()
+            self._count = self.size_bytes = 0
+        if size_bytes <= FRAMES_SHARED_BYTES_MAX:
+            self._frames.setdefault(topic_id, {})[key] = frame, to_seq, size_bytes
+            self._count += 1
+            self.size_bytes += size_bytes
+
+    def forget(self, topic_id: int) -> None:
+        gone = self._frames.pop(topic_id, {}).values()
+        self._count -= len(gone)
+        self.size_bytes -= sum(size_bytes for _, _, size_bytes in gone)
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """A subscription that outlives its connections (§7.1)."""
@@ -162,14 +220,12 @@ class Watches:
     """Every session and stream, and by topic who watches it."""
 
     def __init__(self, find: Callable[[str], Topic | None]) -> None:
-        """`find` gives the present instance of a name."""
+        """`find` gives the present instance of a name, with what time took from it gone."""
         self.sessions: OrderedDict[str, Session] = OrderedDict()
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
         self._find = find
-        self._shared: OrderedDict[tuple[object, ...], tuple[RecordFrame | None, int]] = (
-            OrderedDict()
-        )
+        self._shared = _Shared()
 
     # ------------------------------------------------------------------ sessions
 
@@ -190,12 +246,12 @@ class Watches:
                 self._unlist(watched)
 
     def open(
-        self, session: Session, wake: Callable[[], None], rewind: dict[str, int], now_ms: int
+        self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
     ) -> Stream:
         """Open a stream on a session; one that is open already is ended with 409.
 
         Args:
-            rewind: Positions by topic that the client remembers; they only ever move one back.
+            known: What the client remembers; it only ever moves a position back.
         """
         if session.stream is not None:
             session.stream.end(409, "another stream of this session took over")
@@ -206,7 +262,7 @@ class Watches:
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
         for watched in session.watched.values():
-            watched.cursor = min(watched.cursor, rewind.get(watched.name, watched.cursor))
+            _rewind(watched, known)
             self._attach(stream, watched)
         return stream
 
@@ -240,6 +296,7 @@ class Watches:
             return False
         self._detach(stream, watched)
         self._unlist(watched)
+        stream.owed = deque(frame for frame in stream.owed if frame.topic != name)
         return True
 
     def close_socket(self, stream: Stream) -> None:
@@ -279,7 +336,8 @@ class Watches:
     # ------------------------------------------------------------------ news
 
     def on_published(self, topic_id: int) -> None:
-        """A topic shows more, or less: mark and wake who watches it."""
+        """A topic shows more: mark and wake who watches it."""
+        self._shared.forget(topic_id)
         for watched in self._by_topic.get(topic_id, ()):
             stream = watched.stream
             if stream is not None and not watched.is_queued:
@@ -288,16 +346,34 @@ class Watches:
 
     def on_deleted(self, topic_id: int, head_seq: int) -> None:
         """A topic went: its watchers are told its last head, open or not."""
+        self._shared.forget(topic_id)
         for watched in self._by_topic.get(topic_id, ()):
             watched.last_head_seq = head_seq
             if watched.stream is not None:
                 watched.stream.queue(watched)
                 watched.stream.wake()
 
+    def on_removed(self, topic_id: int) -> None:
+        """Records of a topic were deleted: what was put together before is not for anybody."""
+        self._shared.forget(topic_id)
+
+    def on_unreadable(self, stream: Stream, frame: RecordFrame) -> None:
+        """A frame's records could not be read: the topic stands before them again, and nothing
+        more of it comes on this stream."""
+        watched = stream.watched.get(frame.topic)
+        if watched is not None and watched.stream is stream:
+            self._shared.forget(watched.topic_id)
+            watched.cursor = min(watched.cursor, frame.from_seq)
+            stream.owed = deque(owed for owed in stream.owed if owed.topic != frame.topic)
+            self._detach(stream, watched)
+            watched.stream = stream
+            if watched.place is not Place.GONE:
+                watched.step(Step.UNREADABLE)
+
     # ------------------------------------------------------------------ pulling
 
     def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Frame | None:
-        """The next frame of a stream, None where there is none now.
+        """The next frame of a stream, None where there is none now; `wake` tells when to ask again.
 
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
         """
@@ -316,6 +392,10 @@ class Watches:
             frame = self._look(stream, watched)
             if frame is not None:
                 return frame
+            if watched.is_queued:
+                # It has looked at as much as one look may and found nothing to show: others first.
+                stream.wake()
+                return None
 
     def _look(self, stream: Stream, watched: Watched) -> Frame | None:
         topic = self._find(watched.name)
@@ -324,8 +404,7 @@ class Watches:
                 watched.step(Step.DELETED)
                 return DeletedFrame(watched.name, watched.last_head_seq)
             return self._begin_again(stream, watched, topic)
-        through = topic.synced_seq if watched.view.strong else topic.published_seq
-        if watched.cursor > through and watched.is_first_look and watched.cursor > topic.head_seq:
+        if watched.is_stale or (watched.is_first_look and watched.cursor > topic.head_seq):
             return self._begin_again(stream, watched, topic)
         stone = topic.tombstone(watched.cursor)
         if stone is not None and watched.is_first_look:
@@ -335,10 +414,9 @@ class Watches:
         watched.is_first_look = False
         if stone is not None:
             watched.cursor = stone.gap_to
-            stream.passing.appendleft(watched)
-            watched.is_queued = True
+            stream.queue(watched)
             return _tombstone_frame(topic, stone)
-        return self._records(stream, watched, topic, through)
+        return self._records(stream, watched, topic)
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
         """Another instance stands under the name: told as `recreated`, read from its start."""
@@ -347,13 +425,12 @@ class Watches:
         self._by_topic.setdefault(topic.topic_id, {})[watched] = None
         watched.cursor = topic.earliest_seq - 1
         watched.is_first_look = False
-        stream.passing.appendleft(watched)
-        watched.is_queued = True
+        watched.is_heir, watched.is_stale = True, False
+        stream.queue(watched)
         return _tombstone_frame(topic, Tombstone(1, topic.published_seq, "recreated"))
 
-    def _records(
-        self, stream: Stream, watched: Watched, topic: Topic, through: int
-    ) -> Frame | None:
+    def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
+        through = topic.synced_seq if watched.view.strong else topic.published_seq
         frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
         watched.cursor = to_seq
         if to_seq < through:
@@ -364,7 +441,7 @@ class Watches:
         watched.step(Step.DRAINED)
         if not owes_caught_up:
             return frame
-        caught_up = CaughtUpFrame(watched.name, topic.published_seq)
+        caught_up = CaughtUpFrame(watched.name, to_seq)
         if frame is None:
             return caught_up
         stream.owed.append(caught_up)
@@ -374,8 +451,10 @@ class Watches:
         self, topic: Topic, cursor: int, view: View, through: int
     ) -> tuple[RecordFrame | None, int]:
         """The frame from a cursor, and where it leads; one for all who ask the same."""
-        key = (topic.topic_id, cursor, through, topic.count, topic.floors, view)
-        known = self._shared.get(key)
+        # With the head given, every removal and every expiry shows in the count.
+        state = topic.head_seq, topic.published_seq, topic.count, topic.config.dedupe_node
+        key = cursor, through, state, view
+        known = self._shared.find(topic.topic_id, key)
         if known is not None:
             return known
         skip = view.nodes if topic.config.dedupe_node else ()
@@ -387,10 +466,28 @@ class Watches:
         if page.count:
             records = Records(page.extents, tags=view.tags, meta=view.meta, data=view.data)
             frame = RecordFrame(topic.name, records, cursor, page.next_seq, topic.published_seq)
-        self._shared[key] = (frame, page.next_seq)
-        if len(self._shared) > FRAMES_SHARED_MAX:
-            self._shared.popitem(last=False)
+        size_bytes = _text_bytes(page.extents)
+        self._shared.keep(topic.topic_id, key, frame, page.next_seq, size_bytes)
         return frame, page.next_seq
+
+
+def _rewind(watched: Watched, known: Remembered) -> None:
+    """Move a position back to where the client stands; one of an earlier instance is no position
+    here, so `recreated` is told again."""
+    position = known.positions.get(watched.name)
+    is_earlier = watched.is_heir and known.instances.get(watched.name) != watched.topic_id
+    watched.is_stale = position is not None and is_earlier
+    if position is not None and not is_earlier:
+        watched.cursor = min(watched.cursor, position)
+
+
+def _text_bytes(extents: Sequence[Extent]) -> int:
+    size_bytes = 0
+    for run, spans in extents:
+        offset, size = run.columns.offset, run.columns.size
+        for lo, hi in spans:
+            size_bytes += int(offset[hi - 1]) + int(size[hi - 1]) - int(offset[lo])
+    return size_bytes
 
 
 def _tombstone_frame(topic: Topic, stone: Tombstone) -> TombstoneFrame:
@@ -407,7 +504,3 @@ def begin_at(topic: Topic, begin: Begin) -> int:
 def with_match(view: View, match: Match) -> View:
     """The view, with a topic's own `match`."""
     return replace(view, match=match)
-
-
-def cursors_of(watched: Iterable[Watched]) -> dict[str, int]:
-    return {w.name: w.cursor for w in watched}

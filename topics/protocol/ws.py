@@ -189,6 +189,12 @@ def refused(request_id: bytes, refusal: Rejection) -> bytes:
     return reply("error", request_id, fields)
 
 
+def unreadable(topic: str, refusal: Rejection) -> bytes:
+    """A topic cannot be read any further and is unsubscribed; the socket stays."""
+    detail = {"topic": topic, **(refusal.detail or {})}
+    return refused(b"", Rejection(refusal.code, refusal.message, detail))
+
+
 def bad_text(why: str) -> bytes:
     return reply("error", b"", {"code": "invalid_json", "message": f"not JSON: {why}"})
 
