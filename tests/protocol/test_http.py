@@ -15,6 +15,7 @@ from .harness import refusal, status_of
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "")
 PATHS = sorted({route.path for route in http.ROUTES})
+ROOT = (b"",)
 
 
 def spelled(path: tuple[bytes, ...], name: bytes = b"jobs") -> bytes:
@@ -38,12 +39,19 @@ def test_every_cell_of_the_route_table(path: tuple[bytes, ...], method: str) -> 
         assert set(rejection.allow) == allowed
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: spelled(p).decode())
+@pytest.mark.parametrize("path", [p for p in PATHS if p != ROOT], ids=lambda p: spelled(p).decode())
 def test_neighbours_of_a_path_are_not_found(path: tuple[bytes, ...]) -> None:
     """One character or segment more or less. (§0.6)"""
     whole = spelled(path)
-    for other in (whole + b"/", b"/" + whole, whole.upper(), whole + b"/x/y", b"", b"/", b"*"):
+    for other in (whole + b"/", b"/" + whole, whole.upper(), whole + b"/x/y"):
         assert refusal(http.find_route, "GET", other).code is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("path", [b"", b"*", b"//", b"/x", b"/index.html", b"/v0", b"/."])
+def test_the_root_is_one_path(path: bytes) -> None:
+    """The page is at `/` and nowhere else. (§9)"""
+    assert http.find_route("GET", b"/")[0].path == ROOT
+    assert refusal(http.find_route, "GET", path).code is ErrorCode.NOT_FOUND
 
 
 def test_the_placeholder_is_no_path() -> None:
@@ -70,6 +78,7 @@ def test_every_route_asks_for_a_scope() -> None:
     assert scopes["PUT /v0/topics/:"] == "admin"
     assert {scopes[f"POST /v0/topics/:/{verb}"] for verb in ("delete", "purge")} == {"delete"}
     assert scopes["GET /v0/health"] == scopes["GET /readyz"] == "probe"
+    assert [line for line, scope in scopes.items() if scope == "open"] == ["GET /"]
 
 
 # Queries.

@@ -17,6 +17,7 @@ from typing import Final
 import orjson
 
 from topics import __version__
+from topics.asgi import page
 from topics.asgi.answers import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.asgi.payload import payload as payload_of
 from topics.asgi.runtime import Phase, Ticket, Told
@@ -63,7 +64,7 @@ class TopicsExchange:
         call = _Call(self._runtime, head.method, header, begun)
         try:
             if self._origins is not None:
-                self._origins.check(header)
+                self._origins.check(header, head.path)
             route, name = http.find_route(head.method, head.path)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
@@ -353,9 +354,11 @@ def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
 
 
 def _probe(call: _Call, probe: Probe) -> Answer:
-    """Probes and metrics (§8): answered whatever the phase."""
+    """The page, probes and metrics (§8): answered whatever the phase."""
     runtime = call.runtime
     match probe:
+        case Probe.PAGE:
+            return call.answer(200, page.HEADERS, [page.DOCUMENT])
         case Probe.HEALTH:
             health = {"status": "ok", "version": __version__, "uptime_ms": runtime.uptime_ms}
             return _plain(call, health)

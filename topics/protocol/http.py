@@ -23,7 +23,7 @@ from topics.protocol.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
 from topics.protocol.names import decode_segment, is_topic_name, require_topic_name
 from topics.protocol.records import Buffer
 
-Scope = Literal["read", "write", "delete", "admin", "probe", "socket"]
+Scope = Literal["read", "write", "delete", "admin", "probe", "socket", "open"]
 
 
 class BodyRule(Enum):
@@ -38,6 +38,7 @@ class BodyRule(Enum):
 class Probe(Enum):
     """Requests that the shell answers from what it knows itself, ready or not."""
 
+    PAGE = "page"
     HEALTH = "health"
     READY = "ready"
     METRICS = "metrics"
@@ -170,6 +171,7 @@ def _route(
 _ANY: Final = BodyRule.JSON_OR_EMPTY
 
 ROUTES: Final[tuple[Route, ...]] = (
+    _route("GET /", "open", Probe.PAGE),
     _route("GET /v0/topics", "read", _list_topics),
     _route("PUT /v0/topics/:", "admin", _put_topic, _ANY),
     _route("GET /v0/topics/:", "read", _get_topic),
@@ -352,7 +354,9 @@ class OriginRule:
     hosts: frozenset[bytes]
     origins: frozenset[bytes]
 
-    def check(self, header: Callable[[bytes], bytes | None]) -> None:
+    def check(self, header: Callable[[bytes], bytes | None], path: bytes = b"") -> None:
+        # The page at `/` holds no data, so a link on another site may lead there.
+        is_link = path == b"/" and header(b"sec-fetch-dest") == b"document"
         host = (header(b"host") or b"").lower()
         if self.hosts and host and _without_port(host) not in self.hosts and host not in self.hosts:
             raise Rejection(
@@ -360,7 +364,7 @@ class OriginRule:
             )
         origin = header(b"origin")
         if origin is None:
-            if header(b"sec-fetch-site") == b"cross-site":
+            if header(b"sec-fetch-site") == b"cross-site" and not is_link:
                 raise self._foreign()
             return
         origin = origin.lower()

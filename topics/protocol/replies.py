@@ -43,6 +43,7 @@ def summary(topic: Topic, now_ms: int) -> dict[str, object]:
         "count": count,
         "bytes": size_bytes,
         "durable": topic.config.durable,
+        "durability": topic.config.durability,
         "effective_priority": effective_priority(topic, now_ms),
     }
 
