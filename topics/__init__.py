@@ -30,10 +30,12 @@ if TYPE_CHECKING:
         Tombstone,
         TopicConfig,
         TopicFull,
+        TopicGone,
         TopicNotFound,
         TopicsError,
         TopicState,
         Unreachable,
+        Watched,
     )
 
 __version__: Final = "0.1.0"
@@ -52,10 +54,12 @@ __all__ = [
     "Tombstone",
     "TopicConfig",
     "TopicFull",
+    "TopicGone",
     "TopicNotFound",
     "TopicState",
     "TopicsError",
     "Unreachable",
+    "Watched",
     "__version__",
 ]
 

@@ -7,7 +7,7 @@ runs, so that `topics --help` answers at once.
 import click
 
 from topics import __version__
-from topics.cli import append, config, inspect, listing, read, serve
+from topics.cli import append, config, inspect, listing, read, serve, watch
 from topics.cli.exits import Guarded
 
 
@@ -21,7 +21,7 @@ Exit codes:
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
   4    records were lost (read --strict)
-  130  interrupted; the last line says how far it came
+  130  interrupted; but for watch, the last line says how far it came
 """,
 )
 @click.version_option(__version__, prog_name="topics", message="%(prog)s %(version)s")
@@ -32,6 +32,7 @@ def main() -> None:
     topics serve                                 a server, data in ./topics-data
     topics append jobs jobs.ndjson               one record a line
     topics read jobs --follow                    records as they come, one a line
+    topics watch jobs audit --tail               records of several topics, for a person
     topics topics                                what there is
     topics inspect topics-data                   is every byte what was written?
 
@@ -41,5 +42,5 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, listing, inspect):
+for module in (serve, config, append, read, watch, listing, inspect):
     main.add_command(module.command)

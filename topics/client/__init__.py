@@ -5,7 +5,7 @@ Both faces only carry bytes.  What a request looks like and how an answer is rea
 package knows the contract and nothing of the server's own code.
 """
 
-from topics.client.aio import AsyncClient
+from topics.client.aio import AsyncClient, AsyncWatch
 from topics.client.errors import (
     BadAnswer,
     BatchTooLarge,
@@ -36,31 +36,38 @@ from topics.client.models import (
     RawRecord,
     Ready,
     Record,
+    RecordHead,
     Tombstone,
     TopicConfig,
     TopicDeleted,
+    TopicGone,
     TopicState,
     TopicSummary,
+    Watched,
 )
 from topics.client.options import (
     AppendOptions,
     BatchOptions,
+    Begin,
     Config,
     DiffOptions,
     ReadOptions,
+    WatchOptions,
     WriteOptions,
 )
 from topics.client.retry import Clock, Retry
-from topics.client.sync import Client
+from topics.client.sync import Client, Watch
 
 __all__ = [
     "AppendOptions",
     "Appended",
     "AppendedMany",
     "AsyncClient",
+    "AsyncWatch",
     "BadAnswer",
     "BatchOptions",
     "BatchTooLarge",
+    "Begin",
     "Client",
     "Clock",
     "Config",
@@ -81,6 +88,7 @@ __all__ = [
     "ReadOptions",
     "Ready",
     "Record",
+    "RecordHead",
     "RecordTooLarge",
     "Retry",
     "ServerFault",
@@ -89,11 +97,15 @@ __all__ = [
     "TopicConfig",
     "TopicDeleted",
     "TopicFull",
+    "TopicGone",
     "TopicNotFound",
     "TopicState",
     "TopicSummary",
     "TopicsError",
     "Unauthorized",
     "Unreachable",
+    "Watch",
+    "WatchOptions",
+    "Watched",
     "WriteOptions",
 ]

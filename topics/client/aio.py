@@ -1,9 +1,17 @@
 """`AsyncClient`: the API as awaited calls."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+)
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import httpx
 
@@ -19,10 +27,12 @@ from topics.client.models import (
     Purged,
     Ready,
     Record,
+    RecordHead,
     Tombstone,
     TopicDeleted,
     TopicState,
     TopicSummary,
+    Watched,
 )
 from topics.client.options import (
     AppendOptions,
@@ -31,8 +41,10 @@ from topics.client.options import (
     DiffOptions,
     Match,
     ReadOptions,
+    WatchOptions,
 )
 from topics.client.retry import Attempts, Clock, Retry
+from topics.client.watching import Topic, Watcher
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -162,6 +174,46 @@ class AsyncClient:
         """As `Client.read`, with `async for`."""
         return self._walk(walks.Reader(topic, record_type, **options))
 
+    @overload
+    def watch(
+        self,
+        *topics: Topic,
+        include_data: Literal[True] = True,
+        **options: Unpack[WatchOptions],
+    ) -> "AsyncWatch[Record[Any]]": ...
+
+    @overload
+    def watch(
+        self, *topics: Topic, include_data: Literal[False], **options: Unpack[WatchOptions]
+    ) -> "AsyncWatch[RecordHead]": ...
+
+    @overload
+    def watch(
+        self,
+        *topics: Topic,
+        record_type: type[R],
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> "AsyncWatch[R]": ...
+
+    def watch(
+        self,
+        *topics: Topic,
+        record_type: type[Any] = Record,
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> "AsyncWatch[Any]":
+        """As `Client.watch`, with `async for` and `async with`."""
+        watcher = Watcher(
+            topics,
+            record_type,
+            retry=self._retry,
+            clock=self._clock,
+            include_data=include_data,
+            **options,
+        )
+        return AsyncWatch(self, watcher)
+
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: Match | None = None
     ) -> Deleted:
@@ -199,6 +251,13 @@ class AsyncClient:
         """As `Client.limits`."""
         return await self._do(calls.limits())
 
+    def _open(
+        self, call: Call[Any], silence_s: float
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        return self._http.stream(
+            **wire.stream(call, timeout_s=self._timeout_s, silence_s=silence_s)
+        )
+
     async def _walk(self, walk: walks.Walk[A, T]) -> AsyncIterator[T]:
         while (call := walk.call()) is not None:
             for item in walk.take(await self._do(call)):
@@ -218,6 +277,88 @@ class AsyncClient:
             return await self._http.request(**request)
         except httpx.RequestError as error:
             return error
+
+
+class AsyncWatch(Generic[R]):
+    """What `AsyncClient.watch` gives: `Watch` for asyncio.
+
+    A wait that is cancelled, say by `asyncio.timeout`, costs the connection and no item.
+    """
+
+    def __init__(self, client: AsyncClient, watcher: Watcher[R]) -> None:
+        self._client = client
+        self._watcher = watcher
+        self._items = self._run()
+        self._is_closed = False
+
+    @property
+    def cursor(self) -> str | None:
+        """As `Watch.cursor`."""
+        return self._watcher.cursor
+
+    async def __aenter__(self) -> Self:
+        await self._subscribe()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """As `Watch.close`."""
+        self._is_closed = True
+        await self._items.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Watched[R]:
+        if self._is_closed:
+            raise StopAsyncIteration
+        try:
+            return await anext(self._items)
+        except StopAsyncIteration:
+            raise
+        except BaseException:
+            self._items = self._run()
+            raise
+
+    async def _run(self) -> AsyncGenerator[Watched[R], None]:
+        watcher = self._watcher
+        while not watcher.is_over:
+            await self._subscribe()
+            for item in watcher.owed():
+                yield item
+            if watcher.is_over:
+                return
+            call, silence_s = watcher.stream()
+            try:
+                async with self._client._open(call, silence_s) as response:
+                    outcome: Outcome = response
+                    if watcher.opens(response):
+                        async for piece in response.aiter_bytes():
+                            for item in watcher.take(piece):
+                                yield item
+                            if not watcher.is_listening:
+                                break
+                    else:
+                        await response.aread()
+            except httpx.RequestError as error:
+                outcome = error
+            if not watcher.is_over:
+                await self._pause(watcher.ended(call, outcome))
+
+    async def _subscribe(self) -> None:
+        while (call := self._watcher.call()) is not None:
+            await self._pause(self._watcher.posted(call, await self._client._send(call)))
+
+    async def _pause(self, pause_s: float) -> None:
+        if pause_s:
+            await self._client._sleep(pause_s)
 
 
 async def _each(values: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

@@ -27,8 +27,9 @@ from topics.client.models import (
     TopicDeleted,
     TopicsPage,
     TopicState,
+    WatchSession,
 )
-from topics.client.options import AppendOptions, Config, DiffOptions, Match, WriteOptions
+from topics.client.options import AppendOptions, Begin, Config, DiffOptions, Match, WriteOptions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,6 +51,7 @@ class Call(Generic[T]):
         decode: Body of a 2xx answer to value.
         body: JSON, or None for a request without one.
         accept: Media type asked for.
+        last_event_id: Of an event stream: where to go on.
         is_repeatable: Doing it twice is the same as doing it once.
         is_patient: Worth repeating while the server says 429 or 503.
         wait_ms: How long the server may hold the answer back on purpose.
@@ -61,6 +63,7 @@ class Call(Generic[T]):
     params: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     accept: str = "application/json"
+    last_event_id: str | None = None
     is_repeatable: bool = True
     is_patient: bool = True
     wait_ms: int = 0
@@ -111,7 +114,7 @@ def topic_path(topic: str, action: str = "") -> str:
 
 
 def put_topic(topic: str, config: Config) -> Call[Configured]:
-    return Call("PUT", topic_path(topic), _reads(Configured), body=_json(config))
+    return Call("PUT", topic_path(topic), reads(Configured), body=_json(config))
 
 
 def merged(config: TopicConfig, changes: Config) -> Config:
@@ -127,7 +130,7 @@ def merged(config: TopicConfig, changes: Config) -> Config:
 
 
 def topic(topic: str, *, touch: bool) -> Call[TopicState]:
-    return Call("GET", topic_path(topic), _reads(TopicState), {"touch": _word(touch)})
+    return Call("GET", topic_path(topic), reads(TopicState), {"touch": _word(touch)})
 
 
 def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPage]:
@@ -136,13 +139,13 @@ def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPag
         params["prefix"] = prefix
     if cursor is not None:
         params["cursor"] = cursor
-    return Call("GET", "/v0/topics", _reads(TopicsPage), params)
+    return Call("GET", "/v0/topics", reads(TopicsPage), params)
 
 
 def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
     # Not repeatable: between two attempts another writer may have made a topic of that name.
     path, params = topic_path(topic), {"if_empty": _word(if_empty)}
-    return Call("DELETE", path, _reads(TopicDeleted), params, is_repeatable=False)
+    return Call("DELETE", path, reads(TopicDeleted), params, is_repeatable=False)
 
 
 def encode_record(value: Any, *, tag: str | None = None, meta: Any = None) -> bytes:
@@ -183,7 +186,7 @@ def append_batch(
     return Call(
         "POST",
         topic_path(topic),
-        _reads(Appended),
+        reads(Appended),
         {"return_seqs": "false"},
         body + tail[1:],
         is_repeatable=key is not None,
@@ -199,31 +202,46 @@ def diff(topic: str, record_type: type[R], options: DiffOptions) -> Call[Diff[R]
     return Call("POST", path, decode, body=_json(body), wait_ms=wait_ms)
 
 
+def create_watch(
+    topics: Mapping[str, Begin], *, cursor: str | None, options: Mapping[str, Any], lenient: bool
+) -> Call[WatchSession]:
+    """Repeatable: a session whose answer was lost holds nothing up, and is let go when idle."""
+    body = {"topics": topics, "cursor": cursor, **options}
+    body = {name: value for name, value in body.items() if value is not None}
+    params = {"lenient": "true"} if lenient else {}
+    return Call("POST", "/v0/watch", reads(WatchSession), params, _json(body))
+
+
+def open_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
+    path = f"/v0/watch/{quote(wid, safe='')}"
+    return Call("GET", path, bytes, accept="text/event-stream", last_event_id=last_event_id)
+
+
 def delete(topic: str, *, before_seq: int | None, match: Match | None) -> Call[Deleted]:
     # Not repeatable: it is point-in-time (§5), and a second attempt is a later point.
     body: dict[str, Any] = {} if before_seq is None else {"before_seq": before_seq}
     body |= {} if match is None else {"match": match}
     path = topic_path(topic, "delete")
-    return Call("POST", path, _reads(Deleted), body=_json(body), is_repeatable=False)
+    return Call("POST", path, reads(Deleted), body=_json(body), is_repeatable=False)
 
 
 def purge(topic: str, *, seq: int | None, keep: int | None, filter: str | None) -> Call[Purged]:
     options = {"seq": seq, "keep": keep, "filter": filter}
     body = _json({name: value for name, value in options.items() if value is not None})
     path = topic_path(topic, "purge")
-    return Call("POST", path, _reads(Purged), body=body, is_repeatable=False)
+    return Call("POST", path, reads(Purged), body=body, is_repeatable=False)
 
 
 def health() -> Call[Health]:
-    return Call("GET", "/v0/health", _reads(Health), is_patient=False)
+    return Call("GET", "/v0/health", reads(Health), is_patient=False)
 
 
 def ready() -> Call[Ready]:
-    return Call("GET", "/v0/ready", _reads(Ready), is_patient=False)
+    return Call("GET", "/v0/ready", reads(Ready), is_patient=False)
 
 
 def metrics() -> Call[dict[str, Any]]:
-    return Call("GET", "/v0/metrics", _reads(dict[str, Any]), is_patient=False)
+    return Call("GET", "/v0/metrics", reads(dict[str, Any]), is_patient=False)
 
 
 def metrics_text() -> Call[str]:
@@ -231,14 +249,14 @@ def metrics_text() -> Call[str]:
 
 
 def limits() -> Call[dict[str, Any]]:
-    return Call("GET", "/v0/limits", _reads(dict[str, Any]))
+    return Call("GET", "/v0/limits", reads(dict[str, Any]))
 
 
 _json: Final = msgspec.json.Encoder().encode
 _DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {}
 
 
-def _reads(kind: type[T]) -> Callable[[bytes], T]:
+def reads(kind: type[T]) -> Callable[[bytes], T]:
     """A decoder of `kind`, built once: building costs a hundred times what decoding does."""
     if kind not in _DECODERS:
         _DECODERS[kind] = msgspec.json.Decoder(kind).decode
@@ -247,7 +265,7 @@ def _reads(kind: type[T]) -> Callable[[bytes], T]:
 
 def _reads_diff(record_type: type[R]) -> Callable[[bytes], Diff[R]]:
     kind: Any = Diff[record_type]  # type: ignore[valid-type]
-    return _reads(kind)
+    return reads(kind)
 
 
 def _word(value: bool) -> str:

@@ -82,7 +82,8 @@ class TopicNotFound(NotFound):
 
 
 class Conflict(TopicsError):
-    """409: the topic's state forbids it (another type, not empty, not a queue, a cycle)."""
+    """409: the topic's state forbids it (another type, not empty, not a queue, a cycle), or another
+    stream took a watch over."""
 
 
 class TopicFull(TopicsError):
@@ -118,6 +119,9 @@ _BY_STATUS: Final[dict[int, type[TopicsError]]] = {
 }
 
 
+_STREAM_CODES: Final = {401: "unauthorized", 403: "forbidden", 404: "not_found", 409: "conflict"}
+
+
 class _Error(msgspec.Struct):
     code: str
     message: str
@@ -137,6 +141,15 @@ def error_of(status: int, body: bytes, retry_after_s: float | None) -> TopicsErr
         error = _ENVELOPE.decode(body).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return BadAnswer("bad_answer", status, f"HTTP {status} without an error envelope")
-    fallback = InvalidRequest if status < 500 else ServerFault
-    kind = _BY_CODE.get(error.code) or _BY_STATUS.get(status, fallback)
+    kind = _BY_CODE.get(error.code) or _kind_of(status)
     return kind(error.code, status, error.message, error.detail, retry_after_s)
+
+
+def stream_error(status: int, message: str, retry_after_s: float) -> TopicsError:
+    """The exception of an `error` event within a stream, which has a status and no code (§7.5)."""
+    code = _STREAM_CODES.get(status, "stream_ended")
+    return _kind_of(status)(code, status, message, None, retry_after_s)
+
+
+def _kind_of(status: int) -> type[TopicsError]:
+    return _BY_STATUS.get(status, InvalidRequest if status < 500 else ServerFault)

@@ -5,7 +5,7 @@ counts from 1; times are milliseconds since the epoch.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -59,10 +59,21 @@ class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     meta: msgspec.Raw = msgspec.Raw(b"")
 
 
+class RecordHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
+    """A record without its data, as `watch(..., include_data=False)` gives it."""
+
+    seq: int
+    ts_ms: int
+    node: str | None = None
+    tag: str | None = None
+    meta: dict[str, Any] | None = None
+
+
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     """Records that were lost before this reader saw them: seqs [gap_from, gap_to], inclusive.
 
-    `reason` is "cap", "ttl", "mixed", "recreated", "source_trim" or "crash".
+    `reason` is "cap", "ttl", "mixed", "recreated", "source_trim" or "crash"; of a watch also
+    "from_seq_too_old", where it began or came back too late.
     """
 
     gap_from: int
@@ -71,6 +82,36 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     missed_estimate: int = 0
     earliest_seq: int = 0
     head_seq: int = 0
+
+
+class TopicGone(msgspec.Struct, frozen=True, kw_only=True):
+    """A watched topic was deleted; no item of it follows.  `head_seq` is its last head."""
+
+    head_seq: int = 0
+
+
+class Watched(NamedTuple, Generic[R]):
+    """What a watch gives: an item, and the topic that it is of."""
+
+    topic: str
+    item: R | Tombstone | TopicGone
+
+
+class WatchPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a watch session stands in one topic when it is made."""
+
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+    epoch: str | None = None
+
+
+class WatchSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription that the server keeps; a topic that it does not know is not in `topics`."""
+
+    wid: str
+    topics: dict[str, WatchPosition]
+    heartbeat_ms: int | None = None
 
 
 class Diff(msgspec.Struct, Generic[R], frozen=True, kw_only=True):

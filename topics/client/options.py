@@ -6,6 +6,7 @@ Every one may be left out.
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
+from topics.client.errors import TopicsError
 from topics.client.models import Appended
 
 Match = str | tuple[str, str, str]
@@ -134,3 +135,47 @@ class ReadOptions(PageOptions, total=False):
     wait_ms: int | None
     limit: int | None
     page_records: int
+
+
+class Begin(TypedDict, total=False):
+    """Where a watch begins in a topic, and what it wants of it.
+
+    Attributes:
+        from_seq: Exclusive; 0, the default, begins with the earliest record.
+        from_ts: Instead of `from_seq`: begin with the first record at or after this time,
+            milliseconds since the epoch.
+        tail: True begins at the head: only what comes from now on.
+        match: Keep only records whose tag matches, in the grammar of `delete`.
+    """
+
+    from_seq: int
+    from_ts: int | None
+    tail: bool
+    match: Match | None
+
+
+class WatchOptions(Begin, total=False):
+    """Of `watch`; those of `Begin` are for every topic that has none of its own.
+
+    Attributes:
+        cursor: `cursor` of an earlier watch: go on there, whatever the topics' beginnings say.
+        node: Leave out records of this writer, or of these.
+        limit: Most records of one frame on the wire (256).
+        include_tags: Fill `Record.tag` (False).
+        include_meta: Fill `Record.meta` (True).
+        consistency: "strong" shows only what a sync has covered ("eventual").
+        heartbeat_ms: The server says that it is there after so long a silence (15,000), within
+            [1000, 60,000]; twice that, and 5 s, without a byte is a connection that is lost.
+        lenient: Leave out topics that do not exist, instead of raising `TopicNotFound`.
+        connection: Told the reason when the connection is lost, and None when it is there again.
+    """
+
+    cursor: str | None
+    node: str | list[str] | None
+    limit: int
+    include_tags: bool
+    include_meta: bool
+    consistency: Literal["eventual", "strong"]
+    heartbeat_ms: int
+    lenient: bool
+    connection: Callable[[TopicsError | None], None] | None

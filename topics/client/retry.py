@@ -60,10 +60,14 @@ class Attempts:
         """Seconds to wait before the next attempt; None where this outcome is the last."""
         if not is_worth_repeating(self._call, outcome):
             return None
+        return self.next_pause_s(asked_pause_s(outcome))
+
+    def next_pause_s(self, at_least_s: float) -> float | None:
+        """Likewise, where it is known to be worth another attempt, but not before `at_least_s`."""
         # Half of the pause is chance: clients refused together must not come back together.
         own_s = self._pause_s * (0.5 + 0.5 * self._clock.jitter())
         self._pause_s = min(2 * self._pause_s, self._retry.longest_pause_s)
-        pause_s = max(own_s, _asked_pause_s(outcome))
+        pause_s = max(own_s, at_least_s)
         return pause_s if self._clock.now_s() + pause_s <= self._deadline_s else None
 
 
@@ -90,7 +94,7 @@ class _Envelope(msgspec.Struct):
     error: _Error
 
 
-def _asked_pause_s(outcome: Outcome) -> float:
+def asked_pause_s(outcome: Outcome) -> float:
     """What the server asked for: `detail.retry_after_ms`, which is finer, else `Retry-After`."""
     if isinstance(outcome, httpx.RequestError):
         return 0.0

@@ -1,9 +1,10 @@
 """`Client`: the API as blocking calls."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import httpx
 
@@ -19,10 +20,12 @@ from topics.client.models import (
     Purged,
     Ready,
     Record,
+    RecordHead,
     Tombstone,
     TopicDeleted,
     TopicState,
     TopicSummary,
+    Watched,
 )
 from topics.client.options import (
     AppendOptions,
@@ -31,8 +34,10 @@ from topics.client.options import (
     DiffOptions,
     Match,
     ReadOptions,
+    WatchOptions,
 )
 from topics.client.retry import Attempts, Clock, Retry
+from topics.client.watching import Topic, Watcher
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -211,6 +216,61 @@ class Client:
         """
         yield from self._walk(walks.Reader(topic, record_type, **options))
 
+    @overload
+    def watch(
+        self,
+        *topics: Topic,
+        include_data: Literal[True] = True,
+        **options: Unpack[WatchOptions],
+    ) -> "Watch[Record[Any]]": ...
+
+    @overload
+    def watch(
+        self, *topics: Topic, include_data: Literal[False], **options: Unpack[WatchOptions]
+    ) -> "Watch[RecordHead]": ...
+
+    @overload
+    def watch(
+        self,
+        *topics: Topic,
+        record_type: type[R],
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> "Watch[R]": ...
+
+    def watch(
+        self,
+        *topics: Topic,
+        record_type: type[Any] = Record,
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> "Watch[Any]":
+        """The records of topics as they come, over one connection, until the loop is left.
+
+            for topic, item in client.watch("jobs", tail=True):
+                ...
+            with client.watch({"jobs": 4096, "audit": {"from_ts": since_ms}}) as watch:
+                for topic, item in watch:
+                    ...
+
+        An item is a record, a `Tombstone` where some were lost, or `TopicGone` where a topic was
+        deleted; with the last topic the watch ends.  A connection that is lost is made again, and
+        a session that the server has forgotten; only what keeps failing for as long as `retry`
+        allows is raised, and `Conflict` where another stream took the session over.
+
+        Options: `WatchOptions`; `record_type` as for `diff`; `include_data=False` gives records
+        without their data.
+        """
+        watcher = Watcher(
+            topics,
+            record_type,
+            retry=self._retry,
+            clock=self._clock,
+            include_data=include_data,
+            **options,
+        )
+        return Watch(self, watcher)
+
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: Match | None = None
     ) -> Deleted:
@@ -262,6 +322,11 @@ class Client:
         """Every cap in force."""
         return self._do(calls.limits())
 
+    def _open(self, call: Call[Any], silence_s: float) -> AbstractContextManager[httpx.Response]:
+        return self._http.stream(
+            **wire.stream(call, timeout_s=self._timeout_s, silence_s=silence_s)
+        )
+
     def _walk(self, walk: walks.Walk[A, T]) -> Iterator[T]:
         while (call := walk.call()) is not None:
             yield from walk.take(self._do(call))
@@ -280,3 +345,85 @@ class Client:
             return self._http.request(**request)
         except httpx.RequestError as error:
             return error
+
+
+class Watch(Generic[R]):
+    """What `Client.watch` gives: an iterator that outlives its connections; for one thread.
+
+    It connects when it is first asked; `with` subscribes at once, so that a `tail` begins there,
+    and lets the connection go at the end.  After an error, the next item goes on where it was.
+    """
+
+    def __init__(self, client: Client, watcher: Watcher[R]) -> None:
+        self._client = client
+        self._watcher = watcher
+        self._items = self._run()
+        self._is_closed = False
+
+    @property
+    def cursor(self) -> str | None:
+        """Where to go on after the item that was given last: keep it, and give it as `cursor` when
+        you come back.  None before the first answer."""
+        return self._watcher.cursor
+
+    def __enter__(self) -> Self:
+        self._subscribe()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connection go; there are no more items."""
+        self._is_closed = True
+        self._items.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Watched[R]:
+        if self._is_closed:
+            raise StopIteration
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise
+        except BaseException:
+            self._items = self._run()
+            raise
+
+    def _run(self) -> Generator[Watched[R], None, None]:
+        watcher = self._watcher
+        while not watcher.is_over:
+            self._subscribe()
+            yield from watcher.owed()
+            if watcher.is_over:
+                return
+            call, silence_s = watcher.stream()
+            try:
+                with self._client._open(call, silence_s) as response:
+                    outcome: Outcome = response
+                    if watcher.opens(response):
+                        for piece in response.iter_bytes():
+                            yield from watcher.take(piece)
+                            if not watcher.is_listening:
+                                break
+                    else:
+                        response.read()
+            except httpx.RequestError as error:
+                outcome = error
+            if not watcher.is_over:
+                self._pause(watcher.ended(call, outcome))
+
+    def _subscribe(self) -> None:
+        while (call := self._watcher.call()) is not None:
+            self._pause(self._watcher.posted(call, self._client._send(call)))
+
+    def _pause(self, pause_s: float) -> None:
+        if pause_s:
+            self._client._sleep(pause_s)

@@ -60,3 +60,20 @@ def request(call: Call[Any], *, timeout_s: float, compress: bool) -> dict[str, A
         "headers": headers,
         "timeout": timeout_s + call.wait_ms / 1000,
     }
+
+
+def stream(call: Call[Any], *, timeout_s: float, silence_s: float) -> dict[str, Any]:
+    """Arguments of `httpx.Client.stream` for an event stream.
+
+    It may last for ever, but not be silent for longer than `silence_s`.  It is never compressed:
+    what unpacks it would hold events back.
+    """
+    headers = {"accept": call.accept, "accept-encoding": "identity", "cache-control": "no-store"}
+    if call.last_event_id is not None:
+        headers["last-event-id"] = call.last_event_id
+    return {
+        "method": call.method,
+        "url": call.path,
+        "headers": headers,
+        "timeout": httpx.Timeout(timeout_s, read=silence_s),
+    }

@@ -1,0 +1,162 @@
+"""`topics watch`: records of topics as they come, and on standard error what befalls the stream."""
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, refusals
+from topics.cli.target import with_client
+
+if TYPE_CHECKING:
+    from topics.client import Begin, Client, RawRecord, Tombstone, TopicsError
+
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """A duration such as `90s`, `10m`, `1h30m` or `2d`, in milliseconds."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"(\d{1,9}(ms|s|m|h|d))+", text, re.ASCII):
+        raise click.BadParameter(f"{text!r} is not a duration such as 90s, 10m, 1h30m or 2d")
+    parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
+    return sum(int(number) * _UNIT_MS[unit] for number, unit in parts)
+
+
+@click.command("watch")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--from",
+    "from_seq",
+    type=click.IntRange(min=0),
+    metavar="SEQ",
+    help="Begin after this sequence number; by default with the earliest record.",
+)
+@click.option(
+    "--since", callback=age_ms, metavar="AGE", help="Begin so long ago: 90s, 10m, 1h30m, 2d."
+)
+@click.option("--tail", is_flag=True, help="Begin at the head: only what comes from now on.")
+@click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
+@click.option("--tags", is_flag=True, help="Show each record's $tag.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as into a pipe.")
+@with_client
+def command(
+    client: "Client",
+    topics: tuple[str, ...],
+    from_seq: int | None,
+    since: int | None,
+    tail: bool,
+    match: str | None,
+    tags: bool,
+    as_json: bool,
+) -> int:
+    """Print the records of one or more TOPICs as they come, until interrupted.
+
+    On a terminal a record is a coloured line; with --json, or into a pipe, a JSON object with its
+    topic. Records that were lost, a topic that was deleted, and a connection that is lost and made
+    again are told on standard error. Ends when the last topic is deleted, or when the server is
+    away for longer than --retry-for.
+
+    \b
+    topics watch jobs audit --tail
+    topics watch jobs --since 10m --match 'tenant42:*' --tags
+    topics watch jobs --from 480000 | jq .data
+    """
+    from topics.client import RawRecord, Tombstone, TopicGone
+
+    is_plain = as_json or not sys.stdout.isatty()
+    printer = Plain() if is_plain else Coloured()
+    try:
+        with refusals():
+            watch = client.watch(
+                *topics,
+                record_type=RawRecord,
+                include_tags=tags,
+                connection=tell_connection,
+                **_begin(from_seq, since, tail, match),
+            )
+            with watch:
+                for topic, item in watch:
+                    match item:
+                        case Tombstone():
+                            warn(_loss(topic, item))
+                        case TopicGone():
+                            warn(f"{topic} was deleted")
+                        case _:
+                            printer.print(topic, item)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return OK
+
+
+def _begin(from_seq: int | None, since_ms: int | None, tail: bool, match: str | None) -> "Begin":
+    if (from_seq is not None) + (since_ms is not None) + tail > 1:
+        raise Stop("--from, --since and --tail exclude each other", UNUSABLE)
+    begin: Begin = {"tail": tail, "match": match}
+    if from_seq is not None:
+        begin["from_seq"] = from_seq
+    if since_ms is not None:
+        begin["from_ts"] = max(int(time.time() * 1000) - since_ms, 0)
+    return begin
+
+
+def _loss(topic: str, tombstone: "Tombstone") -> str:
+    span = f"{tombstone.gap_from} to {tombstone.gap_to}"
+    if tombstone.reason == "recreated":
+        return f"{topic} was deleted and made again; it is read from its beginning"
+    return f"records {span} of {topic} are lost ({tombstone.reason})"
+
+
+def tell_connection(why: "TopicsError | None") -> None:
+    if why is None:
+        click.secho("topics: connected again", fg="green", err=True)
+    else:
+        warn(f"{why}; trying again")
+
+
+def warn(message: str) -> None:
+    click.secho(f"topics: {message}", fg="yellow", err=True)
+
+
+class Plain:
+    """A record as the server keeps it, with its topic: one JSON object a line."""
+
+    def __init__(self) -> None:
+        import msgspec
+
+        self._encode = msgspec.json.Encoder().encode
+
+    def print(self, topic: str, record: "RawRecord") -> None:
+        head = b'{"topic":%b,' % self._encode(topic)
+        sys.stdout.buffer.write(head + self._encode(record)[1:] + b"\n")
+        # Somebody waits for each of them.
+        sys.stdout.buffer.flush()
+
+
+class Coloured:
+    """A record for a person: time, topic, number, tag, writer, data."""
+
+    def print(self, topic: str, record: "RawRecord") -> None:
+        at = time.strftime("%H:%M:%S", time.localtime(record.ts_ms // 1000))
+        parts = [
+            click.style(f"{at}.{record.ts_ms % 1000:03}", dim=True),
+            click.style(visible(topic), fg="cyan"),
+            click.style(f"#{record.seq}", fg="green"),
+        ]
+        if record.tag is not None:
+            parts.append(click.style(visible(record.tag), fg="magenta"))
+        if record.node is not None:
+            parts.append(click.style(f"@{visible(record.node)}", fg="blue"))
+        parts.append(visible(bytes(record.data).decode()))
+        if bytes(record.meta):
+            parts.append(click.style(visible(bytes(record.meta).decode()), dim=True))
+        click.echo(" ".join(parts))
+
+
+def visible(text: str) -> str:
+    """Text that cannot steer a terminal: what writes a record does not own the reader's screen."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

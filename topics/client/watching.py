@@ -1,0 +1,499 @@
+"""Watching: what is asked next, what the frames of a stream mean, how far they were handed out.
+
+Owns a watch's life over any number of connections and sessions: a session is posted, its stream is
+opened and read until it ends, and opened again after a pause; where the server has forgotten the
+session, a new one takes its place (§7.1-§7.6).  It sends nothing and waits for nothing: a face
+carries its calls and bytes.  Invariant: `cursor` covers what was handed out, to the item.  So
+nothing is handed out twice, and nothing is passed over without a `Tombstone`.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, Unpack
+
+import httpx
+import msgspec
+
+from topics.client import calls
+from topics.client.calls import Call, Outcome
+from topics.client.errors import BadAnswer, TopicsError, Unreachable, stream_error
+from topics.client.events import Event, Parser, Reconnect
+from topics.client.models import (
+    Record,
+    RecordHead,
+    Tombstone,
+    TopicGone,
+    Watched,
+    WatchPosition,
+    WatchSession,
+)
+from topics.client.options import Begin, WatchOptions
+from topics.client.retry import Attempts, Clock, Retry, asked_pause_s, is_worth_repeating
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+Topic = str | Mapping[str, int | Begin]
+"""A topic's name, or several with the beginning of each; a number is its `from_seq`."""
+
+HEARTBEAT_MS_MAX: Final = 60_000
+"""The longest that a server grants, for one that does not tell (§7.2)."""
+SLACK_S: Final = 5.0
+"""On top of two heartbeats of silence, before a connection counts as lost (§7.6)."""
+RECONNECT_S_MAX: Final = 60.0
+"""The longest pause that a `retry` field is believed."""
+
+_STARTS: Final = frozenset({"from_seq", "from_ts", "tail"})
+_ADVISORY: Final = 429
+"""The server paces the stream, which goes on (§7.5)."""
+_FORGOTTEN: Final = frozenset({404, 410})
+_PASSING: Final = frozenset({408, 502, 503, 504})
+"""Ends of a stream that a new connection may mend; any other, as 409, ends the watch."""
+
+
+class _Frame(msgspec.Struct, Generic[R]):
+    topic: str
+    records: list[R]
+    from_seq: int
+    to_seq: int
+    head_seq: int
+
+
+class _Named(msgspec.Struct):
+    topic: str
+    head_seq: int = 0
+
+
+class _Fault(msgspec.Struct):
+    code: int
+    error: str = ""
+    retry_after_ms: float = 0.0
+
+
+class _Numbered(msgspec.Struct):
+    seq: int = msgspec.field(name="$seq")
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far one topic was handed out, and of which of its instances."""
+
+    begin: Begin
+    seq: int
+    head_seq: int
+    epoch: str | None
+
+    def advance(self, position: WatchPosition) -> None:
+        self.seq = max(self.seq, position.from_seq)
+        self.head_seq = position.head_seq
+        self.epoch = position.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class _Midway:
+    """A frame of which the first `count` records were handed out."""
+
+    topic: str
+    data: bytes
+    count: int
+
+
+class Watcher(Generic[R]):
+    """One watch, to be carried by a face:
+
+        while not is_over:
+            while call := call():      send it, give `posted` what came, pause
+            hand on `owed()`
+            open `stream()`; if `opens()`, hand on `take()` of each piece while `is_listening`
+            give `ended` what came, pause
+
+    Any step may raise `TopicsError`, which ends the watch; begun again, it goes on where it was.
+
+    Attributes:
+        is_over: No topic is left that anything could come of.
+        is_listening: The stream has not had its last event.
+    """
+
+    def __init__(
+        self,
+        topics: Sequence[Topic],
+        record_type: type[R],
+        *,
+        retry: Retry,
+        clock: Clock,
+        include_data: bool = True,
+        **options: Unpack[WatchOptions],
+    ) -> None:
+        kind: Any = record_type
+        if not include_data and kind is Record:
+            kind = RecordHead
+        self._frames: type[_Frame[R]] = _Frame[kind]
+        self._retry = retry
+        self._clock = clock
+        self._begins = _begins(topics, options)
+        self._connection = options.pop("connection", None)
+        self._is_lenient = options.pop("lenient", False)
+        self._id, self._ahead = _parse_cursor(options.pop("cursor", None))
+        own = Begin.__annotations__
+        self._options = {name: value for name, value in options.items() if name not in own}
+        self._options["include_data"] = include_data
+        self._places: dict[str, _Place] | None = None
+        self._session: WatchSession | None = None
+        self._was_opened = False
+        self._parser = Parser()
+        self._midway: _Midway | None = None
+        self._owed: list[Watched[R]] = []
+        self._attempts: Attempts | None = None
+        self._is_reposted = False
+        self._has_heard = False
+        self._is_lost = False
+        self._fault: TopicsError | None = None
+        self._pause_s = 0.0
+        self.is_over = False
+        self.is_listening = False
+
+    @property
+    def cursor(self) -> str | None:
+        """Where to go on, all that was handed out being dealt with; None where nothing is known.
+
+        At the end of a frame it is the frame's id.  Within one, and before the first, the topics
+        that are further than the id are told with it.
+        """
+        ahead = dict(self._ahead)
+        if self._id is None:
+            ahead |= {name: place.seq for name, place in (self._places or {}).items()}
+        if self._midway is not None:
+            ahead[self._midway.topic] = _seqs(self._midway.data)[self._midway.count - 1]
+        return _cursor(self._id, ahead)
+
+    # ------------------------------------------------------------------ sessions
+
+    def call(self) -> Call[WatchSession] | None:
+        """The session to post; None where there is one."""
+        if self._was_opened and self._id is None:
+            # The server may have sent, and counted, a frame that never came; without an id there
+            # is no going back in this session.
+            self._session = None
+        call = self._post()
+        if self._attempts is None:
+            self._attempts = Attempts(call, self._retry, self._clock)
+        return call if self._session is None else None
+
+    def _post(self) -> Call[WatchSession]:
+        if self._places is None:
+            begins = {n: Begin(**{**b, **self._seen(n)}) for n, b in self._begins.items()}
+        else:
+            begins = {n: _from(p.begin, p.seq) for n, p in self._places.items()}
+        return calls.create_watch(
+            begins,
+            cursor=self._id,
+            options=self._options,
+            # A topic that went while we were away is told as gone.
+            lenient=self._is_lenient or self._places is not None,
+        )
+
+    def _seen(self, name: str) -> Begin:
+        return _from({}, self._ahead[name]) if name in self._ahead else {}
+
+    def posted(self, call: Call[WatchSession], outcome: Outcome) -> float:
+        """What came of posting a session; seconds to wait before the next step."""
+        if isinstance(outcome, httpx.RequestError) or not outcome.is_success:
+            return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
+        self._session = call.result(outcome)
+        self._was_opened = False
+        if self._places is None:
+            self._places = self._first_places(self._session)
+        else:
+            self._check_places(self._places, self._session)
+        self.is_over = not self._places
+        return 0.0
+
+    def _first_places(self, session: WatchSession) -> dict[str, _Place]:
+        return {
+            name: _Place(
+                self._begins[name],
+                max(position.from_seq, self._ahead.get(name, 0)),
+                position.head_seq,
+                position.epoch,
+            )
+            for name, position in session.topics.items()
+            if name in self._begins
+        }
+
+    def _check_places(self, places: dict[str, _Place], session: WatchSession) -> None:
+        """A new session knows nothing of the old one: what became of the topics since is ours to
+        tell.  One made anew is read from its start, in another session, for the cursor that this
+        one began with is of the old instance."""
+        renewed = False
+        for name, place in list(places.items()):
+            position = session.topics.get(name)
+            if position is None:
+                del places[name]
+                self._owed.append(Watched(name, TopicGone(head_seq=place.head_seq)))
+            elif place.epoch is None or place.epoch == position.epoch:
+                place.advance(position)
+            else:
+                renewed = True
+                place.seq = position.earliest_seq - 1
+                place.head_seq, place.epoch = position.head_seq, position.epoch
+                self._owed.append(Watched(name, _recreated(position)))
+        if renewed:
+            self._session, self._id = None, None
+            self._ahead.clear()
+
+    def owed(self) -> Iterator[Watched[R]]:
+        """What came to light between two streams."""
+        while self._owed:
+            yield self._owed.pop(0)
+
+    # ------------------------------------------------------------------ streams
+
+    def stream(self) -> tuple[Call[bytes], float]:
+        """The stream to open, and the seconds of silence after which it is lost."""
+        assert self._session is not None
+        self._was_opened = True
+        self._parser = Parser()
+        self._has_heard = False
+        self._fault = None
+        self.is_listening = True
+        heartbeat_ms = self._session.heartbeat_ms or HEARTBEAT_MS_MAX
+        silence_s = 2 * heartbeat_ms / 1000 + SLACK_S
+        return calls.open_watch(self._session.wid, self._id), silence_s
+
+    @staticmethod
+    def opens(response: httpx.Response) -> bool:
+        """Whether an answer is a stream to read on; else its body belongs to `ended`."""
+        kind = response.headers.get("content-type", "")
+        if response.is_success and not kind.startswith("text/event-stream"):
+            message = f"expected an event stream, got {kind or 'no content type'}"
+            raise BadAnswer("bad_answer", response.status_code, message)
+        return response.is_success
+
+    def take(self, piece: bytes) -> Iterator[Watched[R]]:
+        """What a piece of the stream brings, to be handed out to the end."""
+        try:
+            told = self._parser.feed(piece)
+        except ValueError as error:
+            raise BadAnswer("bad_answer", 200, f"watch: {error}") from error
+        for said in told:
+            self._hear()
+            match said:
+                case Reconnect():
+                    self._pause_s = min(said.pause_ms / 1000, RECONNECT_S_MAX)
+                case Event(kind="record"):
+                    yield from self._records(said)
+                case Event(kind="tombstone"):
+                    yield from self._tombstone(said)
+                case Event(kind="topic-deleted"):
+                    yield from self._gone(said)
+                case Event(kind="error"):
+                    self._end(_read(_Fault, said.data))
+                case Event():
+                    self._id = said.id
+            if not self.is_listening:
+                return
+
+    def _hear(self) -> None:
+        """The stream works: what fails after this is another story."""
+        self._has_heard = True
+        self._attempts = None
+        self._is_reposted = False
+        if self._is_lost:
+            self._is_lost = False
+            if self._connection is not None:
+                self._connection(None)
+
+    def ended(self, call: Call[bytes], outcome: Outcome) -> float:
+        """What came of a stream in the end; seconds to wait before the next step."""
+        self.is_listening = False
+        if self._has_heard:
+            self._lose(self._fault or _why(call, outcome))
+            # Others were cut off in the same moment, and must not come back in the same.
+            pause_s = max(self._pause_s, self._retry.first_pause_s, _asked_s(self._fault))
+            return pause_s * (1 + 0.5 * self._clock.jitter())
+        if isinstance(outcome, httpx.Response) and outcome.status_code in _FORGOTTEN:
+            self._session = None
+            if not self._is_reposted:
+                self._is_reposted = True
+                return 0.0
+            return self._failed(call, outcome, is_worth=True)
+        if isinstance(outcome, httpx.Response) and outcome.is_success:
+            outcome = httpx.RemoteProtocolError("the stream ended before it began")
+        return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
+
+    def _failed(self, call: Call[Any], outcome: Outcome, *, is_worth: bool) -> float:
+        """The pause before another attempt; raises where this was the last."""
+        attempts, self._attempts = self._attempts, None
+        assert attempts is not None
+        pause_s = None
+        if is_worth:
+            pause_s = attempts.next_pause_s(max(asked_pause_s(outcome), self._pause_s))
+        if pause_s is None:
+            raise _why(call, outcome)
+        self._attempts = attempts
+        self._lose(_why(call, outcome))
+        return pause_s
+
+    def _lose(self, why: TopicsError) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            if self._connection is not None:
+                self._connection(why)
+
+    # ------------------------------------------------------------------ frames
+
+    def _records(self, event: Event) -> Iterator[Watched[R]]:
+        frame = _read(self._frames, event.data)
+        place = self._find(frame.topic)
+        if place is None:
+            self._id = event.id
+            return
+        first = 0
+        if frame.from_seq < place.seq:
+            first = bisect_right(_seqs(event.data), place.seq)
+        last = len(frame.records) - 1
+        for index in range(first, last):
+            self._midway = _Midway(frame.topic, event.data, index + 1)
+            yield Watched(frame.topic, frame.records[index])
+        self._reach(event, frame.topic, frame.to_seq, frame.head_seq)
+        if first <= last:
+            yield Watched(frame.topic, frame.records[last])
+
+    def _tombstone(self, event: Event) -> Iterator[Watched[R]]:
+        stone, topic = _read(Tombstone, event.data), _read(_Named, event.data).topic
+        place = self._find(topic)
+        if place is None:
+            self._id = event.id
+        elif stone.reason == "recreated":
+            # Its `gap_to` is the new instance's head, which is still to come.
+            place.seq, place.epoch = stone.earliest_seq - 1, None
+            self._ahead.pop(topic, None)
+            self._reach(event, topic, place.seq, stone.head_seq)
+            yield Watched(topic, stone)
+        else:
+            seen_seq = place.seq
+            self._reach(event, topic, stone.gap_to, stone.head_seq)
+            if stone.gap_to > seen_seq:
+                yield Watched(topic, _after(seen_seq, stone))
+
+    def _gone(self, event: Event) -> Iterator[Watched[R]]:
+        named = _read(_Named, event.data)
+        self._id = event.id
+        if self._places is None or self._places.pop(named.topic, None) is None:
+            return
+        self._ahead.pop(named.topic, None)
+        self.is_over = not self._places
+        self.is_listening = not self.is_over
+        yield Watched(named.topic, TopicGone(head_seq=named.head_seq))
+
+    def _find(self, topic: str) -> _Place | None:
+        """The place of a topic; None for one that has gone: under its name stands another now."""
+        return None if self._places is None else self._places.get(topic)
+
+    def _reach(self, event: Event, topic: str, seq: int, head_seq: int) -> None:
+        """All of a topic through `seq` is handed out, with the item that comes now."""
+        assert self._places is not None
+        place = self._places[topic]
+        place.seq, place.head_seq = max(place.seq, seq), head_seq
+        if self._ahead.get(topic, 0) <= seq:
+            self._ahead.pop(topic, None)
+        self._midway = None
+        self._id = event.id
+
+    def _end(self, fault: _Fault) -> None:
+        """The server's last word; raises where a new connection would hear it again."""
+        if fault.code == _ADVISORY:
+            return
+        self.is_listening = False
+        self._fault = stream_error(fault.code, fault.error, fault.retry_after_ms / 1000)
+        if fault.code in _FORGOTTEN:
+            self._session = None
+        elif fault.code not in _PASSING:
+            raise self._fault
+
+
+def _begins(topics: Sequence[Topic], options: WatchOptions) -> dict[str, Begin]:
+    """The beginning of each topic: its own, completed by the watch's."""
+    rest: Any = options
+    shared = {name: rest[name] for name in Begin.__annotations__ if rest.get(name) is not None}
+    begins: dict[str, Begin] = {}
+    for topic in topics:
+        for name, begin in ({topic: Begin()} if isinstance(topic, str) else topic).items():
+            own = Begin(from_seq=begin) if isinstance(begin, int) else begin
+            drop = _STARTS if own.keys() & _STARTS else frozenset()
+            kept = {key: value for key, value in shared.items() if key not in drop}
+            begins[name] = Begin(**{**kept, **own})  # type: ignore[typeddict-item]
+    return begins
+
+
+def _from(begin: Begin, seq: int) -> Begin:
+    """The same, but from a place that was reached."""
+    kept = {name: value for name, value in begin.items() if name not in _STARTS}
+    return Begin(**{**kept, "from_seq": seq})  # type: ignore[typeddict-item]
+
+
+def _cursor(event_id: str | None, ahead: Mapping[str, int]) -> str | None:
+    """A composite id and the topics that are ahead of it, as text; an id alone stays as it is."""
+    if not ahead:
+        return event_id
+    told = urlsafe_b64encode(msgspec.json.encode(ahead)).decode().rstrip("=")
+    return f"{event_id or ''}.{told}"
+
+
+def _parse_cursor(text: str | None) -> tuple[str | None, dict[str, int]]:
+    event_id, _, told = (text or "").partition(".")
+    if not told:
+        return event_id or None, {}
+    try:
+        ahead = msgspec.json.decode(urlsafe_b64decode(told + "=="), type=dict[str, int])
+    except ValueError:
+        raise ValueError(f"{text!r} is not the cursor of a watch") from None
+    return event_id or None, ahead
+
+
+def _read(kind: type[T], data: bytes) -> T:
+    try:
+        return calls.reads(kind)(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadAnswer("bad_answer", 200, f"watch: {error}") from error
+
+
+def _seqs(data: bytes) -> list[int]:
+    """The seqs of a record frame, ascending, whatever its records are decoded into."""
+    return [record.seq for record in _read(_Frame[_Numbered], data).records]
+
+
+def _recreated(position: WatchPosition) -> Tombstone:
+    return Tombstone(
+        gap_from=1,
+        gap_to=position.head_seq,
+        reason="recreated",
+        missed_estimate=position.head_seq,
+        earliest_seq=position.earliest_seq,
+        head_seq=position.head_seq,
+    )
+
+
+def _after(seq: int, stone: Tombstone) -> Tombstone:
+    """What of a loss was not handed out before it was lost."""
+    if stone.gap_from > seq:
+        return stone
+    return msgspec.structs.replace(
+        stone, gap_from=seq + 1, missed_estimate=min(stone.missed_estimate, stone.gap_to - seq)
+    )
+
+
+def _why(call: Call[Any], outcome: Outcome) -> TopicsError:
+    if isinstance(outcome, httpx.Response) and outcome.is_success:
+        return Unreachable("unreachable", 0, "the stream ended")
+    try:
+        call.result(outcome)
+    except TopicsError as error:
+        return error
+    raise AssertionError("neither a value nor an error")
+
+
+def _asked_s(fault: TopicsError | None) -> float:
+    return (fault.retry_after_s or 0.0) if fault is not None else 0.0
