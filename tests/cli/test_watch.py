@@ -48,7 +48,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Streams]:
 
 def test_into_a_pipe(scripted: Any, run: Any) -> None:
     """One JSON object a line, as the server keeps it, with its topic. (§7.5)"""
-    more = {"$tag": "t1", "meta": {"m": 1}}
+    more: dict[str, Any] = {"$tag": "t1", "meta": {"m": 1}}
     scripted(session(jobs=0), Stream(records(1, 2, **more), gone()))
 
     done = run("watch", "jobs", "--tags")
@@ -136,7 +136,7 @@ def test_beginnings(
     scripted: Any, run: Any, monkeypatch: pytest.MonkeyPatch, args: list[Any], begin: Any
 ) -> None:
     """Every topic begins where the command line says. (§7.2)"""
-    monkeypatch.setattr(watch_module.time, "time", lambda: 1e9)
+    monkeypatch.setattr(time, "time", lambda: 1e9)
     script = scripted(session(jobs=0, audit=0), Stream(gone("jobs"), gone("audit")))
 
     assert run("watch", "jobs", "audit", *args).exit_code == 0
@@ -163,7 +163,7 @@ def test_mistakes(scripted: Any, run: Any, args: list[Any]) -> None:
 
 def test_on_a_terminal(scripted: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record is one coloured line, and nothing in it can steer the terminal."""
-    monkeypatch.setattr(watch_module.time, "localtime", time.gmtime)
+    monkeypatch.setattr(time, "localtime", time.gmtime)
     record = RawRecord(
         seq=4097,
         ts_ms=1_750_000_000_123,

@@ -26,6 +26,7 @@ from topics.client import (
 )
 
 from .script import collect
+from .streams import Follow
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +191,55 @@ def test_following_wakes_for_what_comes(server: Server, name: str) -> None:
     assert not isinstance(first, Tombstone)
     assert not isinstance(second, Tombstone)
     assert (first.data, second.data) == (1, 2)
+
+
+def test_watching(do: Any, name: str) -> None:
+    """A watch that ends anywhere is gone on with by its cursor, to the deletion of its topics. (§7)"""
+    other = f"{name}:other"
+    do(lambda c: c.put_topic(name, cap_records=40))
+    do(lambda c: c.append(name, *range(45), tag="t"))
+    do(lambda c: c.append(other, *range(5), tag="u"))
+    first = Follow({name: 0, other: {"from_seq": 3}}, limit=7, stop=20)
+    do(first)
+    rest = Follow(name, other, limit=9, cursor=first.cursors[-1], stop=23)
+    do(rest)
+    do(lambda c: c.delete_topic(name))
+    do(lambda c: c.delete_topic(other))
+    end = Follow(name, other, lenient=True)
+    do(end)
+
+    got = first.got + rest.got
+    assert [item for item in got if item.startswith(f"{other} ")] == [f"{other} 4", f"{other} 5"]
+    assert [item for item in got if item.startswith(f"{name} ")] == [
+        f"{name} lost 1-5 from_seq_too_old",
+        *(f"{name} {seq}" for seq in range(6, 46)),
+    ]
+    assert end.got == []
+
+
+def test_a_watch_sees_what_comes(do: Any, server: Server, name: str) -> None:
+    """What is appended, and the deletion, reach a watch that has begun at the head. (§7.5)"""
+    with Client(server.url) as writer:
+        writer.append(name, 0)
+
+        def act(why: Any) -> None:
+            raise AssertionError(why)
+
+        class Acting(Follow):
+            def _take(self, item: Any) -> bool:
+                if self.got:
+                    writer.delete_topic(name)
+                else:
+                    writer.append(name, 2)
+                return super()._take(item) or len(self.got) > 3
+
+        follow = Acting(name, from_seq=0, node="w", match="t*", connection=act)
+        writer.append(name, 1, tag="t1")
+        writer.append(name, 1, tag="t1", node="w")
+        writer.append(name, 1, tag="t2")
+        do(follow)
+
+    assert follow.got == [f"{name} 2", f"{name} 4", f"{name} gone"]
 
 
 def test_a_client_outlives_a_restart(tmp_path: Path) -> None:
