@@ -185,7 +185,9 @@ class Runtime:
         recovery = self.store.recover(self.engine.state)
         self.engine.finish_recovery(recovery, self.clock.now_ms())
         events = self.engine.take_events()
-        if events:
+        if events or (not recovery.fresh and self.store.room(reserve=True)):
+            # Also where there is nothing to say: the next start takes the newest batch to tell
+            # which kernel ran, and if that process stopped cleanly.
             self.engine.on_written(self.store.write(events))
             self._synced_lsn = self.store.sync()
             self.engine.on_synced(self._synced_lsn)
@@ -231,7 +233,7 @@ class Runtime:
             return
         try:
             plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
-            for job in plan.jobs:
+            while (job := self.upkeep.next_job(plan)) is not None:
                 refs = self.store.seal(job.entries)
                 self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
             self.store.write(self.engine.take_events())
@@ -241,7 +243,9 @@ class Runtime:
             self.store.close(None)
 
     async def _until_synced(self) -> None:
-        while self._synced_lsn < self.store.written_lsn and not self.engine.read_only:
+        """Until what is written by now is durable; what comes meanwhile does not make it longer."""
+        wanted = self.store.written_lsn
+        while self._synced_lsn < wanted and not self.engine.read_only:
             self._want_sync()
             await asyncio.sleep(0.005)
 
@@ -508,13 +512,12 @@ class Runtime:
         self._flush_now()
         boundary = self.store.rotate(fresh=fresh)
         plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
-        for i, job in enumerate(plan.jobs):
-            try:
+        try:
+            while (job := self.upkeep.next_job(plan)) is not None:
                 await self._seal(job, plan)
-            except BaseException:
-                for later in plan.jobs[i + 1 :]:
-                    self.upkeep.on_seal_failed(later)
-                raise
+        except BaseException:
+            self.upkeep.abandon(plan)
+            raise
         await self._until_synced()
         await self._in_worker(self.store.flip)
         await self._in_worker(self.store.checkpoint, plan.image, boundary)

@@ -6,6 +6,7 @@ written anew without their dead text; and now and then all hot runs are sealed f
 that the log before it can go.  One seal is under way at a time, so a plan never meets another.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ MERGE_ROW_BYTES = 32
 SPARSE_FACTOR = 4
 """A sealed run is written anew when its live text is under one part in so many."""
 AGE_CHECK_MS = 10_000
+JOB_ENTRIES_MAX = 256
+"""Runs of one seal: what is planned and told in one go stays within some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,10 @@ class SealJob:
 
 @dataclass(slots=True)
 class CheckpointPlan:
-    """A checkpoint in the making: its image, still without the runs that `jobs` will seal."""
+    """A checkpoint in the making: its image, still without the runs of `unsealed` topics."""
 
     image: Checkpoint
-    jobs: list[SealJob]
+    unsealed: deque[Topic]
     topics: dict[int, TopicImage] = field(default_factory=dict)
 
     def replace(self, topic_id: int, first_seq: int, last_seq: int, ref: RunRef) -> None:
@@ -182,14 +185,24 @@ class Upkeep:
         for topic in self._state.hot.values():
             freeze(topic)
         image = self._state.image()
-        plan = CheckpointPlan(image, [], {t.topic_id: t for t in image.topics})
+        hot = deque(self._state.hot.values())
+        return CheckpointPlan(image, hot, {t.topic_id: t for t in image.topics})
+
+    def next_job(self, plan: CheckpointPlan) -> SealJob | None:
+        """The next part of what a checkpoint has to seal; a part at a time, so that many small
+        topics do not hold up the loop."""
         builder = _Builder(self)
-        for topic in list(self._state.hot.values()):
-            while not builder.add_topic(topic):
-                plan.jobs += builder.jobs()
-                builder = _Builder(self)
-        plan.jobs += builder.jobs()
-        return plan
+        while plan.unsealed and not builder.is_full:
+            topic = plan.unsealed.popleft()
+            if topic.topic_id in self._state.by_id and not builder.add_topic(topic):
+                plan.unsealed.appendleft(topic)
+        return builder.job()
+
+    def abandon(self, plan: CheckpointPlan) -> None:
+        """A checkpoint that failed: what it froze and did not seal is due as any full run is."""
+        for topic in plan.unsealed:
+            if topic.topic_id in self._state.hot:
+                self._state.full[topic.topic_id] = topic
 
     def on_sealed(
         self, job: SealJob, refs: list[RunRef], now_ms: int, plan: CheckpointPlan | None = None
@@ -235,7 +248,10 @@ class _Builder:
 
     @property
     def is_full(self) -> bool:
-        return self._text_bytes >= self._limits.segment_max_bytes
+        return (
+            self._text_bytes >= self._limits.segment_max_bytes
+            or len(self._entries) >= JOB_ENTRIES_MAX
+        )
 
     def job(self) -> SealJob | None:
         if not self._entries:
