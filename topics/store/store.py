@@ -16,7 +16,7 @@ from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
-from topics.store.layout import CLEAN, SECTOR, TEMP, log_name, numbers
+from topics.store.layout import CLEAN, FAILED_NAME, SECTOR, TEMP, log_name, numbers
 from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
@@ -56,6 +56,7 @@ class DiskStore:
         self._recovered = False
         self._incarnation = 1
         self._replayed_bytes = 0
+        self._has_failure_mark = False
         self._log_start = 0
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
@@ -159,7 +160,9 @@ class DiskStore:
             tail = walk.tail()
         finally:
             walk.close()
-        same_boot = tail.boot_id == self._files.boot_id()
+        failed = FAILED_NAME in self._files.names()
+        same_boot = tail.boot_id == self._files.boot_id() and not failed
+        self._has_failure_mark = failed
         refs = sink.refs()
         self._segments.verify(refs)
         # Up to here no byte was changed.
@@ -251,6 +254,10 @@ class DiskStore:
 
     def sync(self) -> int:
         lsn = self._log.sync()
+        if self._has_failure_mark and lsn:
+            # What recovery had to say of it is durable now.
+            discard(self._files, FAILED_NAME)
+            self._has_failure_mark = False
         self._unlink_dropped(lsn)
         self._log.maintain()
         return lsn

@@ -22,6 +22,7 @@ from topics.store.layout import (
     BATCH_HEADER,
     BATCH_MAGIC,
     EVENTS,
+    FAILED_NAME,
     FORMAT_VERSION,
     IDLE,
     LOG_HEADER,
@@ -328,7 +329,20 @@ class Log:
         if self.failed is None:
             what = error.strerror or str(error)
             self.failed = WriteFailed(self._files.path, f"the log is read-only: {what}")
+            self._leave_mark()
         return self.failed
+
+    def _leave_mark(self) -> None:
+        """As well as a disk that fails lets us."""
+        try:
+            file = self._files.create(FAILED_NAME)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._files.sync_dir()
+        except OSError:
+            return
 
     def refuse_if_failed(self) -> None:
         if self.failed is not None:
