@@ -144,6 +144,7 @@ class Runtime:
         self.readers = ThreadPoolExecutor(4, "topics-read")
         self._upkeep_task: asyncio.Task[None] | None = None
         self._upkeep_due: asyncio.Event
+        self._ready: asyncio.Event
 
     # ------------------------------------------------------------------ life
 
@@ -156,7 +157,12 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._upkeep_due = asyncio.Event()
+        self._ready = asyncio.Event()
         self._upkeep_task = self._loop.create_task(self._live())
+
+    async def wait_ready(self) -> None:
+        """Returns when the log is replayed."""
+        await self._ready.wait()
 
     async def wait_failed(self) -> Exception:
         """The exception with which replay refused, if ever it does."""
@@ -178,6 +184,7 @@ class Runtime:
         )
         self._sync_thread.start()
         self._move(Phase.READY)
+        self._ready.set()
         await self._keep_up()
 
     def _recover(self) -> None:
@@ -191,6 +198,8 @@ class Runtime:
             self.engine.on_written(self.store.write(events))
             self._synced_lsn = self.store.sync()
             self.engine.on_synced(self._synced_lsn)
+        for note in recovery.notes:
+            log.warning("%s", note)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
 
@@ -332,11 +341,11 @@ class Runtime:
         self.engine.on_written(lsn)
         for waiter in writing:
             waiter.lsn, waiter.write_ms = lsn, write_ms
-            if waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
-                if self.engine.read_only:
-                    waiter.deliver(Told(_unknown()))
-                else:
-                    self._syncing.append(waiter)
+            if self.engine.read_only:
+                # It may repeat what was on its way when the log failed.
+                waiter.deliver(Told(_unknown()))
+            elif waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
+                self._syncing.append(waiter)
             else:
                 self._tell(waiter, 0.0)
         self._tell_woken()

@@ -178,7 +178,14 @@ class DiskStore:
             fresh=False,
             events=events,
             torn_bytes=tail.torn_bytes,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        damage = self._checkpoints.passed_over
+        if damage is None:
+            return ()
+        return (f"{damage}; the checkpoint before it was used, nothing is lost: check the disk",)
 
     def _restore(self, image: Checkpoint, stored: Stored, sink: RecoverySink) -> None:
         self._incarnation = stored.incarnation
