@@ -23,7 +23,7 @@ from topics.asgi.clock import Clock
 from topics.protocol.commands import Command, Diff
 from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
-from topics.protocol.errors import ErrorCode, Rejection, StoreError, WriteFailed
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
@@ -91,6 +91,19 @@ class Ticket:
 
 def _nothing() -> None:
     pass
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether stored bytes could not be read back, rather than new ones not be written."""
+    return isinstance(error, Corrupt) or (isinstance(error, OSError) and error.errno == errno.EIO)
+
+
+def _not_erased(damage: Corrupt) -> Rejection:
+    return Rejection(
+        ErrorCode.INTERNAL,
+        f"deleted, but not erased: {damage}",
+        {"reason": "corrupt"},
+    )
 
 
 def _unknown() -> Rejection:
@@ -243,13 +256,22 @@ class Runtime:
         try:
             plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
             while (job := self.upkeep.next_job(plan)) is not None:
-                refs = self.store.seal(job.entries)
-                self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
+                self._seal_last(job, plan)
             self.store.write(self.engine.take_events())
             self.store.close(plan.image)
         except (OSError, StoreError) as error:
             log.error("no clean stop: %s", error)
             self.store.close(None)
+
+    def _seal_last(self, job: SealJob, plan: CheckpointPlan) -> None:
+        try:
+            refs = self.store.seal(job.entries)
+        except (Corrupt, OSError) as error:
+            if not (_is_damage(error) and self.upkeep.avoid(job, plan)):
+                raise
+            log.error("a segment cannot be read and is left as it is: %s", error)
+            return
+        self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
 
     async def _until_synced(self) -> None:
         """Until what is written by now is durable; what comes meanwhile does not make it longer."""
@@ -457,6 +479,9 @@ class Runtime:
                     trouble = str(error)
                     log.error("upkeep goes on trying: %s", error)
                 await asyncio.sleep(RETRY_S)
+            except Exception:
+                log.exception("upkeep failed; it goes on trying")
+                await asyncio.sleep(RETRY_S)
             if self.engine.read_only:
                 return
             await asyncio.sleep(UPKEEP_SOON_S)
@@ -474,6 +499,8 @@ class Runtime:
         elif self._disk_is_full and self.store.log_bytes:
             await self._make_room()
         await self._in_worker(self.store.flip)
+        # Files go only after the event for which they go is in the log.
+        self._flush_now()
         self._drop_segments()
 
     async def _make_room(self) -> None:
@@ -491,9 +518,13 @@ class Runtime:
             for topic_id in {waiter.outcome.erases for waiter in erasing}:
                 assert topic_id is not None
                 for job in self.upkeep.plan_erase(topic_id):
-                    await self._seal(job, None)
+                    await self._seal(job, None, whole=True)
             await self._checkpoint(fresh=True)
             await self._checkpoint(fresh=True)
+        except Corrupt as damage:
+            for waiter in erasing:
+                waiter.deliver(Told(_not_erased(damage)))
+            raise
         except BaseException:
             self._erasing = erasing + self._erasing
             raise
@@ -505,11 +536,17 @@ class Runtime:
         if self.store.room(reserve=True) < size_bytes:
             raise OSError(errno.ENOSPC, "no space in the log for upkeep; it is tried again")
 
-    async def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> None:
+    async def _seal(
+        self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool = False
+    ) -> None:
+        """Seal a job; with `whole`, damage in what it merges is an error and not left out."""
         try:
             self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
             refs = await self._in_worker(self.store.seal, job.entries)
-        except BaseException:
+        except BaseException as error:
+            if not whole and _is_damage(error) and self.upkeep.avoid(job, plan):
+                log.error("a segment cannot be read and is left as it is: %s", error)
+                return
             self.upkeep.on_seal_failed(job)
             raise
         self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)

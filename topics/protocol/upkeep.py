@@ -67,6 +67,7 @@ class Upkeep:
         self._engine = engine
         self._state = engine.state
         self._busy: set[tuple[int, int]] = set()
+        self._avoided: set[tuple[int, int]] = set()
         self._sparse: dict[int, Topic] = {}
         self._next_age_check_ms = 0
 
@@ -107,7 +108,7 @@ class Upkeep:
         return last_seq <= topic.gone_through or len(run.killed()) == run.count
 
     def _is_sparse(self, topic: Topic, run: Run) -> bool:
-        if run.ref is None or (topic.topic_id, run.first_seq) in self._busy:
+        if run.ref is None or (topic.topic_id, run.first_seq) in self._busy | self._avoided:
             return False
         if not len(run.killed()) * 2 > run.count:
             return False
@@ -231,6 +232,34 @@ class Upkeep:
             if topic is not None:
                 self._state.full[topic.topic_id] = topic
 
+    def avoid(self, job: SealJob, plan: CheckpointPlan | None = None) -> bool:
+        """A sealed run of the job cannot be read: leave all of its sealed runs as they are from now
+        on, and let the rest be planned again.
+
+        Damage stays where it is: it must not keep anything else from being sealed.
+
+        Returns:
+            False where the job had no sealed run, so that the trouble is another.
+        """
+        sealed = {
+            (entry.topic_id, piece.run.first_seq)
+            for entry in job.entries
+            for piece in entry.pieces
+            if piece.run.ref is not None
+        }
+        if not sealed:
+            return False
+        self._avoided |= sealed
+        self.on_seal_failed(job)
+        if plan is not None:
+            topics = {entry.topic_id: None for entry in job.entries}
+            hot = self._state.hot
+            plan.unsealed.extend(hot[topic_id] for topic_id in topics if topic_id in hot)
+        return True
+
+    def is_avoided(self, topic: Topic, run: Run) -> bool:
+        return (topic.topic_id, run.first_seq) in self._avoided
+
     def _release(self, job: SealJob) -> None:
         self._busy -= job.claimed
 
@@ -305,6 +334,8 @@ class _Builder:
         size = _weight(run)
         while i and (before := topic.runs[i - 1]).ref is not None:
             if _weight(before) > MERGE_FACTOR * size or not self._fits([before, *group], run):
+                break
+            if self._upkeep.is_avoided(topic, before):
                 break
             if group and before.first_seq + before.count != group[0].first_seq:
                 break

@@ -20,7 +20,7 @@ from topics.store.layout import CLEAN, FAILED_NAME, SECTOR, TEMP, log_name, numb
 from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
-from topics.store.wal import Log, Position
+from topics.store.wal import Log, Position, leave_failure_mark
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
@@ -155,7 +155,7 @@ class DiskStore:
             self._restore(image, stored, sink)
         walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
         try:
-            walk.open(_prepare_to_read)
+            self._open_log(walk)
             events = self._apply_all(walk, sink)
             tail = walk.tail()
         finally:
@@ -186,6 +186,14 @@ class DiskStore:
         if damage is None:
             return ()
         return (f"{damage}; the checkpoint before it was used, nothing is lost: check the disk",)
+
+    def _open_log(self, walk: LogWalk) -> None:
+        try:
+            walk.open(_prepare_to_read)
+        except OSError:
+            # A sync that failed may have marked pages clean that the disk lacks.
+            leave_failure_mark(self._files)
+            raise
 
     def _restore(self, image: Checkpoint, stored: Stored, sink: RecoverySink) -> None:
         self._incarnation = stored.incarnation

@@ -51,6 +51,19 @@ class Position:
     digest: int
 
 
+def leave_failure_mark(files: Files) -> None:
+    """Tell the next start, as well as a disk that fails lets us (`FAILED_NAME`)."""
+    try:
+        file = files.create(FAILED_NAME)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        files.sync_dir()
+    except OSError:
+        return
+
+
 class Log:
     """Writes batches; `write`, `mark` and `room` on one thread, `sync` on another."""
 
@@ -329,20 +342,8 @@ class Log:
         if self.failed is None:
             what = error.strerror or str(error)
             self.failed = WriteFailed(self._files.path, f"the log is read-only: {what}")
-            self._leave_mark()
+            leave_failure_mark(self._files)
         return self.failed
-
-    def _leave_mark(self) -> None:
-        """As well as a disk that fails lets us."""
-        try:
-            file = self._files.create(FAILED_NAME)
-            try:
-                file.sync()
-            finally:
-                file.close()
-            self._files.sync_dir()
-        except OSError:
-            return
 
     def refuse_if_failed(self) -> None:
         if self.failed is not None:
