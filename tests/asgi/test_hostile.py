@@ -72,9 +72,11 @@ def stock() -> Iterator[tuple[int, Counting, Callable[[], int]]]:
         await stop.wait()
         # From Python 3.12 on stock waits for ever for a client that does not read.
         await asyncio.wait([task], timeout=1.0)
-        for other in asyncio.all_tasks() - {asyncio.current_task()}:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for other in others:
             other.cancel()
-        await asyncio.sleep(0)
+        if others:
+            await asyncio.wait(others, timeout=1.0)
 
     async def count() -> int:
         return len(asyncio.all_tasks())

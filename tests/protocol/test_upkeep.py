@@ -203,3 +203,15 @@ def test_what_a_failed_checkpoint_froze_is_sealed_later() -> None:
 
     (job,) = engine.seal()
     assert len(job.entries) == 1
+
+
+def test_many_small_topics_are_sealed_before_they_fill_the_memory() -> None:
+    """A run has a cost of its own, which the bound on hot memory counts too."""
+    engine = Harness(max_hot_bytes=1 << 20)
+    for i in range(80):
+        engine.append(i, name=f"t{i}")
+
+    jobs = engine.seal()
+
+    assert sum(len(job.entries) for job in jobs) >= 16
+    assert engine.engine.state.hot_weight <= 1 << 19

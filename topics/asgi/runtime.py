@@ -389,7 +389,7 @@ class Runtime:
 
     def _is_pressed(self) -> bool:
         return (
-            self.engine.state.hot_bytes > self.limits.max_hot_bytes // 2
+            self.engine.state.hot_weight > self.limits.max_hot_bytes // 2
             or self.store.log_bytes >= self.limits.wal_file_bytes
         )
 

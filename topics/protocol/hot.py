@@ -30,6 +30,9 @@ _ARENA_MAX_BYTES: Final = 1 << 20
 _ADOPT_BYTES: Final = 256 << 10
 """A batch from this size on becomes an arena itself instead of being copied into one."""
 
+HOT_RUN_BYTES: Final = 8 << 10
+"""What a hot run costs before its first record: arrays, tables, the first arena; an estimate."""
+
 HOT_ROW_BYTES: Final = 64
 """What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
 for the memory bound."""

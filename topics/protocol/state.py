@@ -31,7 +31,7 @@ from topics.protocol.events import (
     TopicDeleted,
     TopicImage,
 )
-from topics.protocol.hot import HotRun
+from topics.protocol.hot import HOT_RUN_BYTES, HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Run, RunSource
 from topics.protocol.topic import Expiry, Topic
@@ -390,6 +390,11 @@ class State:
             crash_through = max(topic.floors.crash_through, last_seq)
             topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
         topic.holes.sort(key=lambda hole: hole.first_seq)
+
+    @property
+    def hot_weight(self) -> int:
+        """What unsealed, logged records hold, with what a run costs however few it has."""
+        return self.hot_bytes + len(self.hot) * HOT_RUN_BYTES
 
     def refs(self) -> list[RunRef]:
         """Every sealed run of every topic."""

@@ -9,6 +9,8 @@ that the log before it can go.  One seal is under way at a time, so a plan never
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import islice
 
 import numpy as np
 
@@ -136,11 +138,9 @@ class Upkeep:
         full, state.full = state.full, {}
         for topic in full.values():
             yield topic
-        if state.hot_bytes > limits.max_hot_bytes // 2:
-            largest = sorted(state.hot.values(), key=_hot_bytes, reverse=True)
-            for topic in largest[:64]:
-                freeze(topic)
-                yield topic
+        for topic in self._pressing():
+            freeze(topic)
+            yield topic
         if now_ms < self._next_age_check_ms:
             return
         self._next_age_check_ms = now_ms + AGE_CHECK_MS
@@ -179,6 +179,15 @@ class Upkeep:
         live = run.flags == LIVE
         sizes = int(run.columns.size.sum(dtype=np.int64, where=live))
         return sizes + int(np.count_nonzero(live))
+
+    def _pressing(self) -> list[Topic]:
+        """Topics to seal before their time: the largest, or of many small ones any."""
+        state, limit = self._state, self._engine.limits.max_hot_bytes // 2
+        if state.hot_bytes > limit:
+            return nlargest(JOB_ENTRIES_MAX, state.hot.values(), key=_hot_bytes)
+        if state.hot_weight > limit:
+            return list(islice(state.hot.values(), JOB_ENTRIES_MAX))
+        return []
 
     def begin_checkpoint(self, now_ms: int) -> CheckpointPlan:
         """Freeze every hot run and take the image.  The shell has just rotated the log."""
