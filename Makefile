@@ -14,7 +14,7 @@ serve: .venv/ready  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
 test: .venv/ready  ## every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --benchmark-disable tests bench
 
 demo: .venv/ready  ## 336,776 real records through a real server
 	$(BIN)/python -m bench.demo

@@ -109,7 +109,7 @@ class Desk:
     def checkpoint(self) -> None:
         """Seal all that is hot, save the image, retire the log before it."""
         plan, boundary = self.begin_checkpoint()
-        for job in plan.jobs:
+        while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS, plan)
             self.turn()
         self.sync()
@@ -119,7 +119,7 @@ class Desk:
     def stop(self) -> None:
         """Stop cleanly: the next start finds a checkpoint and no log."""
         plan = self.upkeep.begin_checkpoint(NOW_MS)
-        for job in plan.jobs:
+        while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS, plan)
         self.turn()
         self.store.close(plan.image)

@@ -116,8 +116,7 @@ def test_checkpoint_on_loop(benchmark: Any, goal: Any, busy: Desk, scale: Scale)
 
     def begun() -> int:
         plan, _ = busy.begin_checkpoint()
-        for job in plan.jobs:
-            busy.upkeep.on_seal_failed(job)
+        busy.upkeep.abandon(plan)
         return len(plan.image.topics)
 
     assert benchmark.pedantic(begun, rounds=scale.rounds) == scale.topics + 1

@@ -35,6 +35,10 @@ class FakeRuntime:
     async def start(self) -> None:
         self.note("start")
 
+    async def wait_ready(self) -> None:
+        if self.fault in FAULTS:
+            await asyncio.Event().wait()
+
     async def wait_failed(self) -> Exception:
         if self.fault in FAULTS:
             return FAULTS[self.fault]

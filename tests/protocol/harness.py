@@ -132,7 +132,7 @@ class Harness:
     def seal_all(self) -> None:
         """As a checkpoint does: every hot run goes to a segment."""
         plan = self.upkeep.begin_checkpoint(self.now_ms)
-        for job in plan.jobs:
+        while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
         self.sync()
 

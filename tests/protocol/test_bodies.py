@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from topics.protocol import bodies
 from topics.protocol.commands import Append
+from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import Limits
 from topics.protocol.models import TopicConfig
 
@@ -174,3 +175,18 @@ def test_a_message_is_bounded() -> None:
     """A long string or number of the client's does not come back at length. (§0.5)"""
     for body in (b'{"filter":"%b*"}' % (b"x" * 10_000), b'{"seq":%b}' % (b"9" * 10_000)):
         assert len(refusal(bodies.parse_purge, "t", body).message) < 500
+
+
+def test_a_large_batch_is_counted_while_it_is_decoded() -> None:
+    """Past the limit nothing more is looked at: what is wrong behind it is never reached. (§2)"""
+    limits = Limits(max_batch_records=5000)
+    record = b'{"data":"' + b"x" * 60 + b'"},'
+    full = b'{"records":[' + record * 4999 + b'{"data":1}]}'
+    over = b'{"records":[' + record * 5000 + b'{"data":1},not json'
+
+    batch = bodies.parse_append("t", full, limits, return_seqs=True, header_key=None)
+    with pytest.raises(Rejection) as refused:
+        bodies.parse_append("t", over, limits, return_seqs=True, header_key=None)
+
+    assert len(batch.datas) == 5000
+    assert refused.value.code is ErrorCode.BATCH_TOO_LARGE

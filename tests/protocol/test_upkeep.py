@@ -2,7 +2,7 @@
 
 from topics.protocol.events import RunsDropped, RunsSealed
 from topics.protocol.hot import HotRun
-from topics.protocol.upkeep import AGE_CHECK_MS
+from topics.protocol.upkeep import AGE_CHECK_MS, JOB_ENTRIES_MAX
 
 from .harness import Harness, tagged
 
@@ -167,10 +167,51 @@ def test_a_checkpoint_holds_no_hot_record() -> None:
     engine.put("e", durability="ephemeral")
     engine.append(1, 2, 3, name="e", idempotency_key="k")
     plan = engine.upkeep.begin_checkpoint(engine.now_ms)
-    for job in plan.jobs:
+    while (job := engine.upkeep.next_job(plan)) is not None:
         engine.upkeep.on_sealed(job, engine.store.seal(job.entries), engine.now_ms, plan)
     images = {image.name: image for image in plan.image.topics}
 
     assert [run.count for run in images["t"].runs] == [2]
     assert (images["e"].volatile, images["e"].keys) == ([(1, 3)], [])
     assert (images["e"].count, images["e"].head_seq) == (0, 3)
+
+
+def test_many_small_topics_are_sealed_a_part_at_a_time() -> None:
+    """A checkpoint of many topics plans no more than a part of them in one go."""
+    engine = Harness()
+    for i in range(JOB_ENTRIES_MAX + 10):
+        engine.append(i, name=f"t{i}")
+
+    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    first = engine.upkeep.next_job(plan)
+    assert first is not None
+    engine.upkeep.on_sealed(first, engine.store.seal(first.entries), engine.now_ms, plan)
+    rest = engine.upkeep.next_job(plan)
+
+    assert len(first.entries) == JOB_ENTRIES_MAX
+    assert rest is not None
+    assert len(rest.entries) == 10
+
+
+def test_what_a_failed_checkpoint_froze_is_sealed_later() -> None:
+    """Frozen runs that were not sealed are due as full ones are."""
+    engine = Harness()
+    engine.append(1, 2)
+    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+
+    engine.upkeep.abandon(plan)
+
+    (job,) = engine.seal()
+    assert len(job.entries) == 1
+
+
+def test_many_small_topics_are_sealed_before_they_fill_the_memory() -> None:
+    """A run has a cost of its own, which the bound on hot memory counts too."""
+    engine = Harness(max_hot_bytes=1 << 20)
+    for i in range(80):
+        engine.append(i, name=f"t{i}")
+
+    jobs = engine.seal()
+
+    assert sum(len(job.entries) for job in jobs) >= 16
+    assert engine.engine.state.hot_weight <= 1 << 19

@@ -32,9 +32,6 @@ PIECE_BYTES: Final = 256 << 10
 """An answer is written in pieces of this size, each under its own deadline: a client that takes
 less than 7 KiB/s counts as one that does not read."""
 
-RESET_AFTER_S: Final = 0.05
-"""What a refused body on HTTP/2 gets to end by itself: waiting saves a reset there, no more."""
-
 log = logging.getLogger("topics.http")
 
 
@@ -49,6 +46,8 @@ class Pace:
         write_s: Seconds in which a client must take one piece of its answer.
         drain_s: Seconds for which a refused body is still read, so that the client sees the answer
             before its connection ends.
+        grace_s: Seconds in which a small refused body may come to its end before the answer: it is
+            worth a connection (a reset, on HTTP/2), but nobody waits long for a refusal.
         drain_bytes: Bytes of a refused body that are read and thrown away.
         bodies_bytes: Bytes of all bodies in memory at once; beyond it a body is refused with 429.
     """
@@ -59,6 +58,7 @@ class Pace:
     body_s: float = 120
     write_s: float = 35
     drain_s: float = 2
+    grace_s: float = 0.03
     drain_bytes: int = 256 << 10
     bodies_bytes: int = 256 << 20
 
@@ -129,7 +129,7 @@ class App:
         headers = scope["headers"]
         declared = _declared_bytes(scope, headers)
         if isinstance(declared, Answer):
-            return await self._refuse(call, declared, 0)
+            return await self._refuse(call, declared, 0, may_drain=False)
         verdict = self._exchange.begin(_head(scope, scope["method"], headers))
         if isinstance(verdict, Answer):
             return await self._refuse(call, verdict, declared)
@@ -237,7 +237,7 @@ class App:
         """Write an answer to a request whose body was not read, or not to its end."""
         if may_drain and not call.ended and declared <= self._pace.drain_bytes:
             # Small bodies mostly came with the head; once read, the connection can go on.
-            await self._drain(call, self._pace.drain_s if call.is_http1 else RESET_AFTER_S)
+            await self._drain(call, self._pace.grace_s)
         if call.gone:
             return
         if call.ended:

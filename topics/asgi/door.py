@@ -70,6 +70,8 @@ class Runtime(Protocol):
     def exchange(self) -> Any: ...
     async def start(self) -> None: ...
     async def wait_failed(self) -> Exception: ...
+
+    async def wait_ready(self) -> None: ...
     def drain(self) -> object: ...
     async def stop(self) -> None: ...
 
@@ -201,7 +203,8 @@ class _Server:
             lambda: Connection(house), sock=self._listener, backlog=BACKLOG
         )
         try:
-            self._announce()
+            if self._settings.port_file is not None:
+                write_port_file(self._settings.port_file, bound_address(self._listener))
             failure = await self._until_told(runtime)
             if failure is not None:
                 await runtime.stop()
@@ -234,8 +237,6 @@ class _Server:
         from topics import __version__
 
         address = bound_address(self._listener)
-        if self._settings.port_file is not None:
-            write_port_file(self._settings.port_file, address)
         log.info(
             "topics %s listens on http://%s, data in %s",
             __version__,
@@ -251,12 +252,16 @@ class _Server:
         """Serve; returns None at a signal, or why the data cannot be served."""
         told = asyncio.ensure_future(self._told.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
+        ready = asyncio.ensure_future(runtime.wait_ready())
         try:
-            await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((told, failed, ready), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not failed.done():
+                self._announce()
+                await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
             return failed.result() if failed.done() else None
         finally:
-            told.cancel()
-            failed.cancel()
+            for waiting in (told, failed, ready):
+                waiting.cancel()
 
     async def _go_down(self, runtime: Runtime, house: Any) -> None:
         """No new work, the answers that are owed, the disk; the sockets are the caller's."""

@@ -13,6 +13,7 @@ Invariant: whatever a client sends, the answer that hypercorn makes by itself ha
 import asyncio
 import hashlib
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,8 +222,6 @@ def own_answer(status: int) -> tuple[Headers, bytes]:
         400: "the request is not valid HTTP",
         413: "the body is too large",
         431: "the head is larger than 32768 bytes",
-        501: "this Transfer-Encoding is not implemented",
-        505: "only HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here",
     }.get(status, "the request cannot be served")
     code = ErrorCode.INTERNAL if status == 500 else ErrorCode.INVALID_REQUEST
     answer = refusal(code, message, {"limit": "headers"} if status == 431 else None)
@@ -241,6 +240,8 @@ def without_extensions(headers: Headers) -> Headers:
 class Http1(H11Protocol):
     """HTTP/1.1 on one connection."""
 
+    _is_head = False
+
     async def stream_send(self, event: stream_events.Event) -> None:
         if isinstance(event, stream_events.Response) and self.context.terminated.is_set():
             # Draining: this connection ends after this answer, and the client should know.
@@ -258,6 +259,7 @@ class Http1(H11Protocol):
         """
 
     async def _create_stream(self, request: h11.Request) -> None:
+        self._is_head = request.method.upper() == b"HEAD"
         if request.http_version not in (b"1.1", b"1.0"):
             await self._send_error_response(505)
             await self.send(Closed())
@@ -294,24 +296,43 @@ class Http1(H11Protocol):
         )
 
     async def _send_error_response(self, status_code: int) -> None:
-        """An answer of hypercorn's own, in the envelope; stock sends it without a body."""
+        """An answer of hypercorn's own, in the envelope; stock sends it without a body.
+
+        A client that breaks HTTP has a 400, whatever finer word there is for it: of the 5xx, only
+        500 and 503 are said here, and they are about the server.
+        """
+        status_code = 400 if status_code in (501, 505) else status_code
         headers, body = own_answer(status_code)
         headers.append((b"connection", b"close"))
         headers.extend(self.config.response_headers("h11"))
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
-        await self._send_h11_event(h11.Data(data=body))
+        if not self._is_head:
+            await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
+
+
+def _is_handshake(key: bytes, version: bytes) -> bool:
+    """Whether the rest of a handshake is sound (RFC 6455 §4.2.1); any other `Upgrade` is ignored,
+    as a server may, and the request is answered as what it is without it."""
+    try:
+        return version.strip() == b"13" and len(b64decode(key.strip(), validate=True)) == 16
+    except ValueError:
+        return False
 
 
 def _opens_websocket(method: str, headers: Headers) -> bool:
     if method != "GET":
         return False
-    upgrade = connection = b""
+    upgrade = connection = key = version = b""
     for name, value in headers:
         if name == b"upgrade":
             upgrade = value
         elif name == b"connection":
             connection = value
-    if upgrade.strip().lower() != b"websocket":
+        elif name == b"sec-websocket-key":
+            key = value
+        elif name == b"sec-websocket-version":
+            version = value
+    if upgrade.strip().lower() != b"websocket" or not _is_handshake(key, version):
         return False
     return any(token.strip() == b"upgrade" for token in connection.lower().split(b","))

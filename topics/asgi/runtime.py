@@ -23,7 +23,7 @@ from topics.asgi.clock import Clock
 from topics.protocol.commands import Command, Diff
 from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
-from topics.protocol.errors import ErrorCode, Rejection, StoreError, WriteFailed
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
@@ -93,6 +93,19 @@ def _nothing() -> None:
     pass
 
 
+def _is_damage(error: BaseException) -> bool:
+    """Whether stored bytes could not be read back, rather than new ones not be written."""
+    return isinstance(error, Corrupt) or (isinstance(error, OSError) and error.errno == errno.EIO)
+
+
+def _not_erased(damage: Corrupt) -> Rejection:
+    return Rejection(
+        ErrorCode.INTERNAL,
+        f"deleted, but not erased: {damage}",
+        {"reason": "corrupt"},
+    )
+
+
 def _unknown() -> Rejection:
     return Rejection(
         ErrorCode.INTERNAL,
@@ -144,6 +157,7 @@ class Runtime:
         self.readers = ThreadPoolExecutor(4, "topics-read")
         self._upkeep_task: asyncio.Task[None] | None = None
         self._upkeep_due: asyncio.Event
+        self._ready: asyncio.Event
 
     # ------------------------------------------------------------------ life
 
@@ -156,7 +170,12 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._upkeep_due = asyncio.Event()
+        self._ready = asyncio.Event()
         self._upkeep_task = self._loop.create_task(self._live())
+
+    async def wait_ready(self) -> None:
+        """Returns when the log is replayed."""
+        await self._ready.wait()
 
     async def wait_failed(self) -> Exception:
         """The exception with which replay refused, if ever it does."""
@@ -178,6 +197,7 @@ class Runtime:
         )
         self._sync_thread.start()
         self._move(Phase.READY)
+        self._ready.set()
         await self._keep_up()
 
     def _recover(self) -> None:
@@ -185,10 +205,14 @@ class Runtime:
         recovery = self.store.recover(self.engine.state)
         self.engine.finish_recovery(recovery, self.clock.now_ms())
         events = self.engine.take_events()
-        if events:
+        if events or (not recovery.fresh and self.store.room(reserve=True)):
+            # Also where there is nothing to say: the next start takes the newest batch to tell
+            # which kernel ran, and if that process stopped cleanly.
             self.engine.on_written(self.store.write(events))
             self._synced_lsn = self.store.sync()
             self.engine.on_synced(self._synced_lsn)
+        for note in recovery.notes:
+            log.warning("%s", note)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
 
@@ -233,17 +257,28 @@ class Runtime:
             return
         try:
             plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
-            for job in plan.jobs:
-                refs = self.store.seal(job.entries)
-                self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
+            while (job := self.upkeep.next_job(plan)) is not None:
+                self._seal_last(job, plan)
             self.store.write(self.engine.take_events())
             self.store.close(plan.image)
         except (OSError, StoreError) as error:
             log.error("no clean stop: %s", error)
             self.store.close(None)
 
+    def _seal_last(self, job: SealJob, plan: CheckpointPlan) -> None:
+        try:
+            refs = self.store.seal(job.entries)
+        except (Corrupt, OSError) as error:
+            if not (_is_damage(error) and self.upkeep.avoid(job, plan)):
+                raise
+            log.error("a segment cannot be read and is left as it is: %s", error)
+            return
+        self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
+
     async def _until_synced(self) -> None:
-        while self._synced_lsn < self.store.written_lsn and not self.engine.read_only:
+        """Until what is written by now is durable; what comes meanwhile does not make it longer."""
+        wanted = self.store.written_lsn
+        while self._synced_lsn < wanted and not self.engine.read_only:
             self._want_sync()
             await asyncio.sleep(0.005)
 
@@ -330,11 +365,11 @@ class Runtime:
         self.engine.on_written(lsn)
         for waiter in writing:
             waiter.lsn, waiter.write_ms = lsn, write_ms
-            if waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
-                if self.engine.read_only:
-                    waiter.deliver(Told(_unknown()))
-                else:
-                    self._syncing.append(waiter)
+            if self.engine.read_only:
+                # It may repeat what was on its way when the log failed.
+                waiter.deliver(Told(_unknown()))
+            elif waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
+                self._syncing.append(waiter)
             else:
                 self._tell(waiter, 0.0)
         self._tell_woken()
@@ -356,7 +391,7 @@ class Runtime:
 
     def _is_pressed(self) -> bool:
         return (
-            self.engine.state.hot_bytes > self.limits.max_hot_bytes // 2
+            self.engine.state.hot_weight > self.limits.max_hot_bytes // 2
             or self.store.log_bytes >= self.limits.wal_file_bytes
         )
 
@@ -446,6 +481,9 @@ class Runtime:
                     trouble = str(error)
                     log.error("upkeep goes on trying: %s", error)
                 await asyncio.sleep(RETRY_S)
+            except Exception:
+                log.exception("upkeep failed; it goes on trying")
+                await asyncio.sleep(RETRY_S)
             if self.engine.read_only:
                 return
             await asyncio.sleep(UPKEEP_SOON_S)
@@ -463,6 +501,8 @@ class Runtime:
         elif self._disk_is_full and self.store.log_bytes:
             await self._make_room()
         await self._in_worker(self.store.flip)
+        # Files go only after the event for which they go is in the log.
+        self._flush_now()
         self._drop_segments()
 
     async def _make_room(self) -> None:
@@ -480,9 +520,13 @@ class Runtime:
             for topic_id in {waiter.outcome.erases for waiter in erasing}:
                 assert topic_id is not None
                 for job in self.upkeep.plan_erase(topic_id):
-                    await self._seal(job, None)
+                    await self._seal(job, None, whole=True)
             await self._checkpoint(fresh=True)
             await self._checkpoint(fresh=True)
+        except Corrupt as damage:
+            for waiter in erasing:
+                waiter.deliver(Told(_not_erased(damage)))
+            raise
         except BaseException:
             self._erasing = erasing + self._erasing
             raise
@@ -494,11 +538,17 @@ class Runtime:
         if self.store.room(reserve=True) < size_bytes:
             raise OSError(errno.ENOSPC, "no space in the log for upkeep; it is tried again")
 
-    async def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> None:
+    async def _seal(
+        self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool = False
+    ) -> None:
+        """Seal a job; with `whole`, damage in what it merges is an error and not left out."""
         try:
             self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
             refs = await self._in_worker(self.store.seal, job.entries)
-        except BaseException:
+        except BaseException as error:
+            if not whole and _is_damage(error) and self.upkeep.avoid(job, plan):
+                log.error("a segment cannot be read and is left as it is: %s", error)
+                return
             self.upkeep.on_seal_failed(job)
             raise
         self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
@@ -510,13 +560,12 @@ class Runtime:
         self._flush_now()
         boundary = self.store.rotate(fresh=fresh)
         plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
-        for i, job in enumerate(plan.jobs):
-            try:
+        try:
+            while (job := self.upkeep.next_job(plan)) is not None:
                 await self._seal(job, plan)
-            except BaseException:
-                for later in plan.jobs[i + 1 :]:
-                    self.upkeep.on_seal_failed(later)
-                raise
+        except BaseException:
+            self.upkeep.abandon(plan)
+            raise
         await self._until_synced()
         await self._in_worker(self.store.flip)
         await self._in_worker(self.store.checkpoint, plan.image, boundary)

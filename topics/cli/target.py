@@ -1,5 +1,7 @@
 """Which server a command talks to, and how patiently."""
 
+import os
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,8 +22,8 @@ def with_client(command: Callable[..., int | None]) -> Callable[..., int | None]
     @click.option(
         "--url",
         envvar="TOPICS_URL",
-        default="http://127.0.0.1:4000",
-        show_default=True,
+        default=_local_url,
+        show_default="http://127.0.0.1:4000, or where TOPICS_HOST and TOPICS_PORT say",
         show_envvar=True,
         help="The server.",
     )
@@ -42,10 +44,34 @@ def with_client(command: Callable[..., int | None]) -> Callable[..., int | None]
     return run
 
 
+def _local_url() -> str:
+    """The server that the same environment would start."""
+    host = os.environ.get("TOPICS_HOST") or "127.0.0.1"
+    port = os.environ.get("TOPICS_PORT") or "4000"
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{shown}:{port}"
+
+
+class _Patience:
+    """Sleeps between attempts, and says once why nothing is seen to happen."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._has_told = False
+
+    def sleep(self, seconds: float) -> None:
+        if not self._has_told:
+            self._has_told = True
+            click.echo(f"topics: {self._url} does not answer yet; trying again", err=True)
+        time.sleep(seconds)
+
+
 def _client(url: str, api_key: str | None, retry_for_s: float) -> "Client":
     from topics.client import Client, Retry
 
     try:
-        return Client(url, api_key=api_key, retry=Retry(for_s=retry_for_s))
+        patience = _Patience(url)
+        retry = Retry(for_s=retry_for_s)
+        return Client(url, api_key=api_key, retry=retry, sleep=patience.sleep)
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None

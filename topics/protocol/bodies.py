@@ -86,6 +86,24 @@ class RecordBody(msgspec.Struct, gc=False):
     meta: Raw = _NO_META
 
 
+class _TooMany(Exception):
+    """More records than may come, told before the rest of them is looked at."""
+
+
+_left = [0]
+"""Records that the body now being decoded may still hold; decoding is one call on one thread."""
+
+
+class CountedRecord(RecordBody, gc=False):
+    """A record of a large body: counted while it is decoded, so that millions of them are refused
+    as soon as one more than the limit was seen."""
+
+    def __post_init__(self) -> None:
+        _left[0] -= 1
+        if _left[0] < 0:
+            raise _TooMany
+
+
 class AppendBody(msgspec.Struct, gc=False):
     records: list[RecordBody]
     node: str | None = None
@@ -93,6 +111,10 @@ class AppendBody(msgspec.Struct, gc=False):
     create: bool | None = None
     config: ConfigBody | None = None
     disable_backpressure: bool | None = None
+
+
+class LargeAppendBody(AppendBody, gc=False):
+    records: list[CountedRecord]  # type: ignore[assignment]
 
 
 class DiffBody(msgspec.Struct):
@@ -148,6 +170,8 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
+_LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
+LARGE_BODY_BYTES: Final = 256 << 10
 _DIFF: Final = msgspec.json.Decoder(DiffBody)
 _WATCH: Final = msgspec.json.Decoder(WatchBody)
 _DELETE: Final = msgspec.json.Decoder(DeleteBody)
@@ -239,16 +263,12 @@ def parse_put(topic: str, body: Buffer) -> PutTopic:
 def parse_append(
     topic: str, body: Buffer, limits: Limits, *, return_seqs: bool, header_key: str | None
 ) -> Append:
-    asked = decode(_APPEND, body)
+    asked = _append_body(body, limits)
     records = asked.records
     if not records:
         raise invalid("expected at least one record", "$.records")
     if len(records) > limits.max_batch_records:
-        raise Rejection(
-            ErrorCode.BATCH_TOO_LARGE,
-            f"{len(records)} records exceed {limits.max_batch_records}",
-            {"limit": limits.max_batch_records},
-        )
+        raise _batch_too_large(limits)
     datas = [r.data for r in records]
     tags = [r.tag for r in records]
     metas = _metas(records, limits)
@@ -284,6 +304,24 @@ def parse_append(
         config=resolve_config(asked.config, topic, "$.config") if asked.config else _DEFAULTS,
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
+    )
+
+
+def _append_body(body: Buffer, limits: Limits) -> AppendBody:
+    if len(body) < LARGE_BODY_BYTES:
+        return decode(_APPEND, body)
+    _left[0] = limits.max_batch_records
+    try:
+        return decode(_LARGE_APPEND, body)
+    except _TooMany:
+        raise _batch_too_large(limits) from None
+
+
+def _batch_too_large(limits: Limits) -> Rejection:
+    return Rejection(
+        ErrorCode.BATCH_TOO_LARGE,
+        f"the batch exceeds {limits.max_batch_records} records",
+        {"limit": limits.max_batch_records},
     )
 
 

@@ -11,11 +11,13 @@ from topics.protocol.events import KeyImage
 
 
 class Remembered(NamedTuple):
-    """The seqs [first_seq, first_seq + records - 1] that a key's batch got, at `ts_ms`."""
+    """The seqs [first_seq, first_seq + records - 1] that a key's batch got, at `ts_ms`; `volatile`
+    where the batch lives in memory only, and its key with it."""
 
     first_seq: int
     records: int
     ts_ms: int
+    volatile: bool = False
 
 
 class Keys:
@@ -32,9 +34,11 @@ class Keys:
         entry = self._entries.get(digest)
         return entry if entry is not None and now_ms - entry.ts_ms < window_ms else None
 
-    def remember(self, digest: bytes, first_seq: int, records: int, ts_ms: int) -> None:
+    def remember(
+        self, digest: bytes, first_seq: int, records: int, ts_ms: int, *, volatile: bool = False
+    ) -> None:
         self._entries.pop(digest, None)
-        self._entries[digest] = Remembered(first_seq, records, ts_ms)
+        self._entries[digest] = Remembered(first_seq, records, ts_ms, volatile)
 
     def forget(self, *, now_ms: int, window_ms: int) -> int:
         """Drop the entries whose window has passed; returns how many."""
@@ -48,7 +52,12 @@ class Keys:
         return len(old)
 
     def images(self) -> list[KeyImage]:
-        return [KeyImage(digest, *entry) for digest, entry in self._entries.items()]
+        """The keys that survive a restart, as their records do."""
+        return [
+            KeyImage(digest, entry.first_seq, entry.records, entry.ts_ms)
+            for digest, entry in self._entries.items()
+            if not entry.volatile
+        ]
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._entries)

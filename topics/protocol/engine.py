@@ -95,12 +95,12 @@ class _Waiting:
 @dataclass(slots=True)
 class _Owed:
     """What this turn's appends to a topic have still to show: the head that the write is enough
-    for, and the head that a sync must cover; 0 where there is none.  Fixed when each append is
+    for, and the head that a sync must cover; None where there is none.  Fixed when each append is
     decided, so that a change of the class in the same turn changes no earlier promise."""
 
     topic: Topic
-    written: int = 0
-    synced: int = 0
+    written: int | None = None
+    synced: int | None = None
 
 
 class Engine:
@@ -181,13 +181,13 @@ class Engine:
             self._reservations.append((lsn, topic, through))
         self._reserved.clear()
         for owed in self._owed.values():
-            if owed.written:
+            if owed.written is not None:
                 if owed.topic.config.durability == "disk":
                     self._written.append((lsn, owed.topic, owed.written))
                 else:
                     owed.topic.synced_seq = owed.written
                 self._publish(owed.topic, owed.written)
-            if owed.synced:
+            if owed.synced is not None:
                 waits = self._unsynced.setdefault(owed.topic.topic_id, (owed.topic, deque()))[1]
                 waits.append((lsn, owed.synced))
         self._owed.clear()
@@ -278,7 +278,7 @@ class Engine:
     def _owe(self, topic: Topic) -> bool:
         """Whether a sync has to cover the topic's new head, or an earlier one, before it is shown."""
         owed = self._owed.setdefault(topic.topic_id, _Owed(topic))
-        waits = owed.synced or topic.topic_id in self._unsynced
+        waits = owed.synced is not None or topic.topic_id in self._unsynced
         if waits or self._needs_sync(topic):
             owed.synced = topic.head_seq
             return True
@@ -383,7 +383,12 @@ class Engine:
             return put_outcome(topic.name, config, created=False)
         self._require_writable(room(False))
         self.expire(topic, now_ms)
+        promised = topic.config.durability == "fsync"
         self.emit(self._configured(topic, config, now_ms))
+        if promised:
+            # Until the new class is durable a power loss may bring the old one back, under which
+            # no seq is skipped: what is shown meanwhile must be as durable as it promises.
+            self._owed.setdefault(topic.topic_id, _Owed(topic)).synced = topic.head_seq
         self.expire(topic, now_ms)
         return put_outcome(topic.name, config, created=False)
 

@@ -30,6 +30,9 @@ _ARENA_MAX_BYTES: Final = 1 << 20
 _ADOPT_BYTES: Final = 256 << 10
 """A batch from this size on becomes an arena itself instead of being copied into one."""
 
+HOT_RUN_BYTES: Final = 8 << 10
+"""What a hot run costs before its first record: arrays, tables, the first arena; an estimate."""
+
 HOT_ROW_BYTES: Final = 64
 """What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
 for the memory bound."""
@@ -207,7 +210,7 @@ class HotRun:
         return np.flatnonzero(self.flags != LIVE)
 
     def tail(self, row: int) -> "HotRun":
-        """A run of the rows from `row` on.  Only replay cuts runs: live ones are sealed whole."""
+        """A run of the rows from `row` on; this one keeps them too."""
         rest = HotRun(self.first_seq + row, volatile=self.volatile)
         rest._allocate(max(self._rows - row, _ROWS_FIRST))
         rest._rows = self._rows - row
@@ -220,6 +223,18 @@ class HotRun:
         rest._text_bytes = self._text_bytes - start
         rest._arenas, rest._bases = [bytes(self._slice(start, self._text_bytes))], [0]
         rest._nodes, rest._tags = self._nodes, self._tags
+        return rest
+
+    def cut(self, row: int) -> "HotRun":
+        """Keep the rows below `row` and take no more; those from `row` on become the run returned.
+
+        Only replay cuts runs, where another process ended them elsewhere.
+        """
+        rest = self.tail(row)
+        self._text_bytes -= rest._text_bytes
+        self._rows = row
+        self._dead = int(np.count_nonzero(self.flags))
+        self._room, self._view, self.frozen = None, None, True
         return rest
 
     def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:

@@ -156,6 +156,7 @@ class Recovery:
         fresh: The data directory was empty.
         events: Events replayed.
         torn_bytes: Bytes of a torn tail that were set aside, 0 where there was none.
+        notes: What an operator should know though nothing is lost, a sentence each.
     """
 
     clean: bool
@@ -163,6 +164,7 @@ class Recovery:
     fresh: bool
     events: int
     torn_bytes: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -72,8 +72,7 @@ def append_head(name: str, first_seq: int, count: int, with_seqs: bool) -> bytes
     head = b'{"topic":"%b","first_seq":%d,"last_seq":%d,' % (name.encode(), first_seq, last_seq)
     if not with_seqs:
         return head
-    seqs = ",".join(map(str, range(first_seq, last_seq + 1)))
-    return b'%b"seqs":[%b],' % (head, seqs.encode())
+    return b'%b"seqs":%b,' % (head, orjson.dumps(list(range(first_seq, last_seq + 1))))
 
 
 def delete_outcome(topic: Topic, what: bytes, gate: Gate) -> Outcome:

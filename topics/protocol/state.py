@@ -31,7 +31,7 @@ from topics.protocol.events import (
     TopicDeleted,
     TopicImage,
 )
-from topics.protocol.hot import HotRun
+from topics.protocol.hot import HOT_RUN_BYTES, HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Run, RunSource
 from topics.protocol.topic import Expiry, Topic
@@ -160,7 +160,7 @@ class State:
         if event.key:
             keys = self.keys[topic.topic_id]
             self.keys_total -= len(keys)
-            keys.remember(event.key, event.first_seq, len(batch), event.now_ms)
+            keys.remember(event.key, event.first_seq, len(batch), event.now_ms, volatile=volatile)
             self.keys_total += len(keys)
         topic.check()
 
@@ -221,14 +221,14 @@ class State:
             self.hot.pop(topic.topic_id, None)
 
     def _cut_hot_runs(self, topic: Topic, first_seq: int, last_seq: int) -> None:
-        """Let hot runs end where the sealed range does.  Live ones do; those of a replay under
-        other bounds may reach further."""
-        for run in list(topic.runs):
-            end = run.first_seq + run.count
-            if isinstance(run, HotRun) and first_seq <= run.first_seq <= last_seq < end - 1:
-                rest = run.tail(last_seq + 1 - run.first_seq)
-                self.hot_bytes += rest.memory_bytes
-                topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
+        """Let hot runs begin and end where the sealed range does.  Live ones do; those of a replay,
+        which nothing froze and which other bounds may have shaped, may reach further."""
+        for edge in (first_seq, last_seq + 1):
+            for run in list(topic.runs):
+                end = run.first_seq + run.count
+                if isinstance(run, HotRun) and run.first_seq < edge < end:
+                    rest = run.cut(edge - run.first_seq)
+                    topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
 
     @staticmethod
     def _pass_on_kills(old: Run, new: Sequence[Run]) -> None:
@@ -242,9 +242,18 @@ class State:
     def _dropped(self, event: RunsDropped) -> None:
         topic = self.by_id[event.topic_id]
         topic.floors = risen(topic.floors, event.floors)
+        # A hot run of a replay may reach further than the one that was dropped under its name.
+        alive = {
+            run.first_seq
+            for run in topic.runs
+            if isinstance(run, HotRun)
+            and run.first_seq + run.count - 1 > topic.gone_through
+            and run.dead < run.count
+        }
         for first_seq in event.first_seqs:
-            for run in topic.replace_runs(first_seq, first_seq, []):
-                self._let_go(run)
+            if first_seq not in alive:
+                for run in topic.replace_runs(first_seq, first_seq, []):
+                    self._let_go(run)
 
     def _let_go(self, run: Run) -> None:
         if isinstance(run, HotRun):
@@ -381,6 +390,11 @@ class State:
             crash_through = max(topic.floors.crash_through, last_seq)
             topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
         topic.holes.sort(key=lambda hole: hole.first_seq)
+
+    @property
+    def hot_weight(self) -> int:
+        """What unsealed, logged records hold, with what a run costs however few it has."""
+        return self.hot_bytes + len(self.hot) * HOT_RUN_BYTES
 
     def refs(self) -> list[RunRef]:
         """Every sealed run of every topic."""

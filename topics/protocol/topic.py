@@ -358,20 +358,21 @@ class Topic:
     def seek(self, from_ts: int) -> int:
         """The cursor before the first record with `$ts >= from_ts`.
 
-        Rows behind the floor count as long as their columns are there; a time before all of them
-        is the very beginning, so that a loss since then is told.
+        Rows behind the floor count as long as their columns are there.  Where something was lost
+        next to the place, the cursor stands before the loss, so that it is told (§3.3): a time
+        before all that is left is the very beginning, and nobody knows the times of a hole.
         """
-        if from_ts > self.last_ts_ms:
-            return self.published_seq
         i = bisect_left(self.runs, from_ts, key=lambda run: int(run.columns.ts_ms[-1]))
         before = self.runs[i - 1] if i else None
-        row = 0
-        if i < len(self.runs):
-            row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
-        if row:
-            return self.runs[i].first_seq + row - 1
-        # Right behind what is certainly older: a hole between there and here is met, not skipped.
-        return 0 if before is None else before.first_seq + before.count - 1
+        older_through = 0 if before is None else before.first_seq + before.count - 1
+        if i == len(self.runs):
+            lost_behind = self.floors.crash_through > older_through or any(
+                hole.first_seq > older_through for hole in self.holes
+            )
+            is_new = from_ts > self.last_ts_ms and not lost_behind
+            return self.published_seq if is_new else older_through
+        row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
+        return self.runs[i].first_seq + row - 1 if row else older_through
 
     # ------------------------------------------------------------------ matching
 

@@ -6,8 +6,11 @@ written anew without their dead text; and now and then all hot runs are sealed f
 that the log before it can go.  One seal is under way at a time, so a plan never meets another.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import islice
 
 import numpy as np
 
@@ -25,6 +28,8 @@ MERGE_ROW_BYTES = 32
 SPARSE_FACTOR = 4
 """A sealed run is written anew when its live text is under one part in so many."""
 AGE_CHECK_MS = 10_000
+JOB_ENTRIES_MAX = 256
+"""Runs of one seal: what is planned and told in one go stays within some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,10 @@ class SealJob:
 
 @dataclass(slots=True)
 class CheckpointPlan:
-    """A checkpoint in the making: its image, still without the runs that `jobs` will seal."""
+    """A checkpoint in the making: its image, still without the runs of `unsealed` topics."""
 
     image: Checkpoint
-    jobs: list[SealJob]
+    unsealed: deque[Topic]
     topics: dict[int, TopicImage] = field(default_factory=dict)
 
     def replace(self, topic_id: int, first_seq: int, last_seq: int, ref: RunRef) -> None:
@@ -64,6 +69,7 @@ class Upkeep:
         self._engine = engine
         self._state = engine.state
         self._busy: set[tuple[int, int]] = set()
+        self._avoided: set[tuple[int, int]] = set()
         self._sparse: dict[int, Topic] = {}
         self._next_age_check_ms = 0
 
@@ -104,7 +110,7 @@ class Upkeep:
         return last_seq <= topic.gone_through or len(run.killed()) == run.count
 
     def _is_sparse(self, topic: Topic, run: Run) -> bool:
-        if run.ref is None or (topic.topic_id, run.first_seq) in self._busy:
+        if run.ref is None or (topic.topic_id, run.first_seq) in self._busy | self._avoided:
             return False
         if not len(run.killed()) * 2 > run.count:
             return False
@@ -132,11 +138,9 @@ class Upkeep:
         full, state.full = state.full, {}
         for topic in full.values():
             yield topic
-        if state.hot_bytes > limits.max_hot_bytes // 2:
-            largest = sorted(state.hot.values(), key=_hot_bytes, reverse=True)
-            for topic in largest[:64]:
-                freeze(topic)
-                yield topic
+        for topic in self._pressing():
+            freeze(topic)
+            yield topic
         if now_ms < self._next_age_check_ms:
             return
         self._next_age_check_ms = now_ms + AGE_CHECK_MS
@@ -176,20 +180,39 @@ class Upkeep:
         sizes = int(run.columns.size.sum(dtype=np.int64, where=live))
         return sizes + int(np.count_nonzero(live))
 
+    def _pressing(self) -> list[Topic]:
+        """Topics to seal before their time: the largest, or of many small ones any."""
+        state, limit = self._state, self._engine.limits.max_hot_bytes // 2
+        if state.hot_bytes > limit:
+            return nlargest(JOB_ENTRIES_MAX, state.hot.values(), key=_hot_bytes)
+        if state.hot_weight > limit:
+            return list(islice(state.hot.values(), JOB_ENTRIES_MAX))
+        return []
+
     def begin_checkpoint(self, now_ms: int) -> CheckpointPlan:
         """Freeze every hot run and take the image.  The shell has just rotated the log."""
         self._engine.advance(now_ms)
         for topic in self._state.hot.values():
             freeze(topic)
         image = self._state.image()
-        plan = CheckpointPlan(image, [], {t.topic_id: t for t in image.topics})
+        hot = deque(self._state.hot.values())
+        return CheckpointPlan(image, hot, {t.topic_id: t for t in image.topics})
+
+    def next_job(self, plan: CheckpointPlan) -> SealJob | None:
+        """The next part of what a checkpoint has to seal; a part at a time, so that many small
+        topics do not hold up the loop."""
         builder = _Builder(self)
-        for topic in list(self._state.hot.values()):
-            while not builder.add_topic(topic):
-                plan.jobs += builder.jobs()
-                builder = _Builder(self)
-        plan.jobs += builder.jobs()
-        return plan
+        while plan.unsealed and not builder.is_full:
+            topic = plan.unsealed.popleft()
+            if topic.topic_id in self._state.by_id and not builder.add_topic(topic):
+                plan.unsealed.appendleft(topic)
+        return builder.job()
+
+    def abandon(self, plan: CheckpointPlan) -> None:
+        """A checkpoint that failed: what it froze and did not seal is due as any full run is."""
+        for topic in plan.unsealed:
+            if topic.topic_id in self._state.hot:
+                self._state.full[topic.topic_id] = topic
 
     def on_sealed(
         self, job: SealJob, refs: list[RunRef], now_ms: int, plan: CheckpointPlan | None = None
@@ -218,6 +241,34 @@ class Upkeep:
             if topic is not None:
                 self._state.full[topic.topic_id] = topic
 
+    def avoid(self, job: SealJob, plan: CheckpointPlan | None = None) -> bool:
+        """A sealed run of the job cannot be read: leave all of its sealed runs as they are from now
+        on, and let the rest be planned again.
+
+        Damage stays where it is: it must not keep anything else from being sealed.
+
+        Returns:
+            False where the job had no sealed run, so that the trouble is another.
+        """
+        sealed = {
+            (entry.topic_id, piece.run.first_seq)
+            for entry in job.entries
+            for piece in entry.pieces
+            if piece.run.ref is not None
+        }
+        if not sealed:
+            return False
+        self._avoided |= sealed
+        self.on_seal_failed(job)
+        if plan is not None:
+            topics = {entry.topic_id: None for entry in job.entries}
+            hot = self._state.hot
+            plan.unsealed.extend(hot[topic_id] for topic_id in topics if topic_id in hot)
+        return True
+
+    def is_avoided(self, topic: Topic, run: Run) -> bool:
+        return (topic.topic_id, run.first_seq) in self._avoided
+
     def _release(self, job: SealJob) -> None:
         self._busy -= job.claimed
 
@@ -235,7 +286,10 @@ class _Builder:
 
     @property
     def is_full(self) -> bool:
-        return self._text_bytes >= self._limits.segment_max_bytes
+        return (
+            self._text_bytes >= self._limits.segment_max_bytes
+            or len(self._entries) >= JOB_ENTRIES_MAX
+        )
 
     def job(self) -> SealJob | None:
         if not self._entries:
@@ -289,6 +343,8 @@ class _Builder:
         size = _weight(run)
         while i and (before := topic.runs[i - 1]).ref is not None:
             if _weight(before) > MERGE_FACTOR * size or not self._fits([before, *group], run):
+                break
+            if self._upkeep.is_avoided(topic, before):
                 break
             if group and before.first_seq + before.count != group[0].first_seq:
                 break

@@ -96,6 +96,8 @@ class Checkpoints:
     def __init__(self, files: Files, instance: bytes) -> None:
         self._files = files
         self._instance = instance
+        self.passed_over: Corrupt | None = None
+        """The damage for which `load` fell back to the checkpoint before."""
         self._kept: list[Stored] = []
         self._next_number = 1
 
@@ -117,6 +119,7 @@ class Checkpoints:
             self._kept.insert(0, stored)
             loaded = loaded or (image, stored)
         self._next_number = max([0, *found]) + 1
+        self.passed_over = refused if loaded is not None else None
         if loaded is None and refused is not None:
             raise refused
         return loaded

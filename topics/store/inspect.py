@@ -25,6 +25,7 @@ from topics.store.files import Files
 from topics.store.layout import (
     BLOCK,
     EVENTS,
+    FAILED_NAME,
     FORMAT_VERSION,
     IDENTITY_NAME,
     KINDS,
@@ -151,7 +152,7 @@ class Inspection:
         start = self._checkpoints(names)
         self._logs(names, start)
         self._segments(names)
-        known = {IDENTITY_NAME, LOCK_NAME, RESERVE_NAME}
+        known = {FAILED_NAME, IDENTITY_NAME, LOCK_NAME, RESERVE_NAME}
         self.report.others = [n for n in names if n not in known and not NAME.fullmatch(n)]
         return self.report
 

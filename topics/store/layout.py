@@ -91,6 +91,9 @@ IDENTITY_NAME: Final = "topics.id"
 IDENTITY_TEMP: Final = "topics.id.tmp"
 LOCK_NAME: Final = ".lock"
 RESERVE_NAME: Final = "reserve.wal"
+FAILED_NAME: Final = "log.failed"
+"""Left where a write or sync failed: what the page cache shows of the log may not be on the disk,
+so the next start must not conclude from an unchanged boot id that nothing is gone."""
 NAME: Final = re.compile(r"(\d{10})\.(wal|seg|ckpt)")
 TEMP: Final = re.compile(r"\d{10}\.(wal|seg|ckpt)\.tmp|reserve\.wal\.tmp|topics\.id\.tmp")
 

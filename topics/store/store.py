@@ -16,11 +16,11 @@ from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
-from topics.store.layout import CLEAN, SECTOR, TEMP, log_name, numbers
+from topics.store.layout import CLEAN, FAILED_NAME, SECTOR, TEMP, log_name, numbers
 from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
-from topics.store.wal import Log, Position
+from topics.store.wal import Log, Position, leave_failure_mark
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
@@ -56,6 +56,7 @@ class DiskStore:
         self._recovered = False
         self._incarnation = 1
         self._replayed_bytes = 0
+        self._has_failure_mark = False
         self._log_start = 0
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
@@ -154,12 +155,14 @@ class DiskStore:
             self._restore(image, stored, sink)
         walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
         try:
-            walk.open(_prepare_to_read)
+            self._open_log(walk)
             events = self._apply_all(walk, sink)
             tail = walk.tail()
         finally:
             walk.close()
-        same_boot = tail.boot_id == self._files.boot_id()
+        failed = FAILED_NAME in self._files.names()
+        same_boot = tail.boot_id == self._files.boot_id() and not failed
+        self._has_failure_mark = failed
         refs = sink.refs()
         self._segments.verify(refs)
         # Up to here no byte was changed.
@@ -175,7 +178,22 @@ class DiskStore:
             fresh=False,
             events=events,
             torn_bytes=tail.torn_bytes,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        damage = self._checkpoints.passed_over
+        if damage is None:
+            return ()
+        return (f"{damage}; the checkpoint before it was used, nothing is lost: check the disk",)
+
+    def _open_log(self, walk: LogWalk) -> None:
+        try:
+            walk.open(_prepare_to_read)
+        except OSError:
+            # A sync that failed may have marked pages clean that the disk lacks.
+            leave_failure_mark(self._files)
+            raise
 
     def _restore(self, image: Checkpoint, stored: Stored, sink: RecoverySink) -> None:
         self._incarnation = stored.incarnation
@@ -251,6 +269,10 @@ class DiskStore:
 
     def sync(self) -> int:
         lsn = self._log.sync()
+        if self._has_failure_mark and lsn:
+            # What recovery had to say of it is durable now.
+            discard(self._files, FAILED_NAME)
+            self._has_failure_mark = False
         self._unlink_dropped(lsn)
         self._log.maintain()
         return lsn

@@ -22,6 +22,7 @@ from topics.store.layout import (
     BATCH_HEADER,
     BATCH_MAGIC,
     EVENTS,
+    FAILED_NAME,
     FORMAT_VERSION,
     IDLE,
     LOG_HEADER,
@@ -48,6 +49,19 @@ class Position:
     offset: int
     batch: int
     digest: int
+
+
+def leave_failure_mark(files: Files) -> None:
+    """Tell the next start, as well as a disk that fails lets us (`FAILED_NAME`)."""
+    try:
+        file = files.create(FAILED_NAME)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        files.sync_dir()
+    except OSError:
+        return
 
 
 class Log:
@@ -328,6 +342,7 @@ class Log:
         if self.failed is None:
             what = error.strerror or str(error)
             self.failed = WriteFailed(self._files.path, f"the log is read-only: {what}")
+            leave_failure_mark(self._files)
         return self.failed
 
     def refuse_if_failed(self) -> None:

@@ -1,0 +1,451 @@
+"""The oracle: what the contract says a server shows, in dicts and lists.
+
+Owns topics, records, floors, holes and keys as the contract words them, and the check of every
+answer.  Refuses to know how the engine decides, stores or recovers.  Invariant: the model is
+changed only by what a client asked, by time, and by `survive`, which lets a restart take no more
+than the classes of durability permit.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from topics.protocol.models import TopicConfig
+
+
+class Violation(AssertionError):
+    """An answer or a recovered state that the contract does not allow."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+class Refused(Exception):
+    """The contract says that the command must be refused with this code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def check(fact: bool, invariant: str, what: object) -> None:
+    if not fact:
+        raise Violation(invariant, str(what))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record that a client asks to append; `data` and `meta` are JSON text."""
+
+    data: bytes
+    tag: str | None = None
+    node: str | None = None
+    meta: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One live record; `volatile` if it was acknowledged in class `ephemeral`."""
+
+    seq: int
+    ts_ms: int
+    entry: Entry
+    volatile: bool
+
+    def text(self, *, tags: bool = False, meta: bool = True) -> bytes:
+        entry = self.entry
+        parts = [b'{"$seq":%d,"$ts":%d' % (self.seq, self.ts_ms)]
+        if entry.node is not None:
+            parts.append(b',"$node":' + orjson.dumps(entry.node))
+        if tags and entry.tag is not None:
+            parts.append(b',"$tag":' + orjson.dumps(entry.tag))
+        parts.append(b',"data":' + entry.data)
+        if meta and entry.meta is not None:
+            parts.append(b',"meta":' + entry.meta)
+        return b"".join([*parts, b"}"])
+
+
+@dataclass(slots=True)
+class Key:
+    """What an idempotency key stands for.
+
+    Attributes:
+        certain: False where a crash, or a window that was widened again, leaves both answers open.
+        before: What it stood for in the log, under a batch that lives in memory only.
+        forgotten: Its window had closed; a replay under a wider one may find it again.
+    """
+
+    first_seq: int
+    count: int
+    ts_ms: int
+    volatile: bool
+    certain: bool = True
+    before: "Key | None" = None
+    forgotten: bool = False
+
+    def surviving(self) -> "Key | None":
+        """What a restart leaves of it."""
+        left = self.before if self.volatile else self
+        if left is None or not (self.volatile or self.forgotten):
+            return left
+        return dataclasses.replace(left, certain=False, forgotten=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic as a recovered server shows it.
+
+    Attributes:
+        texts: Seq -> served text, tags included, of every live record.
+        evict_floor, holes: What a cursor will be told.
+    """
+
+    epoch: str
+    config: TopicConfig
+    head_seq: int
+    evict_floor: int
+    holes: tuple[tuple[int, int], ...]
+    texts: dict[int, bytes]
+    count: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Topic:
+    """One instance of a name.
+
+    Attributes:
+        records: Live records by seq, ascending.
+        head_seq: Greatest seq given out, acknowledged or not.
+        evict_floor: One more than the greatest seq lost without anybody asking.
+        holes: Seqs (first, last) that a crash took above the floor.
+        switches: How often the class of durability changed.
+        volatile: All seqs given out in class `ephemeral`, whatever became of them.
+    """
+
+    name: str
+    config: TopicConfig
+    epoch: str = ""
+    records: dict[int, Record] = field(default_factory=dict)
+    head_seq: int = 0
+    evict_floor: int = 1
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    keys: dict[str, Key] = field(default_factory=dict)
+    last_ts_ms: int = 0
+    volatile: frozenset[int] = frozenset()
+    switches: int = 0
+
+    def copy(self) -> "Topic":
+        return Topic(
+            self.name,
+            self.config,
+            self.epoch,
+            dict(self.records),
+            self.head_seq,
+            self.evict_floor,
+            list(self.holes),
+            {name: dataclasses.replace(key) for name, key in self.keys.items()},
+            self.last_ts_ms,
+            self.volatile,
+            self.switches,
+        )  # fmt: skip
+
+    @property
+    def is_volatile(self) -> bool:
+        return self.config.durability == "ephemeral"
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(r.text()) for r in self.records.values())
+
+    def shown(self, head_seq: int) -> list[Record]:
+        """Live records up to a head, ascending."""
+        return [record for seq, record in self.records.items() if seq <= head_seq]
+
+    def earliest(self, head_seq: int) -> int:
+        """The first live seq that is shown, else the one after the head. (§0.10)"""
+        return next((seq for seq in self.records if seq <= head_seq), head_seq + 1)
+
+    def floor(self, head_seq: int) -> int:
+        """The evict floor, as far as the shown head lets it be known: a write that is still on its
+        way may have evicted what nobody was shown."""
+        return min(self.evict_floor, head_seq + 1)
+
+    # -- loss ----------------------------------------------------------------------------------
+
+    def lose(self, seqs: Iterable[int]) -> None:
+        """Live records go without anybody having asked: the floor rises behind them."""
+        for seq in list(seqs):
+            del self.records[seq]
+            self.evict_floor = max(self.evict_floor, seq + 1)
+        self.holes = [hole for hole in self.holes if hole[1] >= self.evict_floor]
+
+    def expire(self, now_ms: int) -> None:
+        ttl_ms = self.config.ttl_ms
+        if ttl_ms:
+            self.lose(s for s, r in self.records.items() if now_ms - r.ts_ms > ttl_ms)
+
+    def doubt_keys(self, now_ms: int) -> None:
+        """A key whose window has closed may be forgotten at any time; a window that is widened
+        later need not bring it back, and may."""
+        for key in self.keys.values():
+            if now_ms - key.ts_ms >= self.config.idempotency_window_ms:
+                key.certain = False
+
+    def make_room(self) -> None:
+        """The oldest go until the caps hold; the newest record stays."""
+        if self.config.discard != "old":
+            return
+        cap_records, cap_bytes = self.config.cap_records, self.config.cap_bytes
+        count, size_bytes = len(self.records), self.size_bytes
+        newest = max(self.records, default=0)
+        gone = []
+        for seq, record in self.records.items():
+            over = (cap_records and count > cap_records) or (cap_bytes and size_bytes > cap_bytes)
+            if not over or (seq == newest and seq == self.head_seq):
+                break
+            gone.append(seq)
+            count, size_bytes = count - 1, size_bytes - len(record.text())
+        self.lose(gone)
+
+    def require_room(self, entries: list[Record]) -> None:
+        """`discard: "reject"` refuses what does not fit; nothing is evicted."""
+        config = self.config
+        if config.discard != "reject":
+            return
+        if config.cap_records and len(self.records) + len(entries) > config.cap_records:
+            raise Refused("topic_full")
+        more = sum(len(r.text()) for r in entries)
+        if config.cap_bytes and self.size_bytes + more > config.cap_bytes:
+            raise Refused("topic_full")
+
+    # -- a restart -----------------------------------------------------------------------------
+
+    def survive(self, found: Found, *, how: str, seen_seq: int, now_ms: int) -> None:
+        """Be what a restart showed, if the class of every record permits it.
+
+        Args:
+            how: `clean`, `kill` (the page cache survived) or `cut`.
+            seen_seq: The greatest seq of this instance that any client was told.
+        """
+        self.expire(now_ms)
+        stays = {s: r.text(tags=True) for s, r in self.records.items() if not r.volatile}
+        check(self.epoch == found.epoch, "I29", f"{self.name}: {self.epoch} is {found.epoch}")
+        check(self.config == found.config, "I30", f"{self.name}: {found.config}")
+        check(stays == found.texts, "I1", _difference(self.name, stays, found.texts))
+        self._check_head(found, how=how, seen_seq=seen_seq)
+        lost = {s for s, r in self.records.items() if r.volatile}
+        self._check_loss(found, lost, first_seq=min(stays, default=found.head_seq + 1))
+        self.records = {s: r for s, r in self.records.items() if not r.volatile}
+        self.head_seq, self.evict_floor = found.head_seq, found.evict_floor
+        self.holes = list(found.holes)
+        self.keys = {n: left for n, k in self.keys.items() if (left := k.surviving()) is not None}
+
+    def _check_head(self, found: Found, *, how: str, seen_seq: int) -> None:
+        is_exact = how == "clean" or self.config.durability == "fsync"
+        if how == "kill" and not self.is_volatile:
+            is_exact = True
+        fact = found.head_seq == self.head_seq if is_exact else found.head_seq >= self.head_seq
+        check(fact, "head", f"{self.name}: {found.head_seq} after {self.head_seq}, {how}")
+        check(
+            found.head_seq >= seen_seq,
+            "I5",
+            f"{self.name}: head {found.head_seq}, a client knows {seen_seq}",
+        )
+
+    def _check_loss(self, found: Found, lost: set[int], *, first_seq: int) -> None:
+        """Every lost seq lies below the floor or in a hole, and nothing else newly does."""
+        head_seq, floor = found.head_seq, found.evict_floor
+        told_through = floor
+        for first, last in found.holes:
+            told_through = max(told_through, last + 1) if first <= told_through else told_through
+        check(self.evict_floor <= told_through, "I8", f"{self.name}: floor {floor} is lower")
+        check(floor <= first_seq, "I8", f"{self.name}: floor {floor}")
+        lost |= set(range(self.head_seq + 1, head_seq + 1))
+        told = {s for first, last in found.holes for s in range(first, last + 1)}
+        untold = {s for s in lost if s >= floor} - told
+        check(not untold, "silent loss", f"{self.name}: {_brief(untold)}")
+        known = {s for first, last in self.holes for s in range(first, last + 1)}
+        live = {s for s in found.texts if s in told}
+        check(not live, "hole", f"{self.name}: live records in a hole: {_brief(live)}")
+        if floor > self.evict_floor:
+            check(
+                floor - 1 in lost | known | self.volatile,
+                "I10",
+                f"{self.name}: floor {floor} rose for nothing",
+            )
+
+
+def _brief(seqs: Iterable[int]) -> str:
+    ordered = sorted(seqs)
+    return f"{ordered[:5]}{'...' if len(ordered) > 5 else ''} ({len(ordered)})"
+
+
+def _difference(name: str, expected: dict[int, bytes], found: dict[int, bytes]) -> str:
+    missing = sorted(set(expected) - set(found))
+    extra = sorted(set(found) - set(expected))
+    other = [s for s in expected if s in found and expected[s] != found[s]]
+    return f"{name}: missing {_brief(missing)}, extra {_brief(extra)}, other {_brief(other)}"
+
+
+@dataclass(slots=True)
+class Model:
+    """All topics, and the time that never runs backwards."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    now_ms: int = 0
+
+    def copy(self) -> "Model":
+        return Model({name: topic.copy() for name, topic in self.topics.items()}, self.now_ms)
+
+    def pass_time(self, now_ms: int) -> None:
+        """Records expire with the clock, whether or not somebody looks."""
+        self.now_ms = max(self.now_ms, now_ms)
+        for topic in self.topics.values():
+            topic.expire(self.now_ms)
+            topic.doubt_keys(self.now_ms)
+
+    def topic(self, name: str) -> Topic:
+        if name not in self.topics:
+            raise Refused("topic_not_found")
+        return self.topics[name]
+
+    def get(self, name: str) -> dict[str, Any]:
+        """§1.2; what it shows depends on the head that is shown."""
+        return {"topic": self.topic(name).name}
+
+    # -- commands: each returns what the answer must say ---------------------------------------
+
+    def put(self, name: str, config: TopicConfig) -> dict[str, Any]:
+        """§1.1"""
+        topic = self.topics.get(name)
+        if topic is None:
+            self.topics[name] = Topic(name, config)
+            return {"created": True}
+        topic.switches += topic.config.durability != config.durability
+        topic.config = config
+        topic.expire(self.now_ms)
+        topic.doubt_keys(self.now_ms)
+        topic.make_room()
+        return {"created": False}
+
+    def delete_topic(self, name: str) -> dict[str, Any]:
+        """§1.4"""
+        return {"deleted": self.topics.pop(name, None) is not None}
+
+    def append(
+        self, name: str, entries: list[Entry], key: str | None, config: TopicConfig
+    ) -> dict[str, Any]:
+        """§2: all or nothing; `config` is that of a topic which this write creates."""
+        topic = self.topics.get(name) or Topic(name, config)
+        hit = self._remembered(topic, key)
+        if hit is not None:
+            return {"first_seq": hit.first_seq, "count": hit.count, "deduped": True}
+        ts_ms = max(self.now_ms, topic.last_ts_ms)
+        first = topic.head_seq + 1
+        rows = [
+            Record(first + i, ts_ms, entry, topic.is_volatile) for i, entry in enumerate(entries)
+        ]
+        topic.require_room(rows)
+        created = name not in self.topics
+        self.topics[name] = topic
+        topic.records |= {row.seq: row for row in rows}
+        topic.head_seq, topic.last_ts_ms = rows[-1].seq, ts_ms
+        if topic.is_volatile:
+            topic.volatile |= {row.seq for row in rows}
+        topic.make_room()
+        if key is not None and topic.config.idempotency_window_ms:
+            old = topic.keys.pop(key, None)
+            before = old.before if old is not None and old.volatile else old
+            topic.keys[key] = Key(first, len(rows), self.now_ms, topic.is_volatile, before=before)
+        return {"first_seq": first, "count": len(rows), "deduped": False, "created": created}
+
+    def _remembered(self, topic: Topic, key: str | None) -> Key | None:
+        known = topic.keys.get(key) if key is not None else None
+        window_ms = topic.config.idempotency_window_ms
+        if known is None or known.forgotten or self.now_ms - known.ts_ms >= window_ms:
+            return None
+        return known
+
+    def is_open_question(self, name: str, key: str | None) -> bool:
+        """Whether a crash left open if this key is remembered."""
+        topic = self.topics.get(name)
+        known = self._remembered(topic, key) if topic is not None else None
+        return known is not None and not known.certain
+
+    def settle_key(self, name: str, key: str, *, remembered: bool) -> None:
+        known = self.topics[name].keys[key]
+        known.certain = known.certain or remembered
+        known.forgotten = not remembered
+
+    def delete(self, name: str, before_seq: int | None, match: str | None) -> dict[str, Any]:
+        """§5"""
+        topic = self.topic(name)
+        bound = topic.head_seq + 1 if before_seq is None else before_seq
+        gone = [
+            seq
+            for seq, record in topic.records.items()
+            if seq < bound and (match is None or tag_matches(match, record.entry.tag))
+        ]
+        return {"deleted": self._remove(topic, gone)}
+
+    def purge(
+        self, name: str, seq: int | None, keep: int | None, subject: str | None
+    ) -> dict[str, Any]:
+        """NATS ADR-10"""
+        topic = self.topic(name)
+        gone = [
+            at
+            for at, record in topic.records.items()
+            if (seq is None or at < seq)
+            and (subject is None or subject_matches(subject, record.entry.tag))
+        ]
+        if keep is not None:
+            gone = gone[: max(0, len(gone) - keep)]
+        return {"purged": self._remove(topic, gone)}
+
+    @staticmethod
+    def _remove(topic: Topic, seqs: list[int]) -> int:
+        for seq in seqs:
+            del topic.records[seq]
+        return len(seqs)
+
+    # -- a restart -----------------------------------------------------------------------------
+
+    def survive(
+        self, found: dict[str, Found], *, how: str, seen: dict[str, int], now_ms: int
+    ) -> None:
+        """Be what a restart showed, or say why this state can't have become that."""
+        check(set(self.topics) == set(found), "I29", f"{sorted(self.topics)} {sorted(found)}")
+        self.now_ms = max(self.now_ms, now_ms)
+        for name, topic in self.topics.items():
+            epoch = found[name].epoch
+            topic.survive(found[name], how=how, seen_seq=seen.get(epoch, 0), now_ms=self.now_ms)
+            check(
+                found[name].count == len(topic.records)
+                and found[name].size_bytes == topic.size_bytes,
+                "I13",
+                f"{name}: {found[name].count} records of {found[name].size_bytes} bytes, "
+                f"counted {len(topic.records)} of {topic.size_bytes}",
+            )
+
+
+def tag_matches(match: str, tag: str | None) -> bool:
+    if tag is None:
+        return False
+    return tag.startswith(match[:-1]) if match.endswith("*") else tag == match
+
+
+def subject_matches(pattern: str, tag: str | None) -> bool:
+    if tag is None:
+        return False
+    want, got = pattern.split("."), tag.split(".")
+    if want[-1] == ">":
+        if len(got) < len(want):
+            return False
+        want, got = want[:-1], got[: len(want) - 1]
+    return len(want) == len(got) and all(w in ("*", g) for w, g in zip(want, got, strict=True))

@@ -1,0 +1,332 @@
+"""One process of the server, without a loop, a thread or a clock: what the shell does, step by step.
+
+Owns an engine over a store on simulated files and the order in which the two are driven: turns of
+commands, one write a turn, syncs that end later than they begin, upkeep that stands still while
+turns go on.  Refuses to know what answers mean.  Invariant: an answer is told no earlier than its
+gate allows.
+"""
+
+import errno
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from topics.asgi.runtime import SEALED_EVENT_BYTES, UPKEEP_BYTES
+from topics.protocol.commands import Command
+from topics.protocol.effects import Gate, Outcome, Parked, Records
+from topics.protocol.engine import Engine
+from topics.protocol.errors import Rejection, StoreError, WriteFailed
+from topics.protocol.limits import Limits
+from topics.protocol.ports import Recovery, Store
+from topics.protocol.records import Buffer
+from topics.protocol.render import project
+from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
+
+Told = Callable[[int], None]
+"""Called with the lsn of the write that carried the command, once its answer may be told."""
+
+
+@dataclass(slots=True)
+class Waiter:
+    told: Told
+    gate: Gate
+    lsn: int = 0
+    erases: int | None = None
+
+
+class Process:
+    """A server from its start until it stops, fails or is cut off.
+
+    Attributes:
+        wrote: Called with the lsn of every write that returned.
+        writing: Called before every write, for the case that it never returns.
+        failed: A write or sync failed: read-only until the next process.
+        synced_lsn: What the loop has heard of; the store may have synced more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        *,
+        writing: Callable[[], None],
+        wrote: Callable[[int], None],
+    ) -> None:
+        self.limits = limits
+        self.store = store
+        self.engine = Engine(limits, store)
+        self.upkeep = Upkeep(self.engine)
+        self.now_ms = 0
+        self.failed = False
+        self.disk_is_full = False
+        self.writing = writing
+        self.wrote = wrote
+        self.synced_lsn = 0
+        self._told: list[Waiter] = []
+        self._syncing: deque[Waiter] = deque()
+        self._erasing: list[Waiter] = []
+        self._sync_ends: int | None = None
+        self._work: Generator[None, None, None] | None = None
+
+    def recover(self, now_ms: int) -> Recovery:
+        self.now_ms = now_ms
+        recovery = self.store.recover(self.engine.state)
+        self.engine.finish_recovery(recovery, now_ms)
+        events = self.engine.take_events()
+        if events or (not recovery.fresh and self.store.room(reserve=True)):
+            # Also where there is nothing to say: the next start goes by the newest batch.
+            self.engine.on_written(self.store.write(events))
+            self.synced_lsn = self.store.sync()
+            self.engine.on_synced(self.synced_lsn)
+        return recovery
+
+    # -- a turn --------------------------------------------------------------------------------
+
+    def submit(self, command: Command, told: Told) -> Outcome:
+        """Run a command; `told` follows at once, after the turn's write, or after a sync.
+
+        Raises:
+            Rejection: Refused.
+        """
+        try:
+            outcome = self.engine.submit(
+                command, token=object(), now_ms=self.now_ms, room=self._room
+            )
+        except Rejection as refusal:
+            self.disk_is_full |= (refusal.detail or {}).get("limit") == "disk"
+            raise
+        assert not isinstance(outcome, Parked)
+        if outcome.gate is Gate.NOW:
+            told(0)
+        else:
+            self._told.append(Waiter(told, outcome.gate, erases=outcome.erases))
+        return outcome
+
+    def _room(self, reserve: bool) -> int:
+        return self.store.room(reserve=reserve)
+
+    def end_turn(self) -> None:
+        """One write for all that the turn's commands made true."""
+        events = self.engine.take_events()
+        waiters, self._told = self._told, []
+        lsn = self.store.written_lsn
+        if events:
+            self.writing()
+            try:
+                lsn = self.store.write(events)
+            except WriteFailed:
+                self.fail()
+                return
+            self.wrote(lsn)
+        self.engine.on_written(lsn)
+        for waiter in waiters:
+            waiter.lsn = lsn
+            if self.failed:
+                continue  # told that nobody knows
+            if waiter.gate is Gate.SYNCED and lsn > self.synced_lsn:
+                self._syncing.append(waiter)
+            else:
+                self._tell(waiter)
+
+    def _tell(self, waiter: Waiter) -> None:
+        if waiter.erases is None:
+            waiter.told(waiter.lsn)
+        else:
+            self._erasing.append(waiter)
+
+    def fail(self) -> None:
+        self.failed = True
+        self.engine.on_failed()
+        self._told.clear()
+        self._syncing.clear()
+        self._erasing.clear()
+        self._work = None
+
+    # -- syncs ---------------------------------------------------------------------------------
+
+    @property
+    def is_behind(self) -> bool:
+        return self.store.synced_lsn < self.store.written_lsn
+
+    def begin_sync(self) -> None:
+        """The thread has synced, and the loop has not heard of it yet."""
+        if self._sync_ends is None:
+            try:
+                self._sync_ends = self.store.sync()
+            except WriteFailed:
+                self.fail()
+
+    def end_sync(self) -> None:
+        if self._sync_ends is None or self.failed:
+            return
+        lsn, self._sync_ends = self._sync_ends, None
+        self.synced_lsn = lsn
+        self.engine.on_synced(lsn)
+        while self._syncing and self._syncing[0].lsn <= lsn:
+            self._tell(self._syncing.popleft())
+
+    def sync(self) -> None:
+        self.end_sync()
+        self.begin_sync()
+        self.end_sync()
+
+    def idle(self) -> None:
+        """The flush timer found everything synced."""
+        if not self.is_behind and not self._told:
+            try:
+                self.store.idle()
+            except WriteFailed:
+                self.fail()
+
+    # -- upkeep --------------------------------------------------------------------------------
+
+    def step_upkeep(self, *, checkpoint: bool) -> None:
+        """Go on with upkeep to where the shell would wait for a thread, or begin a round of it."""
+        if self.failed:
+            return
+        if self._work is None:
+            self._work = self._round(checkpoint)
+        try:
+            next(self._work)
+        except StopIteration:
+            self._work = None
+        except WriteFailed:
+            self.fail()
+        except (OSError, StoreError):
+            self._work = None
+
+    def finish_upkeep(self) -> None:
+        while self._work is not None:
+            self.step_upkeep(checkpoint=False)
+
+    def _round(self, checkpoint: bool) -> Generator[None, None, None]:
+        self._require_room(UPKEEP_BYTES)
+        self.upkeep.drop_runs(self.now_ms)
+        self._flush_now()
+        while (job := self.upkeep.plan_seal(self.now_ms)) is not None:
+            yield from self._seal(job, None)
+        if self._erasing:
+            yield from self._erase()
+        elif checkpoint or self.store.log_bytes >= self.limits.wal_file_bytes:
+            yield from self._checkpoint()
+        elif self.disk_is_full and self.store.log_bytes:
+            self.disk_is_full = False
+            yield from self._checkpoint()
+            yield from self._checkpoint()
+        yield
+        self.store.flip()
+        yield
+        self._drop_segments()
+
+    def _require_room(self, size_bytes: int) -> None:
+        if self.store.room(reserve=True) < size_bytes:
+            raise OSError(errno.ENOSPC, "no space in the log for upkeep")
+
+    def _erase(self) -> Generator[None, None, None]:
+        erasing, self._erasing = self._erasing, []
+        try:
+            for topic_id in sorted({w.erases for w in erasing if w.erases is not None}):
+                for job in self.upkeep.plan_erase(topic_id):
+                    yield from self._seal(job, None)
+            yield from self._checkpoint(fresh=True)
+            yield from self._checkpoint(fresh=True)
+        except BaseException:
+            self._erasing = erasing + self._erasing
+            raise
+        for waiter in erasing:
+            waiter.told(waiter.lsn)
+
+    def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> Generator[None, None, None]:
+        try:
+            self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
+            yield
+            refs = self.store.seal(job.entries)
+            yield
+        except BaseException:
+            self.upkeep.on_seal_failed(job)
+            raise
+        self.upkeep.on_sealed(job, refs, self.now_ms, plan)
+        self._flush_now()
+        self._drop_segments()
+
+    def _checkpoint(self, *, fresh: bool = False) -> Generator[None, None, None]:
+        self._flush_now()
+        boundary = self.store.rotate(fresh=fresh)
+        plan = self.upkeep.begin_checkpoint(self.now_ms)
+        try:
+            while (job := self.upkeep.next_job(plan)) is not None:
+                yield from self._seal(job, plan)
+        except BaseException:
+            self.upkeep.abandon(plan)
+            raise
+        wanted = self.store.written_lsn
+        while self.synced_lsn < wanted:
+            yield
+            self.sync()
+            if self.failed:
+                raise WriteFailed("log", "read-only")
+        yield
+        self.store.flip()
+        yield
+        self.store.checkpoint(plan.image, boundary)
+
+    def _flush_now(self) -> None:
+        self.end_turn()
+        if self.failed:
+            raise WriteFailed("log", "read-only")
+
+    def _drop_segments(self) -> None:
+        unneeded, self.engine.state.unneeded = self.engine.state.unneeded, []
+        for segment in unneeded:
+            self.store.drop(segment)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def stop(self) -> bool:
+        """As on SIGTERM; True where it left the clean mark."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+        self.end_turn()
+        if not self.failed:
+            self.sync()
+        if self.failed:
+            self.store.close(None)
+            return False
+        try:
+            plan = self.upkeep.begin_checkpoint(self.now_ms)
+            while (job := self.upkeep.next_job(plan)) is not None:
+                self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
+            self.writing()
+            self.store.write(self.engine.take_events())
+            self.store.close(plan.image)
+        except (OSError, StoreError):
+            self.store.close(None)
+            return False
+        return True
+
+
+def payload(outcome: Outcome) -> tuple[bytes, bytes]:
+    """An outcome's JSON, and the bytes of its records alone."""
+    whole, records = bytearray(), bytearray()
+    for piece in outcome.pieces:
+        if isinstance(piece, Records):
+            records += b",".join(bytes(text) for text in _texts(piece))
+            whole += records
+        else:
+            whole += piece
+    return bytes(whole + b"}"), bytes(records)
+
+
+def _texts(records: Records) -> list[Buffer]:
+    out: list[Buffer] = []
+    for run, spans in records.extents:
+        texts = run.read(spans)
+        if texts is None:
+            texts = run.read_blocking(spans)
+        if not records.is_verbatim:
+            texts = project(
+                run, spans, texts, tags=records.tags, meta=records.meta, data=records.data
+            )
+        out += texts
+    return out

@@ -1,0 +1,42 @@
+"""Worlds that are told what to do: one topic, `a`, one class, one size, bounds that are met soon."""
+
+from .traffic import Style
+from .world import World
+
+PLAIN = Style(
+    names=("a",),
+    classes=("disk",),
+    sizes=(100,),
+    caps=(0,),
+    ttls_ms=(0,),
+    segment_max_records=8,
+    checkpoint_bytes=1 << 20,
+    harsh=False,
+    discards=("old",),
+)
+
+
+def plain(seed: int = 7) -> World:
+    """A world in which only what a script says happens."""
+    return World(seed, PLAIN)
+
+
+def append(world: World, count: int = 1, key: str | None = None) -> None:
+    world.traffic.append_some("a", count, key)
+    world.end_turn()
+
+
+def delete(world: World, before_seq: int) -> None:
+    world.traffic.delete_below("a", before_seq)
+    world.end_turn()
+
+
+def upkeep(world: World, *, checkpoint: bool = False) -> None:
+    world.process.step_upkeep(checkpoint=checkpoint)
+    world.process.finish_upkeep()
+
+
+def put(world: World, durability: str, **fields: int) -> None:
+    world.traffic.put_class("a", durability, **fields)
+    world.end_turn()
+    world.settle()

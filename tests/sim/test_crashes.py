@@ -1,0 +1,177 @@
+"""Worlds in which the machine stops, again and again, and what each start shows is allowed.
+
+A failure is one line with the seed; `told_story(seed, crashes=...)` lives it again.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from .files import Cut
+from .script import append, delete, plain, put, upkeep
+from .world import World, told_story
+
+CRASHES = 6
+
+
+def sealed(world: World) -> None:
+    """Enough records that runs are full, then their seal, step by step."""
+    for _ in range(4):
+        append(world, 4)
+    upkeep(world)
+    append(world, 2)
+    upkeep(world)
+
+
+def checkpointed(world: World) -> None:
+    """A checkpoint with a sealed run, then more log behind it, twice."""
+    sealed(world)
+    upkeep(world, checkpoint=True)
+    append(world, 3)
+    world.settle()
+    upkeep(world, checkpoint=True)
+    append(world, 1)
+
+
+def deleted(world: World) -> None:
+    """Deletes of hot and of sealed records, flips, and the log trimmed behind them."""
+    sealed(world)
+    delete(world, 5)
+    world.settle()
+    upkeep(world)
+    delete(world, 13)
+    world.settle()
+    upkeep(world, checkpoint=True)
+    upkeep(world, checkpoint=True)
+    append(world)
+
+
+def purged(world: World) -> None:
+    """Most of a sealed run goes, so that it is written anew; then all of it, so that it is dropped."""
+    sealed(world)
+    delete(world, 8)
+    world.settle()
+    upkeep(world)
+    delete(world, 1000)
+    world.settle()
+    upkeep(world)
+    upkeep(world, checkpoint=True)
+
+
+def evicted(world: World) -> None:
+    """A cap of two: each write evicts, runs die whole and are dropped."""
+    put(world, "disk", cap_records=2)
+    sealed(world)
+    upkeep(world, checkpoint=True)
+    append(world, 3)
+
+
+def expired(world: World) -> None:
+    """Time takes records between the events of the log."""
+    put(world, "disk", ttl_ms=50)
+    append(world, 4)
+    world.pass_time(40)
+    append(world, 4)
+    world.pass_time(20)
+    delete(world, 6)
+    sealed(world)
+    world.pass_time(60)
+    upkeep(world)
+    append(world)
+
+
+def switched(world: World) -> None:
+    """Every class after every other, each with records and a seal of its own."""
+    for durability in ("fsync", "ephemeral", "disk", "fsync", "disk", "ephemeral", "fsync"):
+        put(world, durability)
+        append(world, 3)
+        upkeep(world, checkpoint=durability == "disk")
+
+
+def recreated(world: World) -> None:
+    """The same name, another instance, in one turn and over a checkpoint."""
+    sealed(world)
+    world.traffic.delete_topic("a")
+    world.traffic.append_some("a", 3, None)
+    world.end_turn()
+    world.settle()
+    upkeep(world, checkpoint=True)
+    world.traffic.delete_topic("a")
+    world.end_turn()
+    world.settle()
+    put(world, "fsync")
+    append(world, 2)
+
+
+def rotated(world: World) -> None:
+    """More log than a file holds, with records larger than most of it."""
+    for size in (4080, 40_000, 64 << 10, 15, 64 << 10, 100):
+        world.traffic.append_sized("a", size)
+        world.end_turn()
+    world.settle()
+    upkeep(world, checkpoint=True)
+    world.traffic.append_sized("a", 64 << 10)
+    world.end_turn()
+
+
+def stopped(world: World) -> None:
+    """A clean stop, a start, and another."""
+    put(world, "ephemeral")
+    append(world, 3)
+    put(world, "disk")
+    append(world, 9, "k1")
+    world.stop()
+    append(world, 2)
+    world.stop()
+
+
+STORIES = (
+    *(sealed, checkpointed, deleted, purged, evicted, expired, switched, recreated, rotated),
+    stopped,
+)
+
+
+@pytest.mark.parametrize("how", ["kill", "cut"])
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_stop_at_any_call_of_a_story(
+    story: Callable[[World], None], how: str, stride: int
+) -> None:
+    """Whatever call is the last, the next start shows the state after some write that this kind of
+    stop permits, and shows it again. (§0.10, §3.3, §5)"""
+    total = _played(story, None, how).files.calls
+    for cut_at in range(len(story.__name__) % stride, total, stride):
+        _played(story, cut_at, how)
+
+
+def _played(story: Callable[[World], None], cut_at: int | None, how: str) -> World:
+    world = plain(7)
+    try:
+        world.start()
+        put(world, "disk")
+        world.files.cut_at = None if cut_at is None else world.files.calls + cut_at
+        try:
+            story(world)
+        except Cut:
+            world.files.cut_at = None
+        world.crash(how)
+        append(world)
+        world.settle()
+    except Exception as why:
+        line = f"{story.__name__} cut_at={cut_at} how={how} {type(why).__name__}: {why}"
+        raise AssertionError(line[:1500]) from why
+    return world
+
+
+@pytest.mark.parametrize("seed", range(64))
+def test_a_life_of_stops(seed: int) -> None:
+    """Cut and killed again and again, at any call, also while it recovers, with failing calls in
+    some worlds, a server goes on with what it promised. (§0.10)"""
+    assert told_story(seed, crashes=CRASHES).crashes >= CRASHES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(40))
+def test_many_lives(block: int, stride: int) -> None:
+    """The same, for a thousand seeds more (forty by default)."""
+    for seed in range(1000 + 25 * block, 1025 + 25 * block, 1 if stride == 1 else 25):
+        told_story(seed, crashes=12)

@@ -1,0 +1,131 @@
+"""Stories that once ended badly, each as short as it could be told."""
+
+import pytest
+
+from .script import append, delete, plain, put, upkeep
+from .world import World
+
+
+@pytest.fixture
+def world() -> World:
+    world = plain()
+    world.start()
+    return world
+
+
+def test_a_class_switched_in_the_turn_of_an_append(world: World) -> None:
+    """What an append waits for is fixed when it is decided: an answer told after the write is of a
+    record that is shown. (§0.10)"""
+    put(world, "disk")
+    world.traffic.append_some("a", 2, None)
+    world.traffic.put_class("a", "fsync")
+    world.end_turn()
+
+    world.traffic.get("a")
+
+    assert world.process.is_behind
+    assert world.process.engine.state.topics["a"].published_seq == 2
+
+
+@pytest.mark.parametrize("before_seq", [0, 4, 7])
+@pytest.mark.parametrize("how", ["kill", "cut"])
+def test_records_expire_once(world: World, before_seq: int, how: str) -> None:
+    """What time took before a delete, a drop or a seal is not taken again by a replay. (§1.2)"""
+    put(world, "fsync", ttl_ms=50)
+    append(world, 3)
+    world.pass_time(40)
+    append(world, 6)
+    world.pass_time(20)
+    delete(world, before_seq)
+    upkeep(world)
+    append(world, 1)
+    world.settle()
+
+    world.crash(how)
+
+
+def test_an_ephemeral_write_evicts_what_the_log_holds(world: World) -> None:
+    """A record that a cap took from memory and log alike does not come back. (§0.10)"""
+    put(world, "disk")
+    append(world, 3)
+    put(world, "ephemeral", cap_records=2)
+    append(world, 2)
+    world.settle()
+
+    world.crash("kill")
+
+    assert not world.model.topics["a"].records
+
+
+def test_deletes_of_a_topic_whose_head_the_log_does_not_know(world: World) -> None:
+    """A floor that an `ephemeral` write raised above the logged head can be replayed. (§0.10)"""
+    put(world, "disk")
+    append(world, 4)
+    put(world, "ephemeral", cap_records=3)
+    append(world, 9)
+    put(world, "ephemeral", cap_records=0)
+    delete(world, 12)
+    world.settle()
+
+    world.crash("kill")
+
+
+def test_a_key_goes_with_its_ephemeral_record(world: World) -> None:
+    """A retry after a restart that took the record writes it again. (§0.8)"""
+    put(world, "ephemeral")
+    append(world, 1, "k1")
+    upkeep(world, checkpoint=True)
+    world.crash("kill")
+
+    append(world, 1, "k1")
+
+    assert len(world.model.topics["a"].records) == 1
+
+
+def test_an_ephemeral_past_is_told(world: World) -> None:
+    """Seqs that lived in memory before the class was switched are a floor after a restart, also
+    where later events carry the floors of the process that died. (§3.3)"""
+    put(world, "ephemeral")
+    append(world, 9)
+    put(world, "disk")
+    append(world, 1)
+    world.settle()
+
+    world.crash("kill")
+
+    assert world.model.topics["a"].evict_floor == 10
+
+
+def test_no_seq_is_reused_when_a_switch_is_lost() -> None:
+    """From `fsync` to `disk`: until the new class is durable, nothing is told that a power loss
+    takes along with it. (§0.10)"""
+    for seed in range(20):
+        world = plain(seed)
+        world.start()
+        put(world, "fsync")
+        append(world, 2)
+        world.settle()
+        world.traffic.put_class("a", "disk")
+        world.end_turn()
+        append(world, 1)
+        world.crash("cut")
+        append(world, 1)
+
+
+def test_a_dropped_run_takes_no_live_neighbour_along(world: World) -> None:
+    """A run that a failed seal froze is dropped under its first seq; the replay's run of that seq
+    goes on into live records. (§5)"""
+    put(world, "fsync")
+    append(world, 3)
+    world.settle()
+    for topic in world.process.engine.state.topics.values():
+        for run in topic.runs:
+            run.frozen = True  # type: ignore[attr-defined]
+    append(world, 3)
+    delete(world, 4)
+    upkeep(world)
+    world.settle()
+
+    world.crash("kill")
+
+    assert list(world.model.topics["a"].records) == [4, 5, 6]

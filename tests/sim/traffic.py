@@ -1,0 +1,449 @@
+"""What clients ask and what they learn: commands drawn at random, answers held against the model.
+
+Owns the clients' memory (what was acknowledged, what was ever seen) and the check of each answer.
+Refuses to know what the disk does.  Invariant: the model is changed exactly when the engine was.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from topics.protocol.commands import (
+    Append,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    Diff,
+    GetTopic,
+    Purge,
+    PutTopic,
+)
+from topics.protocol.errors import Rejection
+from topics.protocol.limits import Limits
+from topics.protocol.models import TopicConfig
+from topics.protocol.tags import parse_match, parse_subject
+
+from .model import Entry, Refused, Topic, Violation, check
+from .process import payload
+from .reading import Ask, Page, check_page
+
+if TYPE_CHECKING:
+    from .world import World
+
+NAMES = ("a", "b", "c")
+NODES = ("n1", "n2")
+TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
+HEADER_BYTES = 88
+SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
+LARGE = 64 << 10
+
+
+@dataclass(frozen=True)
+class Style:
+    """What kind of a world this is; small bounds, so that everything happens often.
+
+    Attributes:
+        sizes: Bytes of payload; often one for all, because equal records hide the least.
+        harsh: A power loss may leave garbage, and keep any subset of what was done to names.
+        faults: How often a step lets a call to come fail.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    sizes: tuple[int, ...]
+    caps: tuple[int, ...]
+    ttls_ms: tuple[int, ...]
+    segment_max_records: int
+    checkpoint_bytes: int
+    harsh: bool
+    faults: float = 0.0
+    discards: tuple[str, ...] = ("old", "old", "old", "reject")
+
+    @staticmethod
+    def drawn(rng: random.Random) -> "Style":
+        size = rng.choice(SIZES)
+        classes = ("fsync", "disk", "ephemeral", "memory")
+        return Style(
+            names=NAMES[: rng.choice((1, 2, 3))],
+            classes=rng.choice([("fsync",), ("disk",), ("disk", "fsync"), classes]),
+            sizes=rng.choice([(size,), (size,), SIZES, (*SIZES, LARGE)]),
+            caps=rng.choice([(0,), (0, 1, 2, 3), (0, 0, 20)]),
+            ttls_ms=rng.choice([(0,), (0,), (0, 50, 500)]),
+            segment_max_records=rng.choice((8, 16, 64)),
+            checkpoint_bytes=rng.choice((4 << 10, 16 << 10, 64 << 10)),
+            harsh=rng.random() < 0.3,
+            faults=rng.choice((0.0, 0.0, 0.02)),
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            segment_max_records=self.segment_max_records,
+            segment_max_age_ms=30_000,
+            wal_file_bytes=self.checkpoint_bytes,
+        )
+
+
+@dataclass
+class Clients:
+    """What anybody outside was ever told.
+
+    Attributes:
+        seen: Epoch -> greatest seq; `texts`: (epoch, seq) -> the record's bytes.
+        acked: Epoch -> greatest seq whose append was acknowledged in this process.
+    """
+
+    seen: dict[str, int] = field(default_factory=dict)
+    texts: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    acked: dict[str, int] = field(default_factory=dict)
+    floors: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def saw_head(self, epoch: str, seq: int) -> None:
+        self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
+
+    def saw_record(self, epoch: str, seq: int, text: bytes) -> None:
+        known = self.texts.setdefault((epoch, seq), text)
+        check(known == text, "I5", f"{epoch} {seq} was {known[:60]!r}, is {text[:60]!r}")
+
+    def saw_floors(self, epoch: str, evict_floor: int, earliest_seq: int) -> None:
+        known = self.floors.get(epoch, (0, 0))
+        check(evict_floor >= known[0], "I8", f"{epoch}: floor {evict_floor} after {known[0]}")
+        check(earliest_seq >= known[1], "I8", f"{epoch}: earliest {earliest_seq} after {known[1]}")
+        self.floors[epoch] = evict_floor, earliest_seq
+
+
+class Traffic:
+    """The clients of one world."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.payloads = 0
+        self.refused_for_room = 0
+
+    def command(self) -> None:
+        """One client's call, and the check of its answer."""
+        rng = self.world.rng
+        name = rng.choice(self.world.style.names)
+        kind = rng.random()
+        if name not in self.world.model.topics and rng.random() < 0.5:
+            self.put(name)
+        elif kind < 0.45:
+            self.append(name)
+        elif kind < 0.72:
+            self.diff(name)
+        elif kind < 0.80:
+            self.delete(name)
+        elif kind < 0.85:
+            self.purge(name)
+        elif kind < 0.90:
+            self.get(name)
+        elif kind < 0.97:
+            self.put(name)
+        else:
+            self.delete_topic(name)
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def call(self, command: Command, act: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        """The answer's fields, checked against what the model answers; None where both refuse."""
+        told = Telling(self.world, command)
+        try:
+            outcome = self.world.process.submit(command, told)
+        except Rejection as refusal:
+            self._check_refusal(command, refusal, act)
+            return None
+        answer: dict[str, Any] = orjson.loads(payload(outcome)[0])
+        self._settle_doubt(command, answer)
+        try:
+            expected = act()
+        except Refused as refused:
+            raise Violation("refusal", f"{refused.code} expected: {command} {answer}") from None
+        told.learn(answer)
+        shown = {key: answer.get(key) for key in expected}
+        check(shown == expected, "answer", f"{expected} expected: {answer}")
+        return answer
+
+    def _check_refusal(
+        self, command: Command, refusal: Rejection, act: Callable[[], dict[str, Any]]
+    ) -> None:
+        detail = refusal.detail or {}
+        if self.world.process.failed and detail.get("reason") == "read_only":
+            return
+        if self.world.is_full and detail.get("limit") == "disk":
+            self.refused_for_room += 1
+            return
+        if isinstance(command, Append) and command.key:
+            key = command.key.decode()
+            if self.world.model.is_open_question(command.topic, key):
+                self.world.model.settle_key(command.topic, key, remembered=False)
+        try:
+            act()
+        except Refused as refused:
+            code = refused.code
+        else:
+            code = "none"
+        what = f"{code} expected: {refusal} {detail} {command}"[:400]
+        check(refusal.code.code == code, "refusal", what)
+
+    def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
+        if isinstance(command, Append) and command.key:
+            key = command.key.decode()
+            if self.world.model.is_open_question(command.topic, key):
+                self.world.model.settle_key(command.topic, key, remembered=answer["deduped"])
+
+    def put(self, name: str) -> None:
+        self.put_config(name, self.drawn_config())
+
+    def put_class(self, name: str, durability: Any, **fields: Any) -> None:
+        durable = durability == "fsync"
+        self.put_config(name, TopicConfig(durability=durability, durable=durable, **fields))
+
+    def put_config(self, name: str, config: TopicConfig) -> None:
+        self.call(PutTopic(name, config, True), lambda: self.world.model.put(name, config))
+
+    def drawn_config(self) -> TopicConfig:
+        rng, style = self.world.rng, self.world.style
+        durability: Any = rng.choice(style.classes)
+        return TopicConfig(
+            ttl_ms=rng.choice(style.ttls_ms),
+            cap_records=rng.choice(style.caps),
+            cap_bytes=rng.choice((0, 0, 300, 3000)) if any(style.caps) else 0,
+            discard=rng.choice(style.discards),  # type: ignore[arg-type]
+            durability=durability,
+            durable=durability == "fsync",
+            idempotency_window_ms=rng.choice((0, 1000, 120_000)),
+        )
+
+    def append(self, name: str) -> None:
+        rng = self.world.rng
+        self.append_some(
+            name, rng.choice((1, 1, 2, 4, 9)), rng.choice((None, None, "k1", "k2", "k3"))
+        )
+
+    def append_some(self, name: str, count: int, key: str | None) -> None:
+        size = self.world.rng.choice(self.world.style.sizes)
+        self._append(name, [self._entry(size) for _ in range(count)], key)
+
+    def append_sized(self, name: str, size: int) -> None:
+        self._append(name, [self._entry(size)], None)
+
+    def _append(self, name: str, entries: list[Entry], key: str | None) -> None:
+        config = self.drawn_config()
+        command = append_of(name, entries, key, config)
+        self.call(command, lambda: self.world.model.append(name, entries, key, config))
+
+    def _entry(self, size: int) -> Entry:
+        rng = self.world.rng
+        self.payloads += 1
+        number = b"%d" % self.payloads
+        data = number if size < 12 else b'"' + number.rjust(size - 2, b".") + b'"'
+        if rng.random() < 0.6:
+            return Entry(data)
+        meta = rng.choice((None, b'{"k":1}'))
+        return Entry(data, rng.choice((None, *TAGS)), rng.choice((None, *NODES)), meta)
+
+    def delete(self, name: str) -> None:
+        rng = self.world.rng
+        match = rng.choice((None, "x", "x*", "y.1", "long*", "*"))
+        before = rng.choice((None, self._near_head(name))) if match else self._near_head(name)
+        parsed = None if match is None else parse_match(match)
+        command = DeleteRecords(name, before, parsed, rng.random() < 0.1)
+        self._check_state(
+            name, self.call(command, lambda: self.world.model.delete(name, before, match))
+        )
+
+    def delete_below(self, name: str, before_seq: int) -> None:
+        command = DeleteRecords(name, before_seq, None)
+        answer = self.call(command, lambda: self.world.model.delete(name, before_seq, None))
+        self._check_state(name, answer)
+
+    def purge(self, name: str) -> None:
+        rng = self.world.rng
+        subject = rng.choice((None, "x", "x.*", "y.>", "*", ">"))
+        seq, keep = rng.choice(
+            ((None, None), (self._near_head(name), None), (None, rng.randrange(4)))
+        )
+        command = Purge(name, seq, keep, None if subject is None else parse_subject(subject))
+        self._check_state(
+            name, self.call(command, lambda: self.world.model.purge(name, seq, keep, subject))
+        )
+
+    def delete_topic(self, name: str) -> None:
+        self.call(DeleteTopic(name), lambda: self.world.model.delete_topic(name))
+
+    def get(self, name: str) -> None:
+        answer = self.call(GetTopic(name), lambda: self.world.model.get(name))
+        self._check_state(name, answer)
+        if answer is not None:
+            check(answer["next_seq"] == answer["head_seq"] + 1, "answer", answer)
+
+    def diff(self, name: str) -> None:
+        ask = self._drawn_ask(name)
+        try:
+            page = self.world.page(diff_of(name, ask))
+        except Rejection as refusal:
+            check(name not in self.world.model.topics, "refusal", f"{refusal} {ask}")
+            return
+        topic = self.world.model.topics.get(name)
+        if topic is None:
+            raise Violation("refusal", f"{name} does not exist")
+        self._check_head(topic, page.fields["head_seq"])
+        check_page(topic, ask, page)
+        self._learn_floors(topic, page.fields["earliest_seq"])
+        if not ask.include_tags and ask.include_meta:
+            for text in split(page):
+                self.world.clients.saw_record(topic.epoch, orjson.loads(text)["$seq"], text)
+
+    def _drawn_ask(self, name: str) -> Ask:
+        rng = self.world.rng
+        topic = self.world.model.topics.get(name)
+        return Ask(
+            from_seq=rng.choice((0, self._near_head(name), self._near_head(name))),
+            from_ts=self.world.clock_ms - rng.randrange(300) if rng.random() < 0.1 else None,
+            limit=rng.choice((1, 2, 5, 1000)),
+            budget_bytes=rng.choice((1 << 20, 1 << 20, 400)),
+            nodes=rng.choice(((), (), ("n1",), NODES)),
+            match=rng.choice((None, None, None, "x*", "*", "y.1")),
+            include_tags=rng.random() < 0.2,
+            include_meta=rng.random() < 0.8,
+            epoch=topic.epoch if topic is not None and rng.random() < 0.2 else None,
+        )
+
+    def _near_head(self, name: str) -> int:
+        """A seq near the ends of the live records, the head, the floor or a hole."""
+        topic = self.world.model.topics.get(name)
+        if topic is None:
+            return self.world.rng.randrange(3)
+        marks = [topic.head_seq, topic.head_seq, topic.evict_floor, topic.earliest(topic.head_seq)]
+        marks += [end for hole in topic.holes for end in hole]
+        return max(0, self.world.rng.choice(marks) + self.world.rng.randint(-6, 2))
+
+    # -- what answers show ---------------------------------------------------------------------
+
+    def _check_state(self, name: str, answer: dict[str, Any] | None) -> None:
+        """Head, floor and totals of an answer. (I8, I13)"""
+        if answer is None:
+            return
+        topic = self.world.model.topics[name]
+        self._check_head(topic, answer["head_seq"])
+        shown = topic.shown(answer["head_seq"])
+        totals = (len(shown), sum(len(r.text()) for r in shown))
+        check((answer["count"], answer["bytes"]) == totals, "I13", f"{totals}: {answer}")
+        earliest = topic.earliest(answer["head_seq"])
+        check(answer["earliest_seq"] == earliest, "I8", f"{earliest}: {answer}")
+        self._learn_floors(topic, earliest)
+
+    def _check_head(self, topic: Topic, head_seq: int) -> None:
+        """All that is acknowledged is shown, and nothing that is not written; `fsync` topics
+        show nothing that a power loss may take. (I32)"""
+        least = self.world.clients.acked.get(topic.epoch, 0)
+        check(least <= head_seq <= topic.head_seq, "head", f"{least} {head_seq} {topic.head_seq}")
+        self.world.clients.saw_head(topic.epoch, head_seq)
+        durable = next(
+            (m for n, m in reversed(self.world.history) if n <= self.world.durable_lsn), None
+        )
+        synced = durable.topics.get(topic.name) if durable is not None else None
+        if synced is None or topic.config.durability != "fsync":
+            return
+        if (synced.epoch, synced.switches) == (topic.epoch, topic.switches):
+            check(head_seq <= synced.head_seq, "unsynced", f"{head_seq} {synced.head_seq}")
+
+    def _learn_floors(self, topic: Topic, earliest: int) -> None:
+        held = self.world.process.engine.state.topics[topic.name]
+        floor = held.floors.evict_floor
+        check(floor == topic.evict_floor, "I10", f"{topic.name} {floor} {topic.evict_floor}")
+        self.world.clients.saw_floors(topic.epoch, floor, earliest)
+
+
+class Telling:
+    """What a client learns when its answer is told."""
+
+    def __init__(self, world: "World", command: Command) -> None:
+        self._world = world
+        self._command = command
+        self._rows: list[tuple[int, bytes]] = []
+        self._epoch = ""
+        self._is_durable = isinstance(command, PutTopic | DeleteTopic)
+        self._early: int | None = None
+        self._learned = False
+
+    def learn(self, answer: dict[str, Any]) -> None:
+        """The engine has answered, and the model agrees; it may still have to wait."""
+        world, command = self._world, self._command
+        held = world.process.engine.state.topics.get(command.topic)  # type: ignore[union-attr]
+        topic = world.model.topics.get(command.topic)  # type: ignore[union-attr]
+        if held is not None and topic is not None:
+            topic.epoch = self._epoch = held.epoch
+            self._is_durable |= topic.config.durability == "fsync"
+            if isinstance(command, Append):
+                first = answer["first_seq"]
+                self._last = answer["first_seq"] + answer["count"] - 1
+                rows = range(first, self._last + 1)
+                known = topic.records
+                self._rows = [(seq, known[seq].text()) for seq in rows if seq in known]
+        self._learned = True
+        if self._early is not None:
+            self(self._early)
+
+    def __call__(self, lsn: int) -> None:
+        if not self._learned:
+            self._early = lsn
+            return
+        world = self._world
+        if self._is_durable:
+            world.durable_lsn = max(world.durable_lsn, lsn)
+        if isinstance(self._command, Append):
+            clients = world.clients
+            clients.saw_head(self._epoch, self._last)
+            clients.acked[self._epoch] = max(clients.acked.get(self._epoch, 0), self._last)
+            for seq, text in self._rows:
+                clients.saw_record(self._epoch, seq, text)
+
+
+def append_of(name: str, entries: list[Entry], key: str | None, config: TopicConfig) -> Append:
+    nodes, tags = [e.node for e in entries], [e.tag for e in entries]
+    metas = [e.meta for e in entries]
+    return Append(
+        topic=name,
+        datas=[e.data for e in entries],
+        nodes=nodes if any(nodes) else None,
+        tags=tags if any(tags) else None,
+        metas=metas if any(metas) else None,
+        text_bytes=sum(len(e.data) for e in entries),
+        key=b"" if key is None else key.encode(),
+        create=None,
+        config=config,
+        return_seqs=True,
+        disable_backpressure=False,
+    )
+
+
+def diff_of(name: str, ask: Ask) -> Diff:
+    return Diff(
+        topic=name,
+        from_seq=ask.from_seq,
+        from_ts=ask.from_ts,
+        limit=ask.limit,
+        budget_bytes=ask.budget_bytes,
+        nodes=ask.nodes,
+        match=None if ask.match is None else parse_match(ask.match),
+        include_tags=ask.include_tags,
+        include_meta=ask.include_meta,
+        wait_ms=0,
+        epoch=ask.epoch,
+    )
+
+
+def split(page: Page) -> list[bytes]:
+    """The bytes of each record of a page."""
+    text, at, out = page.text.decode(), 0, []
+    decoder = json.JSONDecoder()
+    while at < len(text):
+        _, end = decoder.raw_decode(text, at)
+        out.append(text[at:end].encode())
+        at = end + 1
+    return out

@@ -1,0 +1,344 @@
+"""A world in which one seed decides everything: what clients ask, when the disk stops, what stays.
+
+Owns the processes one after the other, the model after each write, and the choice of the next
+step.  Refuses to know how a batch or a page is made.  Invariant: whatever a recovery shows is the
+model after some write that the kind of stop permits, and is final then.
+"""
+
+import errno
+import random
+from typing import Any
+
+import orjson
+
+from topics.protocol.commands import Command, Diff, GetTopic
+from topics.protocol.errors import StoreError
+from topics.protocol.ports import Recovery
+from topics.store.store import DiskStore
+
+from .files import Cut, Fault, SimFiles
+from .model import Found, Key, Model, Violation, check
+from .process import Process, payload
+from .reading import Ask, Page
+from .traffic import Clients, Style, Traffic, diff_of, split
+
+START_MS = 1_750_000_000_000
+WAL_BYTES = 64 << 10
+
+
+class World:
+    """A directory, its processes one after the other, and the model beside them.
+
+    Attributes:
+        clock_ms: The wall clock, which may jump; `highest_ms` the most it ever said.
+        history: The model after each write that a power loss may still take, by lsn.
+        durable_lsn: What a sync has covered, or what was acknowledged as if it were.
+        in_flight: A write was begun and has not returned.
+        is_full: The disk may refuse.
+    """
+
+    def __init__(self, seed: int, style: Style | None = None) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.style = style or Style.drawn(self.rng)
+        self.files = SimFiles(seed)
+        self.clock_ms = self.highest_ms = START_MS
+        self.model = Model(now_ms=START_MS)
+        self.clients = Clients()
+        self.steps = 0
+        self.crashes = 0
+        self.process: Process
+        self.recovery: Recovery
+        self.history: list[tuple[int, Model]] = []
+        self.durable_lsn = 0
+        self.in_flight = False
+        self.is_full = False
+        self.traffic = Traffic(self)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the first process on an empty directory."""
+        self._recover()
+        self.history = [(0, self.model.copy())]
+
+    def _recover(self) -> None:
+        self.clock_ms = max(self.clock_ms, self.highest_ms)
+        store = DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
+        self.process = Process(store, self.style.limits, writing=self._writing, wrote=self._wrote)
+        self.recovery = self.process.recover(self.clock_ms)
+
+    def _writing(self) -> None:
+        self.in_flight = True
+
+    def _wrote(self, lsn: int) -> None:
+        self.in_flight = False
+        self.history.append((lsn, self.model.copy()))
+
+    def crash(self, how: str) -> None:
+        """Stop here, and look at what the next process finds; it may be cut short itself."""
+        self.crashes += 1
+        stop = how
+        if self.process.failed or self.process.store.read_only or self._lost_pages():
+            # What a failed sync left clean may be lost, whoever goes on: as at a power cut.
+            how = "cut"
+        candidates = self._candidates(how)
+        self.files = self._next_files(stop)
+        restarts = self.rng.choice((0, 0, 1, 2))
+        while True:
+            disturbed = restarts > 0
+            if disturbed:
+                restarts -= 1
+                self._disturb()
+            try:
+                self._recover()
+                break
+            except (Cut, StoreError) as why:
+                check(disturbed, "start", f"refused: {why}")
+                again = self.rng.choice(("kill", "cut")) if isinstance(why, Cut) else "cut"
+                if again == "cut":
+                    how, candidates = "cut", self._candidates("cut")
+                self.files = self._next_files(again)
+        self.files.cut_at = None
+        self.files.faults.clear()
+        self._adopt(how, candidates)
+        self._recover_again()
+
+    def _disturb(self) -> None:
+        """Let the recovery to come be cut off or fail."""
+        at = self.files.calls + self.rng.randint(0, 30)
+        if self.style.faults and self.rng.random() < 0.5:
+            self.files.faults[at + 1] = Fault(self.rng.choice((errno.EIO, errno.ENOSPC)))
+        else:
+            self.files.cut_at = at
+
+    def stop(self) -> None:
+        """A clean stop and the next start; heads are exact then."""
+        if not self.process.stop():
+            self.crash("kill")
+            return
+        self.files = self._next_files(self.rng.choice(("kill", "cut")))
+        self._recover()
+        self._adopt("clean", [self.model])
+
+    def _lost_pages(self) -> bool:
+        files = self.files
+        return any(
+            at <= files.calls and fault.error and fault.cleans
+            for at, fault in files.faults.items()
+            if files.log[at - 1 : at] and files.log[at - 1].startswith("sync ")
+        )
+
+    def _next_files(self, how: str) -> SimFiles:
+        if how == "cut":
+            return self.files.cut(self.rng, harsh=self.style.harsh)
+        return self.files.kill()
+
+    def _candidates(self, how: str) -> list[Model]:
+        """The model after each write that may have been the last, newest first."""
+        written = self.history[-1][0]
+        least = written if how != "cut" else self.durable_lsn
+        found = [model for lsn, model in self.history if lsn >= least]
+        if self.in_flight:
+            found.append(self.model.copy())
+        return found[::-1]
+
+    def _adopt(self, how: str, candidates: list[Model]) -> None:
+        found = self.found()
+        matching, reasons = [], []
+        for candidate in candidates:
+            model = candidate.copy()
+            try:
+                model.survive(found, how=how, seen=self.clients.seen, now_ms=self.clock_ms)
+                matching.append(model)
+            except Violation as why:
+                reasons.append(why)
+        if not matching:
+            told = " | ".join(str(reason)[:70] for reason in reversed(reasons))
+            raise Violation(reasons[0].invariant, f"after {how}, oldest first: {told}")
+        self.model = matching[0]
+        _doubt_keys(self.model, matching)
+        self._begin_history()
+
+    def _begin_history(self) -> None:
+        self.clients.acked.clear()
+        self.clients.floors.clear()
+        self.in_flight = False
+        lsn = self.process.store.written_lsn
+        self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
+
+    def _recover_again(self) -> None:
+        """A second recovery of the same directory shows the same. (I31)"""
+        if self.rng.random() > 0.3:
+            return
+        before, process, files = self.found(), self.process, self.files
+        was_clean = self.recovery.clean
+        self.files = files.kill()
+        self._recover()
+        again = self.found()
+        for name in sorted({*before, *again}):
+            first, second = before.get(name), again.get(name)
+            if was_clean and first is not None and first.config.durability == "ephemeral":
+                # The first of the two may have given out seqs that only its memory knew.
+                continue
+            check(first == second, "I31", f"{name}: {_without_texts(first, second)}")
+        self.process, self.files = process, files
+
+    def found(self) -> dict[str, Found]:
+        """All that the process shows, and the floors and holes behind it."""
+        out = {}
+        engine = self.process.engine
+        for name, topic in engine.state.topics.items():
+            state = self._ask(GetTopic(name))
+            texts = {}
+            for text in self._walk(name):
+                texts[orjson.loads(text)["$seq"]] = text
+            out[name] = Found(
+                topic.epoch,
+                topic.config,
+                state["head_seq"],
+                topic.floors.evict_floor,
+                tuple((hole.first_seq, hole.last_seq) for hole in topic.holes),
+                texts,
+                state["count"],
+                state["bytes"],
+            )
+        return out
+
+    def _walk(self, name: str) -> list[bytes]:
+        texts, at = [], 0
+        while True:
+            page = self.page(diff_of(name, Ask(at, limit=1000, include_tags=True)))
+            texts += split(page)
+            if page.fields["caught_up"]:
+                return texts
+            check(page.next_seq > at, "I11", f"{name} stands still at {at}")
+            at = page.next_seq
+
+    def _ask(self, command: Command) -> dict[str, Any]:
+        outcome = self.process.submit(command, lambda _: None)
+        return orjson.loads(payload(outcome)[0])  # type: ignore[no-any-return]
+
+    def page(self, command: Diff) -> Page:
+        outcome = self.process.submit(command, lambda _: None)
+        whole, records = payload(outcome)
+        return Page(orjson.loads(whole), records)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def live(self, steps: int) -> None:
+        """Go on, whatever happens to the disk."""
+        for _ in range(steps):
+            try:
+                self.step()
+                if self.process.failed and self.rng.random() < 0.2:
+                    raise Cut
+            except Cut:
+                self.files.cut_at = None
+                self.crash(self.rng.choice(("kill", "cut")))
+
+    def step(self) -> None:
+        self.steps += 1
+        kind = self.rng.random()
+        process = self.process
+        if self.rng.random() < self.style.faults:
+            self._fail_soon()
+        if kind < 0.62:
+            self.turn()
+        elif kind < 0.70:
+            process.begin_sync()
+        elif kind < 0.78:
+            self.settle()
+        elif kind < 0.95:
+            process.step_upkeep(checkpoint=self.rng.random() < 0.15)
+        elif kind < 0.97:
+            process.finish_upkeep()
+        elif kind < 0.985:
+            self._settle_idle()
+        elif kind < 0.99:
+            self.stop()
+        else:
+            self._jump()
+        self._learn_synced()
+
+    def _fail_soon(self) -> None:
+        """One of the next calls fails, or writes only a part; a failed sync may clean pages."""
+        error = self.rng.choice((errno.EIO, errno.EIO, errno.ENOSPC, 0))
+        at = self.files.calls + self.rng.randint(1, 8)
+        self.files.faults[at] = Fault(error, cleans=self.rng.random() < 0.7)
+
+    def _settle_idle(self) -> None:
+        self.settle()
+        if not self.process.failed:
+            self.process.idle()
+
+    def settle(self) -> None:
+        """Everything written is synced, and those who wait for it are told."""
+        if not self.process.failed:
+            self.process.sync()
+        self._learn_synced()
+
+    def _learn_synced(self) -> None:
+        self.durable_lsn = max(self.durable_lsn, self.process.store.synced_lsn)
+        self.history = [
+            (lsn, model)
+            for i, (lsn, model) in enumerate(self.history)
+            if lsn >= self.durable_lsn or i == len(self.history) - 1
+        ]
+
+    def _jump(self) -> None:
+        self.clock_ms += self.rng.choice((-5000, -40, 700, 40_000))
+
+    def pass_time(self, more_ms: int) -> None:
+        self.clock_ms += more_ms
+        self.highest_ms = max(self.highest_ms, self.clock_ms)
+        self.process.now_ms = self.clock_ms
+        self.model.pass_time(self.clock_ms)
+
+    def turn(self) -> None:
+        """Some commands, then one write."""
+        for _ in range(self.rng.choice((1, 1, 1, 2, 3))):
+            self.pass_time(self.rng.choice((0, 1, 7, 33)))
+            self.traffic.command()
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        before = self.history[-1][0]
+        self.process.end_turn()
+        if not self.process.failed and self.history[-1][0] == before:
+            # Nothing was logged: what has changed since is nothing that a restart may show.
+            self.history[-1] = before, self.model.copy()
+
+
+def _without_texts(*found: Found | None) -> list[Any]:
+    """For a message of one line: seqs in place of the texts."""
+    return [f and (f.head_seq, f.evict_floor, f.holes, f.count, sorted(f.texts)) for f in found]
+
+
+def _doubt_keys(model: Model, others: list[Model]) -> None:
+    """Keys on which the states that a crash may have left do not agree."""
+    for other in others:
+        for name, topic in other.topics.items():
+            mine = model.topics[name].keys
+            for key, known in topic.keys.items():
+                if key not in mine:
+                    mine[key] = Key(known.first_seq, known.count, known.ts_ms, False, False)
+        for name, topic in model.topics.items():
+            for key, known in topic.keys.items():
+                held = other.topics[name].keys.get(key)
+                if held is None or held.first_seq != known.first_seq:
+                    known.certain = False
+
+
+def told_story(seed: int, *, crashes: int, style: Style | None = None) -> World:
+    """Live through some crashes; a failure says in one line how to see it again."""
+    world = World(seed, style)
+    try:
+        world.start()
+        while world.crashes < crashes:
+            world.files.cut_at = world.files.calls + world.rng.randint(1, 150)
+            world.live(40)
+    except Exception as why:
+        line = f"seed={seed} step={world.steps} crash={world.crashes} {type(why).__name__}: {why}"
+        raise AssertionError(line[:1500]) from why
+    return world
