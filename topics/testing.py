@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from topics.asgi.answers import Answer, Head
+from topics.asgi.answers import Answer, Head, Streaming
 from topics.asgi.app import App
 from topics.asgi.exchange import TopicsExchange
 from topics.asgi.runtime import Deliver, Phase, Ticket, Told
@@ -196,6 +196,10 @@ class _Transport(httpx.BaseTransport):
     def _whole(self, answer: object) -> Answer:
         if isinstance(answer, Answer):
             return answer
+        if isinstance(answer, Streaming):
+            if answer.feed is not None:
+                answer.feed.close()
+            raise httpx.UnsupportedProtocol("a stream never ends here: read() or diff() instead")
         told: list[Answer] = []
         answer.then(told.append)  # type: ignore[attr-defined]
         while not told:
