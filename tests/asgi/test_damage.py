@@ -7,7 +7,7 @@ import pytest
 
 from asgi.test_erase import delete, play
 from asgi.test_runtime import append, diff, told
-from topics.asgi.exchange import _payload
+from topics.asgi.payload import payload
 from topics.asgi.runtime import Runtime
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
@@ -44,8 +44,8 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         rotten = await told(runtime, diff("jobs", from_seq=0))
         assert isinstance(sound.result, Outcome)
         assert isinstance(rotten.result, Outcome)
-        assert isinstance(_payload(sound.result, blocking=True), list)
-        assert isinstance(_payload(rotten.result, blocking=True), Rejection)
+        assert isinstance(payload(sound.result, blocking=True), list)
+        assert isinstance(payload(rotten.result, blocking=True), Rejection)
 
     play(tmp_path, first)
     rot(tmp_path, b"1111111111")
