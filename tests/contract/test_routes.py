@@ -7,6 +7,7 @@ from .conftest import MAX_BODY_BYTES
 from .wire import Answer, ask
 
 ROUTES = {
+    "/": {"GET"},
     "/v0/topics": {"GET"},
     "/v0/topics/{name}": {"GET", "PUT", "POST", "DELETE"},
     "/v0/topics/{name}/diff": {"POST"},
@@ -75,7 +76,7 @@ def test_head_of_what_is_missing_has_the_status_of_get(api: Api) -> None:
         "/v0/topics/a/", "/v0/topics/a/b", "/v0/topics/a/diff/", "/v0/topics/a/diff/x",
         "/v0/topics//diff", "//v0/topics", "/v0//topics", "/v0/./topics", "/v0/topics/../health",
         "/healthz/", "/metrics", "/health", "/v0/healthz", "/v0/:/a", "/v0/topics/a/:",
-        "/v0/%74opics", "/favicon.ico", "/topics/a", "/v0/topics/a/DIFF", "/v0;x/topics",
+        "/v0/%74opics", "/favicon.ico", "/index.html", "/topics/a", "/v0/topics/a/DIFF", "/v0;x/topics",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])

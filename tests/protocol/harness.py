@@ -85,6 +85,10 @@ class Harness:
         command = bodies.parse_append(name, body, self.limits, return_seqs=True, header_key=None)
         return shown(self.ask(command))
 
+    def append_raw(self, body: bytes, name: str = "t") -> Any:
+        command = bodies.parse_append(name, body, self.limits, return_seqs=True, header_key=None)
+        return shown(self.ask(command))
+
     def diff(self, from_seq: int | None = 0, name: str = "t", **fields: object) -> Any:
         body = orjson.dumps({"from_seq": from_seq, **fields})
         return shown(self.ask(bodies.parse_diff(name, body, self.limits)))

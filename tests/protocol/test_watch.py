@@ -351,6 +351,25 @@ def test_recreated_that_did_not_arrive_is_told_again(engine: Harness) -> None:
     assert viewer.open(after).told(1) == ["t 4-6"]
 
 
+def test_until_recreated_is_told_an_id_says_what_the_client_said(engine: Harness) -> None:
+    """A frame of another topic in between must not carry the client over. (§7.4)"""
+    engine.put("u", priority=1000)
+    engine.append(1, 2)
+    viewer = Viewer(engine, "t", "u").open()
+    viewer.told()
+    before = viewer.id
+    viewer.close()
+    engine.drop()
+    engine.append(1, 2, 3)
+    viewer.open(before).told()
+    viewer.close()
+    assert viewer.open(before).told(1) == ["u caught up at 0"]
+    between = viewer.id
+    viewer.close()
+    assert viewer.open(between).told(1) == ["u caught up at 0"]
+    assert viewer.told(2) == ["t lost 1-3 recreated", "t 1-3"]
+
+
 # ---------------------------------------------------------------------- fairness
 
 

@@ -20,29 +20,33 @@ MESSAGE_BYTES_MAX: Final = 8 << 20
 
 
 async def stream(
-    streaming: Streaming, send: Send, gone: Awaitable[None], *, take_s: float = TAKE_S
+    streaming: Streaming, send: Send, gone: Awaitable[object], *, take_s: float = TAKE_S
 ) -> None:
     """Write an event stream until its feed ends it, or the client is gone or does not read."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": streaming.status,
-            "headers": list(streaming.headers),
-        }
-    )
-    if streaming.feed is None:
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-        return
-    pumping = asyncio.ensure_future(_pump(streaming.feed, send, take_s))
+    feed = streaming.feed
     leaving = asyncio.ensure_future(gone)
+    pumping = None
     try:
-        await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if pumping.done() and pumping.result():
+        await send(
+            {
+                "type": "http.response.start",
+                "status": streaming.status,
+                "headers": list(streaming.headers),
+            }
+        )
+        ended = feed is None
+        if feed is not None:
+            pumping = asyncio.ensure_future(_pump(feed, send, take_s))
+            await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            ended = pumping.done() and pumping.result()
+        if ended:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
-        pumping.cancel()
         leaving.cancel()
-        streaming.feed.close()
+        if pumping is not None:
+            pumping.cancel()
+        if feed is not None:
+            feed.close()
 
 
 async def _pump(feed: Feed, send: Send, take_s: float) -> bool:

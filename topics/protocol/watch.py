@@ -472,12 +472,18 @@ class Watches:
 
 
 def _rewind(watched: Watched, known: Remembered) -> None:
-    """Move a position back to where the client stands; one of an earlier instance is no position
-    here, so `recreated` is told again."""
+    """Move a position back to where the client stands.
+
+    One in an earlier instance is no position here: `recreated` is told again, and until it is, ids
+    say what the client said.
+    """
     position = known.positions.get(watched.name)
-    is_earlier = watched.is_heir and known.instances.get(watched.name) != watched.topic_id
-    watched.is_stale = position is not None and is_earlier
-    if position is not None and not is_earlier:
+    if position is None:
+        return
+    if watched.is_heir and known.instances.get(watched.name) != watched.topic_id:
+        watched.is_heir, watched.is_stale = False, True
+        watched.cursor = position
+    else:
         watched.cursor = min(watched.cursor, position)
 
 

@@ -44,6 +44,7 @@ class SubscribeBody(ViewBody, kw_only=True):
 
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 _REQUEST_ID: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _SUBSCRIBE: Final = msgspec.json.Decoder(SubscribeBody)
 
 
@@ -93,7 +94,7 @@ def parse(raw: bytes, limits: Limits) -> Asked:
         envelope = _ENVELOPE.decode(raw)
     except msgspec.ValidationError as error:
         return Asked(_request_id(raw), invalid(str(error)))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise BadText(str(error)) from None
     given = b"" if envelope.request_id is None else orjson.dumps(envelope.request_id)
     try:
@@ -103,12 +104,18 @@ def parse(raw: bytes, limits: Limits) -> Asked:
 
 
 def _request_id(raw: bytes) -> bytes:
-    """The id of a message that is wrong elsewhere, so that its error can be told to whom it is."""
+    """The id of a message that is wrong elsewhere, so that its error can be told to whom it is.
+
+    Raises:
+        BadText: What is wrong stood before the end of what is no JSON.
+    """
     try:
         value = orjson.loads(bytes(_REQUEST_ID.decode(raw).get("request_id", b"null")))
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.ValidationError, orjson.JSONDecodeError):
         return b""
-    return orjson.dumps(value) if isinstance(value, str | int) else b""
+    except _NOT_JSON as error:
+        raise BadText(str(error)) from None
+    return orjson.dumps(value) if type(value) in (str, int) else b""
 
 
 def _order(envelope: Envelope, raw: bytes, limits: Limits) -> Order:
