@@ -36,7 +36,7 @@ from topics.client import Retry
 DEPARTURES: Final = 336_776
 BATCH_RECORDS: Final = 1000
 DELETED_CARRIER: Final = "EV"
-PURGED_SUBJECT: Final = "*.LGA"
+PURGED_SUBJECT: Final = "DL.LGA"
 KEPT: Final = 1000
 CAP_RECORDS: Final = 10_000
 CRASH_BATCH_RECORDS: Final = 100
@@ -275,9 +275,14 @@ def show_delete(report: Report, client: Client, flights: list[Flight]) -> list[F
 
 
 def show_purge(report: Report, client: Client, flights: list[Flight]) -> list[Flight]:
-    """Purge an origin but its newest departures; the flights that are left."""
-    report.step(f'Purge one origin by subject "{PURGED_SUBJECT}", keep the newest {KEPT:,}')
-    matching = [n for n, flight in enumerate(flights) if flight.origin == "LGA"]
+    """Purge a route but its newest departures; the flights that are left."""
+    report.step(f'Purge one route by subject "{PURGED_SUBJECT}", keep the newest {KEPT:,}')
+    carrier, origin = PURGED_SUBJECT.split(".")
+    matching = [
+        n
+        for n, flight in enumerate(flights)
+        if (flight.carrier, flight.origin) == (carrier, origin)
+    ]
     gone = set(matching[: max(0, len(matching) - KEPT)])
     left = [flight for n, flight in enumerate(flights) if n not in gone]
     began_s = time.perf_counter()

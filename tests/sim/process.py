@@ -199,6 +199,12 @@ class Process:
         while self._work is not None:
             self.step_upkeep(checkpoint=False)
 
+    def give_up_upkeep(self) -> None:
+        """As where a disk had no space for it: what was planned is due again."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+
     def _round(self, checkpoint: bool) -> Generator[None, None, None]:
         self._require_room(UPKEEP_BYTES)
         self.upkeep.drop_runs(self.now_ms)
@@ -284,9 +290,7 @@ class Process:
 
     def stop(self) -> bool:
         """As on SIGTERM; True where it left the clean mark."""
-        if self._work is not None:
-            self._work.close()
-            self._work = None
+        self.give_up_upkeep()
         self.end_turn()
         if not self.failed:
             self.sync()

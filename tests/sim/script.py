@@ -27,7 +27,7 @@ def append(world: World, count: int = 1, key: str | None = None) -> None:
 
 
 def delete(world: World, before_seq: int) -> None:
-    world.traffic.delete_below("a", before_seq)
+    world.traffic.delete_some("a", before_seq, None)
     world.end_turn()
 
 

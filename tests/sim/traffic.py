@@ -228,6 +228,11 @@ class Traffic:
         size = self.world.rng.choice(self.world.style.sizes)
         self._append(name, [self._entry(size) for _ in range(count)], key)
 
+    def submit_unchecked(self, name: str) -> None:
+        """An append that the model does not hear of: it must be refused."""
+        command = append_of(name, [self._entry(15)], None, TopicConfig())
+        self.world.process.submit(command, lambda _: None)
+
     def append_sized(self, name: str, size: int) -> None:
         self._append(name, [self._entry(size)], None)
 
@@ -250,15 +255,14 @@ class Traffic:
         rng = self.world.rng
         match = rng.choice((None, "x", "x*", "y.1", "long*", "*"))
         before = rng.choice((None, self._near_head(name))) if match else self._near_head(name)
-        parsed = None if match is None else parse_match(match)
-        command = DeleteRecords(name, before, parsed, rng.random() < 0.1)
-        self._check_state(
-            name, self.call(command, lambda: self.world.model.delete(name, before, match))
-        )
+        self.delete_some(name, before, match, erase=rng.random() < 0.1)
 
-    def delete_below(self, name: str, before_seq: int) -> None:
-        command = DeleteRecords(name, before_seq, None)
-        answer = self.call(command, lambda: self.world.model.delete(name, before_seq, None))
+    def delete_some(
+        self, name: str, before_seq: int | None, match: str | None, *, erase: bool = False
+    ) -> None:
+        parsed = None if match is None else parse_match(match)
+        command = DeleteRecords(name, before_seq, parsed, erase)
+        answer = self.call(command, lambda: self.world.model.delete(name, before_seq, match))
         self._check_state(name, answer)
 
     def purge(self, name: str) -> None:
@@ -267,10 +271,12 @@ class Traffic:
         seq, keep = rng.choice(
             ((None, None), (self._near_head(name), None), (None, rng.randrange(4)))
         )
+        self.purge_some(name, seq, keep, subject)
+
+    def purge_some(self, name: str, seq: int | None, keep: int | None, subject: str | None) -> None:
         command = Purge(name, seq, keep, None if subject is None else parse_subject(subject))
-        self._check_state(
-            name, self.call(command, lambda: self.world.model.purge(name, seq, keep, subject))
-        )
+        answer = self.call(command, lambda: self.world.model.purge(name, seq, keep, subject))
+        self._check_state(name, answer)
 
     def delete_topic(self, name: str) -> None:
         self.call(DeleteTopic(name), lambda: self.world.model.delete_topic(name))
@@ -282,7 +288,9 @@ class Traffic:
             check(answer["next_seq"] == answer["head_seq"] + 1, "answer", answer)
 
     def diff(self, name: str) -> None:
-        ask = self._drawn_ask(name)
+        self.read(name, self._drawn_ask(name))
+
+    def read(self, name: str, ask: Ask) -> None:
         try:
             page = self.world.page(diff_of(name, ask))
         except Rejection as refusal:

@@ -13,7 +13,8 @@ import orjson
 
 from topics.protocol.commands import Command, Diff, GetTopic
 from topics.protocol.errors import StoreError
-from topics.protocol.ports import Recovery
+from topics.protocol.ports import Recovery, Store
+from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
 from .files import Cut, Fault, SimFiles
@@ -64,9 +65,14 @@ class World:
 
     def _recover(self) -> None:
         self.clock_ms = max(self.clock_ms, self.highest_ms)
-        store = DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
-        self.process = Process(store, self.style.limits, writing=self._writing, wrote=self._wrote)
+        self.process = Process(
+            self.store(), self.style.limits, writing=self._writing, wrote=self._wrote
+        )
         self.recovery = self.process.recover(self.clock_ms)
+
+    def store(self) -> Store:
+        """What a process gets to work with, not yet recovered."""
+        return DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
 
     def _writing(self) -> None:
         self.in_flight = True
@@ -79,7 +85,7 @@ class World:
         """Stop here, and look at what the next process finds; it may be cut short itself."""
         self.crashes += 1
         stop = how
-        if self.process.failed or self.process.store.read_only or self._lost_pages():
+        if self._lost_pages() or FAILED_NAME in self.files.names() or self.process.failed:
             # What a failed sync left clean may be lost, whoever goes on: as at a power cut.
             how = "cut"
         candidates = self._candidates(how)
@@ -249,8 +255,10 @@ class World:
             process.begin_sync()
         elif kind < 0.78:
             self.settle()
-        elif kind < 0.95:
+        elif kind < 0.93:
             process.step_upkeep(checkpoint=self.rng.random() < 0.15)
+        elif kind < 0.95:
+            process.give_up_upkeep()
         elif kind < 0.97:
             process.finish_upkeep()
         elif kind < 0.985:

@@ -1,0 +1,145 @@
+"""What a failing and what a full disk do to answers, while the process lives on."""
+
+import errno
+
+import pytest
+
+from topics.protocol.errors import Rejection
+
+from .files import Fault
+from .model import Violation
+from .reading import Ask
+from .script import append, delete, plain, put, upkeep
+from .traffic import diff_of
+from .world import World
+
+
+def started(durability: str) -> World:
+    world = plain()
+    world.start()
+    put(world, durability)
+    append(world, 3)
+    world.settle()
+    return world
+
+
+def fail_next(world: World, error: int) -> None:
+    world.files.faults[world.files.calls + 1] = Fault(error)
+
+
+def shown(world: World) -> tuple[int, bytes]:
+    page = world.page(diff_of("a", Ask()))
+    return page.fields["head_seq"], page.text
+
+
+def refusal_of_an_append(world: World) -> Rejection:
+    with pytest.raises(Rejection) as refused:
+        world.traffic.submit_unchecked("a")
+    return refused.value
+
+
+@pytest.mark.parametrize("how", ["kill", "cut"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("durability", ["fsync", "disk", "memory"])
+def test_a_failed_write_shows_nothing_of_its_batch(durability: str, error: int, how: str) -> None:
+    """Reads equal what was published before, later writes are refused as not applied, and the next
+    start finds the batch wholly or not at all. (§0.6)"""
+    world = started(durability)
+    before = shown(world)
+    fail_next(world, error)
+
+    append(world, 4)
+
+    assert world.process.failed
+    assert shown(world) == before
+    refused = refusal_of_an_append(world)
+    assert refused.code.status == 503
+    assert refused.detail == {"reason": "read_only"}
+    world.crash(how)
+    append(world, 1)
+
+
+@pytest.mark.parametrize("how", ["kill", "cut"])
+@pytest.mark.parametrize("cleans", [True, False])
+@pytest.mark.parametrize("durability", ["fsync", "disk"])
+def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: str) -> None:
+    """After it no file of the log is synced once more, whatever is asked; an `fsync` batch stays
+    unseen and unacknowledged; and no seq that a client saw is given out again. (§0.10)"""
+    world = started(durability)
+    before = shown(world)
+    append(world, 4)
+    world.files.faults[world.files.calls + 1] = Fault(errno.EIO, cleans=cleans)
+
+    world.process.sync()
+
+    assert world.process.failed
+    if durability == "fsync":
+        assert shown(world) == before
+    calls = world.files.calls
+    world.process.sync()
+    world.process.idle()
+    upkeep(world, checkpoint=True)
+    assert refusal_of_an_append(world).code.status == 503
+    assert not [call for call in world.files.log[calls:] if ".wal" in call]
+    world.crash(how)
+    append(world, 1)
+
+
+@pytest.mark.parametrize("call", range(12))
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
+    """A seal or checkpoint that fails is tried again, or makes the log read-only; what is shown
+    stays, and a restart shows it too. (§5)"""
+    world = started("fsync")
+    append(world, 9)
+    delete(world, 4)
+    world.settle()
+    before = shown(world)
+    world.files.faults[world.files.calls + 1 + call] = Fault(error)
+
+    upkeep(world, checkpoint=True)
+    upkeep(world, checkpoint=True)
+
+    assert shown(world) == before
+    world.crash("kill")
+    assert shown(world) == before
+
+
+def test_a_full_disk_refuses_appends_and_takes_deletes() -> None:
+    """Appends are 429 with `limit: "disk"`, reads and deletes go on, and when there is space again
+    appends do too. (§11)"""
+    world = plain()
+    world.start()
+    put(world, "fsync")
+    used = sum(len(data) for data in world.files.tree().values())
+    world.files.capacity_bytes = used + 200_000
+    world.is_full = True
+    while not world.traffic.refused_for_room:
+        world.traffic.append_sized("a", 4080)
+        world.end_turn()
+        world.settle()
+    full = world.model.topics["a"]
+    held = len(full.records)
+
+    for before_seq in range(2, 12):
+        delete(world, before_seq)
+        world.settle()
+    assert world.traffic.refused_for_room == 1
+    assert len(full.records) == held - 10
+    world.traffic.read("a", Ask())
+    world.files.capacity_bytes += 10_000_000
+    append(world, 1)
+    world.settle()
+
+    assert world.traffic.refused_for_room == 1
+    assert full.head_seq == held + 1
+    world.crash("cut")
+
+
+def test_a_violation_names_its_invariant() -> None:
+    """A model that knows better than the server says what it misses."""
+    world = started("fsync")
+    world.model.topics["a"].records.popitem()
+
+    with pytest.raises(Violation, match="I13"):
+        world.traffic.get("a")

@@ -1,0 +1,142 @@
+"""Hypothesis plays client, clock and disk; the model says what each answer may be.
+
+The same rules run over a store in memory, where there is no restart, and over a simulated disk that
+is cut, killed and stopped.
+"""
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from sim.reading import Ask
+from sim.script import PLAIN
+from sim.world import World
+
+from topics.protocol.ports import Store
+from topics.store.memory import MemoryStore
+
+CLASSES = st.sampled_from(("disk", "fsync", "ephemeral", "memory"))
+SEQS = st.integers(0, 60)
+MATCHES = st.sampled_from((None, "x", "x*", "y.1", "*"))
+SUBJECTS = st.sampled_from((None, "x", "x.*", "y.>", ">"))
+
+PROFILE = settings(
+    max_examples=150,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class MemoryWorld(World):
+    """A world whose store keeps nothing beyond its process."""
+
+    def store(self) -> Store:
+        return MemoryStore()
+
+
+class Topics(RuleBasedStateMachine):
+    """One topic, every command, upkeep at any moment."""
+
+    world_type: type[World] = MemoryWorld
+
+    @initialize(durability=CLASSES)
+    def begin(self, durability: str) -> None:
+        self.world = self.world_type(1, PLAIN)
+        self.world.start()
+        self.put(durability, {})
+
+    def _turn(self) -> None:
+        self.world.end_turn()
+        self.world.settle()
+
+    @rule(count=st.integers(1, 9), key=st.sampled_from((None, "k1", "k2")))
+    def append(self, count: int, key: str | None) -> None:
+        self.world.traffic.append_some("a", count, key)
+        self._turn()
+
+    @rule(
+        from_seq=SEQS,
+        limit=st.sampled_from((1, 3, 1000)),
+        budget_bytes=st.sampled_from((1, 400, 1 << 20)),
+        nodes=st.sampled_from(((), ("n1",))),
+        match=MATCHES,
+        from_ts=st.booleans(),
+    )
+    def diff(self, from_ts: bool, **ask: Any) -> None:
+        ask["from_ts"] = self.world.clock_ms - 50 if from_ts else None
+        self.world.traffic.read("a", Ask(**ask))
+
+    @rule(before_seq=SEQS, match=MATCHES, erase=st.booleans())
+    def delete(self, before_seq: int, match: str | None, erase: bool) -> None:
+        self.world.traffic.delete_some("a", before_seq, match, erase=erase)
+        self._turn()
+
+    @rule(seq=st.none() | SEQS, keep=st.integers(0, 5), subject=SUBJECTS)
+    def purge(self, seq: int | None, keep: int, subject: str | None) -> None:
+        self.world.traffic.purge_some("a", seq, keep if seq is None else None, subject)
+        self._turn()
+
+    @rule(
+        durability=CLASSES,
+        fields=st.fixed_dictionaries(
+            {},
+            optional={
+                "cap_records": st.sampled_from((1, 2, 10)),
+                "cap_bytes": st.sampled_from((300, 2000)),
+                "ttl_ms": st.sampled_from((50, 500)),
+                "discard": st.sampled_from(("old", "reject")),
+                "idempotency_window_ms": st.sampled_from((0, 100)),
+            },
+        ),
+    )
+    def put(self, durability: str, fields: dict[str, Any]) -> None:
+        self.world.traffic.put_class("a", durability, **fields)
+        self._turn()
+
+    @rule(ms=st.sampled_from((1, 30, 60, 600)))
+    def expire(self, ms: int) -> None:
+        self.world.pass_time(ms)
+
+    @rule(steps=st.integers(1, 12), checkpoint=st.booleans())
+    def keep_up(self, steps: int, checkpoint: bool) -> None:
+        """Seals, drops, flips and checkpoints, as far as `steps` go."""
+        for _ in range(steps):
+            self.world.process.step_upkeep(checkpoint=checkpoint)
+        self.world.settle()
+
+    @invariant()
+    def state_is_counted(self) -> None:
+        """Count, bytes, head and floor equal a recount. (§1.2)"""
+        if hasattr(self, "world"):
+            self.world.traffic.get("a")
+
+
+class RestartedTopics(Topics):
+    """The same over a disk, with every kind of end."""
+
+    world_type = World
+
+    @rule(how=st.sampled_from(("kill", "cut")))
+    def crash(self, how: str) -> None:
+        self.world.crash(how)
+
+    @rule()
+    def stop(self) -> None:
+        self.world.stop()
+
+    @rule(count=st.integers(1, 5), how=st.sampled_from(("kill", "cut")))
+    def append_and_crash(self, count: int, how: str) -> None:
+        """A write that nobody synced."""
+        self.world.traffic.append_some("a", count, None)
+        self.world.end_turn()
+        self.world.crash(how)
+
+
+TestTopics = Topics.TestCase
+TestTopics.settings = PROFILE
+TestRestartedTopics = RestartedTopics.TestCase
+TestRestartedTopics.settings = PROFILE
