@@ -131,6 +131,10 @@ class Desk:
     # ------------------------------------------------------------------ what the exchange asks
 
     @property
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    @property
     def uptime_ms(self) -> int:
         return 0
 
