@@ -186,7 +186,7 @@ def test_an_id_tells_an_instance_where_there_was_an_earlier_one() -> None:
         watched = watching(count)
         watched[1].is_heir = True
         known = parse_composite(composite(watched).decode(), names_of(watched))
-        assert known.instances == {"t1": 2}
+        assert {name: at for name, at in known.instances.items() if at} == {"t1": 2}
         assert known.positions["t1"] == 8
     assert plain(composite(watching(2))) == {"t0": 7, "t1": 8}
 
@@ -236,11 +236,9 @@ def test_a_forged_id_moves_nothing_forward_and_raises_nothing(forged: str) -> No
 
 @given(
     positions=st.dictionaries(st.sampled_from(["t0", "t1"]), st.integers(0, 2**64)),
-    instances=st.dictionaries(st.sampled_from(["t0", "t1"]), st.integers(0, 9)),
+    instances=st.lists(st.integers(0, 9) | st.text()) | st.none(),
 )
-def test_a_forged_instance_only_begins_again(
-    positions: dict[str, int], instances: dict[str, int]
-) -> None:
+def test_a_forged_instance_only_begins_again(positions: dict[str, int], instances: Any) -> None:
     """At worst everything is told once more, and said to be. (§7.4)"""
     engine = Harness()
     for name in ("t0", "t1"):

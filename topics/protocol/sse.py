@@ -27,8 +27,9 @@ from topics.protocol.watch import (
 MAP_TOPICS_MAX: Final = 64
 """Topics up to which the id is the documented map; beyond it is a list in the session's order."""
 INSTANCES: Final = "~"
-"""Key of an id, and no topic's name: which instance a position is in, for topics made again while
-the session watched them.  Without it, an id from before could pass for one from after."""
+"""Key of an id, and no topic's name: a list in the session's order of the instances that positions
+are in, 0 where the session knew no other.  It is there once a topic was made again while the session
+watched it: without it, an id from before could pass for one from after."""
 
 EMPTY_ID: Final = "e30"
 """The id of a session without topics."""
@@ -46,15 +47,14 @@ def heartbeat(now_ms: int) -> bytes:
 
 def composite(watched: Iterable[Watched]) -> bytes:
     """The positions of a session, as base64url of JSON without padding (§7.4)."""
-    positions, instances = {}, {}
+    positions, instances = {}, []
     for each in watched:
         positions[each.name] = each.cursor
-        if each.is_heir:
-            instances[each.name] = each.topic_id
+        instances.append(each.topic_id if each.is_heir else 0)
     value: dict[str, object] = dict(positions)
     if len(positions) > MAP_TOPICS_MAX:
         value = {"d": _digest(positions), "s": list(positions.values())}
-    if instances:
+    if any(instances):
         value[INSTANCES] = instances
     return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=")
 
@@ -70,18 +70,21 @@ def parse_composite(text: str, names: Sequence[str]) -> Remembered:
         return Remembered()
     if not isinstance(value, dict):
         return Remembered()
-    instances = value.get(INSTANCES)
+    instances = _zipped(names, value.get(INSTANCES))
     if len(names) > MAP_TOPICS_MAX:
-        seqs = value.get("s")
-        if value.get("d") != _digest(names) or not isinstance(seqs, list):
+        if value.get("d") != _digest(names):
             return Remembered()
-        value = dict(zip(names, seqs, strict=False))
+        value = _zipped(names, value.get("s"))
     return Remembered(_naturals(value, names), _naturals(instances, names))
 
 
-def _naturals(value: object, names: Iterable[str]) -> dict[str, int]:
+def _zipped(names: Sequence[str], values: object) -> dict[str, object]:
+    return dict(zip(names, values, strict=False)) if isinstance(values, list) else {}
+
+
+def _naturals(value: Mapping[str, object], names: Iterable[str]) -> dict[str, int]:
     """What of a client's map is a natural number, by name."""
-    known = {name: value.get(name) for name in names} if isinstance(value, dict) else {}
+    known = {name: value.get(name) for name in names}
     return {n: s for n, s in known.items() if type(s) is int and s >= 0}
 
 
