@@ -166,7 +166,8 @@ class Sse2:
         for event in self.h2.receive_data(data):
             match event:
                 case h2.events.ResponseReceived(headers=headers):
-                    assert dict(headers or [])[":status"] == "200"
+                    known: dict[Any, Any] = dict(headers or [])
+                    assert known[":status"] == "200", known
                 case h2.events.DataReceived(data=piece):
                     yield from told(self.source, piece or b"")
                     self.h2.acknowledge_received_data(event.flow_controlled_length or 0, 1)

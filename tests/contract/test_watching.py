@@ -48,7 +48,7 @@ def api_of(server: Server) -> Api:
 
 
 def session(api: Api, *names: str, **fields: object) -> Any:
-    topics = {name: {} for name in names}
+    topics: dict[str, object] = {name: {} for name in names}
     return api.ok("POST", "/v0/watch", {"topics": topics, **fields})
 
 

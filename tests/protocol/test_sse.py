@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from topics.protocol import sse
 from topics.protocol.commands import View
 from topics.protocol.errors import ErrorCode, Rejection
-from topics.protocol.sse import composite, parse_composite
+from topics.protocol.sse import composite
 from topics.protocol.topic import Tombstone
 from topics.protocol.watch import (
     CaughtUpFrame,
@@ -156,6 +156,12 @@ def watching(count: int, seq: int = 7) -> list[Watched]:
 
 def names_of(watched: list[Watched]) -> list[str]:
     return [each.name for each in watched]
+
+
+def parse_composite(text: str, names: list[str]) -> Remembered:
+    found = sse.parse_composite(text, names)
+    assert found is not None
+    return found
 
 
 def plain(frame_id: bytes) -> Any:

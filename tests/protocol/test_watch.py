@@ -157,10 +157,19 @@ def test_a_cursor_wins_where_it_names_the_topic(engine: Harness) -> None:
     assert again.told() == ["t 3", "t caught up at 3", "u caught up at 3"]
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "eyJvdGhlciI6MX0", "W10", "bnVsbA"])
+@pytest.mark.parametrize("cursor", ["", "nonsense", "W10", "bnVsbA", "MTI"])
 def test_a_cursor_of_something_else_is_refused(engine: Harness, cursor: str) -> None:
     """To begin elsewhere than the client believes would be a silent gap. (§7.2)"""
     assert refusal(Viewer, engine, "t", cursor=cursor).code.status == 400
+
+
+def test_a_cursor_says_nothing_of_what_it_does_not_name(engine: Harness) -> None:
+    """Other topics begin where they are asked to. (§7.2)"""
+    engine.append(1, 2)
+    old = Viewer(engine)
+    engine.put("u")
+    viewer = Viewer(engine, topics={"u": {}}, cursor=old.posted["cursor"])
+    assert viewer.cursors == {"u": 0}
 
 
 def test_lenient_leaves_out_what_is_not_there(engine: Harness) -> None:

@@ -48,8 +48,9 @@ from topics.protocol.models import (
 )
 from topics.protocol.names import require_topic_name
 from topics.protocol.records import Buffer
-from topics.protocol.sse import EMPTY_ID, parse_composite
+from topics.protocol.sse import parse_composite
 from topics.protocol.tags import Match, parse_match, parse_subject
+from topics.protocol.watch import Remembered
 
 Natural = Annotated[int, Meta(ge=0)]
 U64_MAX: Final = 2**64 - 1
@@ -401,19 +402,19 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
         raise invalid("expected at least one topic", "$.topics")
     topics = parse_begins(asked.topics, limits)
     beat = HEARTBEAT_MS_DEFAULT if asked.heartbeat_ms is None else asked.heartbeat_ms
-    cursors: Mapping[str, int] = {}
+    known: Remembered | None = Remembered()
     if asked.cursor is not None:
-        cursors = parse_composite(asked.cursor, list(topics)).positions
-        if not cursors and asked.cursor != EMPTY_ID:
-            # To begin elsewhere than the client believes would be a silent gap.
-            raise invalid("not a cursor of a session over these topics", "$.cursor")
+        known = parse_composite(asked.cursor, list(topics))
+    if known is None:
+        # To begin elsewhere than the client believes would be a silent gap.
+        raise invalid("not the id of a frame, nor a session's cursor", "$.cursor")
     return CreateWatch(
         wid=wid,
         topics=topics,
         view=parse_view(asked, limits),
         heartbeat_ms=_clamp(beat, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
         lenient=lenient,
-        cursors=cursors,
+        cursors=known.positions,
     )
 
 

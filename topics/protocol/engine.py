@@ -626,7 +626,7 @@ class Engine:
         self._require_connection_slot(taken_over=session.stream is not None)
         known = Remembered()
         if rewind is not None:
-            known = parse_composite(rewind, list(session.watched))
+            known = parse_composite(rewind, list(session.watched)) or known
         return session, self.watches.open(session, wake, known, now_ms)
 
     def require_session(self, wid: str) -> Session:

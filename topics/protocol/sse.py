@@ -31,9 +31,6 @@ INSTANCES: Final = "~"
 are in, 0 where the session knew no other.  It is there once a topic was made again while the session
 watched it: without it, an id from before could pass for one from after."""
 
-EMPTY_ID: Final = "e30"
-"""The id of a session without topics."""
-
 
 def opening(composite_id: bytes) -> bytes:
     """The first block: when to come back, and with which id where nothing more arrives.  It has no
@@ -59,22 +56,19 @@ def composite(watched: Iterable[Watched]) -> bytes:
     return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=")
 
 
-def parse_composite(text: str, names: Sequence[str]) -> Remembered:
-    """The positions of a composite id, for those of `names` that it holds.
-
-    Anything that is not one of ours holds nothing: the session's own positions are right then.
-    """
+def parse_composite(text: str, names: Sequence[str]) -> Remembered | None:
+    """The positions of a composite id, for those of `names` that it holds; None where it is no such
+    id.  A list of other topics, or of these in another order, holds nothing."""
     try:
         value = orjson.loads(urlsafe_b64decode(text.encode() + b"=="))
     except (ValueError, binascii.Error):
-        return Remembered()
+        return None
     if not isinstance(value, dict):
-        return Remembered()
+        return None
     instances = _zipped(names, value.get(INSTANCES))
     if len(names) > MAP_TOPICS_MAX:
-        if value.get("d") != _digest(names):
-            return Remembered()
-        value = _zipped(names, value.get("s"))
+        is_ours = value.get("d") == _digest(names)
+        value = _zipped(names, value.get("s")) if is_ours else {}
     return Remembered(_naturals(value, names), _naturals(instances, names))
 
 
