@@ -5,10 +5,20 @@ from itertools import product
 
 import pytest
 
-from topics.protocol import watch
+from topics.protocol import bodies, watch
 from topics.protocol.commands import Begin, View
 from topics.protocol.events import TailLost
-from topics.protocol.watch import PLACES, SESSION_TTL_MS, Place, RecordFrame, Step, Watched
+from topics.protocol.limits import Limits
+from topics.protocol.tags import equals
+from topics.protocol.watch import (
+    PLACES,
+    SESSION_TTL_MS,
+    Place,
+    RecordFrame,
+    Step,
+    Watched,
+    own_view,
+)
 
 from .harness import Harness, by, refusal, tagged
 from .viewers import Socket, Viewer, records_of, short
@@ -653,3 +663,20 @@ def test_shared_frames_are_bounded(engine: Harness, monkeypatch: pytest.MonkeyPa
     assert 0 < max(sizes) <= 5000
     Viewer(engine, limit=10).open().told(1)
     assert shared.size_bytes <= 5000
+
+
+def test_a_topic_may_have_filters_of_its_own() -> None:
+    """`node` and `match` of one topic win over those of the whole watch. (§7.2)"""
+    body = b"""{"node": "me", "match": "x", "topics": {
+        "a": {}, "b": {"node": ["you", "they"]}, "c": {"node": [], "match": "y"}}}"""
+
+    asked = bodies.parse_watch(body, Limits(), wid="w", lenient=False)
+    views = {name: own_view(asked.view, begin) for name, begin in asked.topics.items()}
+
+    assert {name: view.nodes for name, view in views.items()} == {
+        "a": ("me",),
+        "b": ("you", "they"),
+        "c": (),
+    }
+    assert views["a"].match == views["b"].match == equals("x")
+    assert views["c"].match == equals("y")

@@ -136,6 +136,7 @@ class BeginBody(msgspec.Struct):
     from_ts: Natural | None = None
     tail: bool | None = None
     match: Any = None
+    node: str | list[str] | None = None
 
 
 class ViewBody(msgspec.Struct):
@@ -430,7 +431,14 @@ def parse_begin(asked: BeginBody, path: str) -> Begin:
         raise invalid("from_seq and from_ts exclude each other", f"{path}.from_ts")
     from_ts = None if asked.from_ts is None else min(_u64(asked.from_ts, path), TS_MAX)
     match = None if asked.match is None else parse_match(asked.match, f"{path}.match")
-    return Begin(_u64(asked.from_seq, f"{path}.from_seq"), from_ts, bool(asked.tail), match)
+    nodes = (asked.node,) if isinstance(asked.node, str) else asked.node
+    return Begin(
+        from_seq=_u64(asked.from_seq, f"{path}.from_seq"),
+        from_ts=from_ts,
+        tail=bool(asked.tail),
+        match=match,
+        nodes=None if nodes is None else tuple(nodes),
+    )
 
 
 def parse_view(asked: ViewBody, limits: Limits) -> View:

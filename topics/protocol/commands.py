@@ -124,12 +124,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where to begin in a topic: after a seq, at a time, or at the head (`tail`)."""
+    """Where to begin in a topic: after a seq, at a time, or at the head (`tail`); and, where they
+    are given, its own filters instead of those of the whole watch."""
 
     from_seq: int = 0
     from_ts: int | None = None
     tail: bool = False
     match: Match | None = None
+    nodes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ from topics.protocol.watch import (
     Watched,
     Watches,
     begin_at,
-    with_match,
+    own_view,
 )
 
 
@@ -585,7 +585,7 @@ class Engine:
                 continue
             topic = self._topic(name, now_ms)
             topic.last_read_ms = now_ms
-            view = command.view if begin.match is None else with_match(command.view, begin.match)
+            view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
         session = Session(command.wid, watched, command.heartbeat_ms, now_ms)
@@ -652,7 +652,7 @@ class Engine:
         added = []
         for name, begin in topics.items():
             topic = self._topic(name, now_ms)
-            own = view if begin.match is None else with_match(view, begin.match)
+            own = own_view(view, begin)
             added.append(Watched(name, topic.topic_id, begin_at(topic, begin), own))
         for watched in added:
             self.watches.subscribe(stream, watched)

@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 
 from topics.protocol.commands import Begin, View
 from topics.protocol.effects import Records
-from topics.protocol.tags import Match
 from topics.protocol.topic import Extent, Reading, Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
@@ -507,6 +506,10 @@ def begin_at(topic: Topic, begin: Begin) -> int:
     return begin.from_seq if begin.from_ts is None else topic.seek(begin.from_ts)
 
 
-def with_match(view: View, match: Match) -> View:
-    """The view, with a topic's own `match`."""
-    return replace(view, match=match)
+def own_view(view: View, begin: Begin) -> View:
+    """The view, with a topic's own filters where it has any."""
+    if begin.match is not None:
+        view = replace(view, match=begin.match)
+    if begin.nodes is not None:
+        view = replace(view, nodes=begin.nodes)
+    return view
