@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_client(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a command its `Client` as first argument, and the options that choose it."""
+def with_client(
+    command: Callable[..., int | None], *, tells_waits: bool = True
+) -> Callable[..., int | None]:
+    """Give a command its `Client` as first argument, and the options that choose it.
+
+    Args:
+        tells_waits: Say on standard error that the server is waited for; a command that tells of
+            its connection itself does not want that.
+    """
 
     @click.option(
         "--url",
@@ -38,7 +45,7 @@ def with_client(command: Callable[..., int | None]) -> Callable[..., int | None]
     )
     @wraps(command)
     def run(url: str, api_key: str | None, retry_for: float, **rest: Any) -> int | None:
-        with refusals(), _client(url, api_key, retry_for) as client:
+        with refusals(), _client(url, api_key, retry_for, tells_waits) as client:
             return command(client, **rest)
 
     return run
@@ -55,9 +62,9 @@ def _local_url() -> str:
 class _Patience:
     """Sleeps between attempts, and says once why nothing is seen to happen."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, has_told: bool) -> None:
         self._url = url
-        self._has_told = False
+        self._has_told = has_told
 
     def sleep(self, seconds: float) -> None:
         if not self._has_told:
@@ -66,11 +73,11 @@ class _Patience:
         time.sleep(seconds)
 
 
-def _client(url: str, api_key: str | None, retry_for_s: float) -> "Client":
+def _client(url: str, api_key: str | None, retry_for_s: float, tells_waits: bool) -> "Client":
     from topics.client import Client, Retry
 
     try:
-        patience = _Patience(url)
+        patience = _Patience(url, has_told=not tells_waits)
         retry = Retry(for_s=retry_for_s)
         return Client(url, api_key=api_key, retry=retry, sleep=patience.sleep)
     except ValueError as error:

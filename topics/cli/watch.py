@@ -3,6 +3,7 @@
 import re
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -43,7 +44,7 @@ def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
 @click.option("--tags", is_flag=True, help="Show each record's $tag.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as into a pipe.")
-@with_client
+@partial(with_client, tells_waits=False)
 def command(
     client: "Client",
     topics: tuple[str, ...],
