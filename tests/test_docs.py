@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from topics.cli import main
-from topics.protocol import bodies
+from topics.protocol import bodies, ws
 from topics.protocol.errors import ErrorCode
 from topics.protocol.http import ROUTES
 from topics.protocol.models import TopicConfig
@@ -27,6 +27,7 @@ TRANSCRIPTS: Final = (ROOT / "README.md", ROOT / "docs" / "api.md")
 
 MOVING: Final = frozenset(
     {"$ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
+    | {"wid", "stream_url"}
 )
 """What differs from run to run in an answer; of it only the type is compared."""
 
@@ -134,7 +135,10 @@ def test_every_route_is_described() -> None:
 
     there = {f"{r.method} /{b'/'.join(r.path).decode()}" for r in ROUTES}
 
-    assert listed == {path.replace("/:", "/:topic") for path in there}
+    named = {"topics/:": "topics/:topic", "watch/:": "watch/:wid"}
+    for short, full in named.items():
+        there = {path.replace(short, full) for path in there}
+    assert listed == there
 
 
 def test_every_error_is_described() -> None:
@@ -157,11 +161,13 @@ def test_every_error_is_described() -> None:
         bodies.DiffBody,
         bodies.DeleteBody,
         bodies.PurgeBody,
+        bodies.WatchBody,
+        ws.SubscribeBody,
     ],
 )
 def test_every_field_is_described(body: type[msgspec.Struct]) -> None:
     """Each field of a body stands in the reference."""
-    named = set(re.findall(r"`(?:records\[\]\.)?([a-z_]+)`", api()))
+    named = set(re.findall(r"`(?:records\[\]\.|topics\.\*\.)?([a-z_]+)`", api()))
 
     assert {field.name for field in msgspec.structs.fields(body)} <= named
 
@@ -182,11 +188,56 @@ def test_every_answer_is_real(page: Path) -> None:
                 assert steady(told) == steady(json.loads(shown)), command
 
 
+def test_the_stream_shown_is_real() -> None:
+    """The events in the README are those of the session that is posted right before them."""
+    page = (ROOT / "README.md").read_text()
+    (shown,) = re.findall(r"```console\n\$ curl -N [^\n]*\n(retry: .*?)```", page, re.S)
+    before = page[: page.index("$ curl -N ")]
+
+    with MemoryTopics() as topics:
+        for command, _ in transcript(before):
+            told = answer(topics, command)
+        pieces = asyncio.run(streamed(topics, told["stream_url"], shown.count("event: ")))
+
+    assert still(b"".join(pieces).decode()) == still(shown)
+
+
+async def streamed(topics: MemoryTopics, path: str, events: int) -> list[bytes]:
+    """The pieces of a stream up to so many events."""
+    pieces: list[bytes] = []
+    enough = asyncio.Event()
+    asked = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if not asked:
+            await enough.wait()
+            return {"type": "http.disconnect"}
+        return asked.pop()
+
+    async def send(message: Any) -> None:
+        pieces.append(message.get("body", b""))
+        if b"".join(pieces).count(b"event: ") >= events:
+            enough.set()
+            await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "GET", "http_version": "1.1", "headers": []}
+    await topics.app({**scope, "raw_path": path.encode(), "query_string": b""}, receive, send)
+    return pieces
+
+
+def still(stream: str) -> str:
+    """A stream without its times and without the line breaks that were added for readers."""
+    joined = re.sub(r"\n (?=\S)", "", stream.strip())
+    return re.sub(r'(?<="\$ts":)\d+|(?<=: hb )\d+', "0", joined)
+
+
 def transcript(text: str) -> Iterator[tuple[list[str], str]]:
     """(words of the command, what is shown) of every command on a page; a command in the background
     shows nothing and is done at once, as what waits for it would otherwise wait for ever."""
     for block in re.findall(r"```console\n(.*?)```", text, re.S):
         for step in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            if step.startswith("curl -N "):
+                continue
             if step.startswith("("):
                 yield shlex.split(step[step.index("curl") : step.index(">")]), ""
                 continue

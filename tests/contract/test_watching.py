@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import selectors
 import threading
 from collections.abc import Callable, Iterator
@@ -507,3 +508,21 @@ def test_a_restart_loses_sessions_and_no_position(private: Callable[..., Server]
     stream = Sse1(server.port, again["wid"])
     assert json.dumps(until(stream, "record").fields["from_seq"]) == "2"
     stream.socket.close()
+
+
+def test_the_reader_in_the_documentation(server: Server, name: str, clients: Open) -> None:
+    """It reads, sees what is new, and ends when another stream takes its session. (§7)"""
+    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    known: dict[str, Any] = {}
+    exec(code, known)
+    api = api_of(server)
+    api.append(name, 1, 2)
+
+    events = known["follow"](f"http://localhost:{server.port}", {name: {"from_seq": 0}})
+    assert [next(events)[0] for _ in range(2)] == ["record", "caught-up"]
+    api.append(name, "new")
+    event, data = next(events)
+    assert (event, data["records"][0]["data"]) == ("record", "new")
+    until(clients(Sse1, server.port, events.gi_frame.f_locals["session"]["wid"]), "caught-up")
+    assert [(event, data["code"]) for event, data in events] == [("error", 409)]
