@@ -145,7 +145,7 @@ def test_which_server(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is that of --url, else of TOPICS_URL, else the default."""
     seen: list[str] = []
 
-    def refuse(url: str, _key: str | None, _retry_for_s: float) -> Any:
+    def refuse(url: str, _key: str | None, *_rest: Any) -> Any:
         seen.append(url)
         raise KeyboardInterrupt
 
