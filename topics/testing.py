@@ -27,7 +27,7 @@ from topics.asgi.exchange import TopicsExchange
 from topics.asgi.runtime import Deliver, Phase, Ticket, Told
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.commands import Command, Diff
+from topics.protocol.commands import Claim, Command, Diff
 from topics.protocol.effects import Parked
 from topics.protocol.engine import Engine
 from topics.protocol.limits import Limits
@@ -106,7 +106,7 @@ class _Shell:
         self.phase = Phase.READY
         self.now_ms = self._start_ms = start_ms
         self._upkeep = Upkeep(self.engine)
-        self._parked: dict[object, tuple[Diff, int, Deliver]] = {}
+        self._parked: dict[object, tuple[Diff | Claim, int | None, Deliver]] = {}
         self.engine.finish_recovery(self.store.recover(self.engine.state), start_ms)
 
     def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
@@ -119,8 +119,9 @@ class _Shell:
             self._end_turn()
         if not isinstance(result, Parked):
             return Told(result)
-        assert isinstance(command, Diff)
-        self._parked[token] = (command, self.now_ms + result.wait_ms, deliver)
+        assert isinstance(command, Diff | Claim)
+        deadline_ms = None if result.wait_ms is None else self.now_ms + result.wait_ms
+        self._parked[token] = (command, deadline_ms, deliver)
 
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:
@@ -130,6 +131,11 @@ class _Shell:
 
     def _end_turn(self) -> None:
         self._write()
+        while self.engine.owes:
+            self.engine.work_off(self.now_ms, lambda reserve: PLENTY_BYTES)
+            for fetch in self.engine.take_fetches():
+                fetch.done(fetch.read())
+            self._write()
         self._upkeep.drop_runs(self.now_ms)
         while (job := self._upkeep.plan_seal(self.now_ms)) is not None:
             self._upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms)
@@ -153,9 +159,16 @@ class _Shell:
         assert ms >= 0
         self.now_ms += ms
         for token, (command, deadline_ms, _) in list(self._parked.items()):
-            if deadline_ms <= self.now_ms:
+            if deadline_ms is not None and deadline_ms <= self.now_ms:
                 self.engine.timeout(command.topic, token)
+        self.engine.work_off(self.now_ms, lambda reserve: PLENTY_BYTES)
         self._end_turn()
+
+    def next_ms(self) -> int:
+        """When something that waits comes to its end by the clock alone."""
+        times = [at for _, at, _ in self._parked.values() if at is not None]
+        alarm_ms = self.engine.alarm_ms()
+        return min(times if alarm_ms is None else [*times, alarm_ms])
 
     @property
     def uptime_ms(self) -> int:
@@ -203,6 +216,5 @@ class _Transport(httpx.BaseTransport):
         told: list[Answer] = []
         answer.then(told.append)  # type: ignore[attr-defined]
         while not told:
-            deadline_ms = min(deadline for _, deadline, _ in self._shell._parked.values())
-            self._shell.advance(deadline_ms - self._shell.now_ms)
+            self._shell.advance(max(self._shell.next_ms() - self._shell.now_ms, 0))
         return told[0]

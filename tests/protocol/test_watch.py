@@ -284,7 +284,7 @@ def test_a_hole_is_told_once(engine: Harness) -> None:
     engine.append(1, 2)
     topic = engine.topic()
     lost = TailLost(engine.now_ms, topic.topic_id, 3, 6, "crash", topic.count, topic.size_bytes)
-    engine.engine.emit(lost)
+    engine.engine.turn.emit(lost)
     topic.published_seq = topic.synced_seq = topic.head_seq
     engine.append(3)
     assert engine.state()["head_seq"] == 7
@@ -440,7 +440,7 @@ def test_a_look_that_only_skips_lets_others_on(
     viewer = Viewer(engine, node="me").open()
     looks = []
     for _ in range(4):
-        looks.append(engine.engine.next_frame(viewer.stream, engine.now_ms))
+        looks.append(engine.engine.watching.next_frame(viewer.stream, engine.now_ms))
     assert looks[:3] == [None, None, None]
     assert viewer.woken == 3
     assert looks[3] is not None
@@ -478,7 +478,7 @@ def test_the_newer_stream_takes_over(engine: Harness) -> None:
     watches = engine.engine.watches
     watches.close_session_stream(viewer.session, old, engine.now_ms)
     engine.append(1)
-    assert engine.engine.next_frame(old, engine.now_ms) is None
+    assert engine.engine.watching.next_frame(old, engine.now_ms) is None
     assert viewer.told() == ["t 1", "t caught up at 1"]
     assert watches.streams == {viewer.stream}
 

@@ -9,21 +9,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from topics.protocol.events import (
+    CursorsMoved,
+    DeadLettered,
     Event,
     Floors,
     FloorsRaised,
+    Forwarded,
+    JobsLeased,
+    JobsReleased,
+    Loss,
     RecordsAppended,
     RecordsDeleted,
+    RouterConfigured,
+    RouterDeleted,
     RunRef,
     RunsDropped,
     RunsSealed,
     SeqsReserved,
+    SeqsSkipped,
     TailLost,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.models import TopicConfig
+from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.records import Batch
 from topics.store import frames
 
@@ -41,7 +50,15 @@ SMALL: list[Event] = [
     RunsDropped(1, 2, [1, 10], Floors(cap_through=9)),
     FloorsRaised(1, 2, Floors(crash_through=2**53 + 1), 0, 0),
     TailLost(1, 2, 5, 9, "crash", 0, 0),
+    RouterConfigured(1, 3, "a->b", RouterConfig(source="a", dest="b"), 1, 2, 9),
+    RouterDeleted(1, 3),
+    CursorsMoved(1, [(3, 9, 0), (4, 2**53, 7)]),
+    SeqsSkipped(1, 2, 5, 9, 3, Loss(1, 5, "cap", 1)),
+    JobsLeased(1, 2, "w", 30_001, [1, 2**53], [1 << 40, 2], [1, 7]),
+    JobsReleased(1, 2, 0, [1], [3]),
 ]
+
+CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]
 
 
 @st.composite
@@ -78,6 +95,7 @@ def appends(draw: Any) -> RecordsAppended:
         size_bytes=draw(SEQ),
         reserved_through=draw(SEQ),
         key=draw(st.sampled_from((b"", b"k" * 16))),
+        cause=draw(st.sampled_from(CAUSES)),
     )
 
 

@@ -223,7 +223,7 @@ class _Admitted:
         if not http.accepts_event_stream(call.header(b"accept")):
             raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         if call.is_head:
-            call.runtime.engine.require_session(self._name)
+            call.runtime.engine.watching.require_session(self._name)
             return Streaming(200, EVENT_STREAM, None)
         query = http.parse_query(self._query)
         known = call.header(b"last-event-id")

@@ -48,13 +48,20 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 
 def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:
     out: list[Buffer] = []
+    inserts = iter(records.inserts) if records.inserts else None
     for run, spans in records.extents:
         texts = run.read_blocking(spans) if blocking else run.read(spans)
         if texts is None:
             return None
         if not records.is_verbatim:
             texts = project(
-                run, spans, texts, tags=records.tags, meta=records.meta, data=records.data
+                run,
+                spans,
+                texts,
+                tags=records.tags,
+                meta=records.meta,
+                data=records.data,
+                inserts=inserts,
             )
         for text in texts:
             if out:

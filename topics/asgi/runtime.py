@@ -16,18 +16,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, TypeVar
 
 from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
-from topics.protocol.commands import Command, Diff
-from topics.protocol.effects import Gate, Outcome, Parked
+from topics.protocol.commands import Claim, Command, Diff
+from topics.protocol.effects import Fetch, Gate, Outcome, Parked
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
+from topics.protocol.records import Buffer
 from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
 from topics.settings import Settings
 
@@ -145,7 +147,10 @@ class Runtime:
         self._syncing: deque[_Waiter] = deque()
         self._erasing: list[_Waiter] = []
         self._disk_is_full = False
-        self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle]] = {}
+        self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle | None]] = {}
+        self._work_due = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms: int | None = None
         self._sync_wanted = threading.Semaphore(0)
         self._synced_lsn = 0
         """What the loop has heard of; the store's own runs ahead of what is published."""
@@ -198,6 +203,8 @@ class Runtime:
         self._sync_thread.start()
         self._move(Phase.READY)
         self._ready.set()
+        self.work_soon()
+        self._set_alarm()
         await self._keep_up()
 
     def _recover(self) -> None:
@@ -256,7 +263,7 @@ class Runtime:
             self.store.close(None)
             return
         try:
-            plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
+            plan = self.upkeep.begin_checkpoint(self.clock.now_ms(), is_last=True)
             while (job := self.upkeep.next_job(plan)) is not None:
                 self._seal_last(job, plan)
             self.store.write(self.engine.take_events())
@@ -301,7 +308,7 @@ class Runtime:
             if self.engine.has_events:
                 self._flush_soon()
         if isinstance(result, Parked):
-            assert isinstance(command, Diff)
+            assert isinstance(command, Diff | Claim)
             return self._park(command, token, result, deliver)
         if result.gate is Gate.NOW:
             return Told(result)
@@ -320,17 +327,24 @@ class Runtime:
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
 
-    def _park(self, command: Diff, token: object, parked: Parked, deliver: Deliver) -> Ticket:
+    def _park(
+        self, command: Diff | Claim, token: object, parked: Parked, deliver: Deliver
+    ) -> Ticket:
         def timeout() -> None:
             self.engine.timeout(command.topic, token)
             self._tell_woken()
 
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:
-                timer.cancel()
+                if timer is not None:
+                    timer.cancel()
                 self.engine.forget(command.topic, token)
 
-        timer = self._loop.call_later(parked.wait_ms / 1000, timeout)
+        timer = None
+        if parked.wait_ms is None:
+            self._set_alarm()
+        else:
+            timer = self._loop.call_later(parked.wait_ms / 1000, timeout)
         self._parked[token] = (command.topic, deliver, timer)
         return Ticket(cancel)
 
@@ -339,8 +353,57 @@ class Runtime:
             parked = self._parked.pop(wake.token, None)
             if parked is not None:
                 _, deliver, timer = parked
-                timer.cancel()
-                deliver(Told(wake.result))
+                if timer is not None:
+                    timer.cancel()
+                self._deliver(wake.result, deliver)
+
+    def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
+        """Tell who waited without a timer of its own, once the log says so."""
+        if isinstance(result, Exception) or result.gate is Gate.NOW:
+            deliver(Told(result))
+        else:
+            self._writing.append(_Waiter(deliver, result))
+            self._flush_soon()
+
+    # ------------------------------------------------------------------ what is owed
+
+    def work_soon(self) -> None:
+        """Copies that routers owe, jobs for who waits: when everybody had a turn."""
+        if self.engine.owes and not self._work_due:
+            self._work_due = True
+            self._loop.call_soon(self._work_off)
+
+    def _work_off(self) -> None:
+        self._work_due = False
+        if self.phase not in (Phase.READY, Phase.DRAINING):
+            return
+        self.engine.work_off(self.clock.now_ms(), self._room)
+        for fetch in self.engine.take_fetches():
+            reading = self.read_in_thread(fetch.read)
+            reading.add_done_callback(partial(self._fetched, fetch))
+        self._flush()
+
+    def _fetched(
+        self, fetch: Fetch, reading: "asyncio.Future[list[list[Buffer]] | Exception]"
+    ) -> None:
+        fetch.done(reading.result())
+        self.work_soon()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """Be called when the engine's next time comes; a time that moved away is let come."""
+        at_ms = self.engine.alarm_ms()
+        if at_ms is None or (self._alarm_ms is not None and self._alarm_ms <= at_ms):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = at_ms
+        delay_s = max(at_ms - self.clock.now_ms(), 0) / 1000
+        self._alarm = self._loop.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_ms = None
+        self._work_off()
 
     # ------------------------------------------------------------------ one write a turn
 
@@ -363,6 +426,7 @@ class Runtime:
                 return
             write_ms = (time.perf_counter() - begun) * 1000
         self.engine.on_written(lsn)
+        self.work_soon()
         for waiter in writing:
             waiter.lsn, waiter.write_ms = lsn, write_ms
             if self.engine.read_only:
@@ -373,6 +437,7 @@ class Runtime:
             else:
                 self._tell(waiter, 0.0)
         self._tell_woken()
+        self._set_alarm()
         if self._syncing:
             self.queue_peak = max(self.queue_peak, len(self._syncing))
             self._want_sync()
@@ -447,6 +512,7 @@ class Runtime:
         self._sync_running = False
         self._synced_lsn = lsn
         self.engine.on_synced(lsn)
+        self.work_soon()
         while self._syncing and self._syncing[0].lsn <= lsn:
             self._tell(self._syncing.popleft(), sync_ms)
         self._tell_woken()

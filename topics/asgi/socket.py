@@ -31,7 +31,7 @@ class SocketFeed:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        self._stream = shell.engine.open_socket(self._news.set)
+        self._stream = shell.engine.watching.open_socket(self._news.set)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
@@ -68,8 +68,8 @@ class SocketFeed:
         engine = self._shell.engine
         match order:
             case ws.Subscribe(topics, view):
-                added = engine.subscribe(self._stream, topics, view, self._shell.now_ms)
-                positions = {w.name: engine.position(w) for w in added}
+                added = engine.watching.subscribe(self._stream, topics, view, self._shell.now_ms)
+                positions = {w.name: engine.watching.position(w) for w in added}
                 return ws.reply("subscribed", request_id, {"topics": positions})
             case ws.Unsubscribe(topic):
                 was = engine.watches.unsubscribe(self._stream, topic)
@@ -131,7 +131,7 @@ class SocketFeed:
                 return ws.refused(b"", stopping).decode()
             self._news.clear()
             if self._shell.phase is Phase.READY:
-                frame = self._shell.engine.next_frame(self._stream, self._shell.now_ms)
+                frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
                 if frame is not None:
                     return (await self._written(frame)).decode()
             # There may be news already, of a look that only skipped: others first.

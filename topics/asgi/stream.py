@@ -31,7 +31,7 @@ class WatchFeed:
     def __init__(self, shell: Shell, wid: str, rewind: str | None) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        self._session, self._stream = shell.engine.open_stream(
+        self._session, self._stream = shell.engine.watching.open_stream(
             wid, rewind, self._news.set, shell.now_ms
         )
         self._beat_s = self._session.heartbeat_ms / 1000
@@ -51,7 +51,7 @@ class WatchFeed:
             if end is not None:
                 return self._end(sse.encode_error(*end))
             self._news.clear()
-            frame = self._shell.engine.next_frame(self._stream, self._shell.now_ms)
+            frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
             try:

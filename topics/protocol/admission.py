@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from topics.protocol.commands import Append
+from topics.protocol.copies import Copies
 from topics.protocol.errors import ErrorCode, Rejection
-from topics.protocol.events import Floors, RecordsAppended, TopicCreated
+from topics.protocol.events import Cause, Floors, RecordsAppended, TopicCreated
 from topics.protocol.hot import HOT_ROW_BYTES
 from topics.protocol.limits import Limits, throttled
 from topics.protocol.models import TopicConfig
@@ -44,34 +45,67 @@ class Admission:
         if config.discard == "reject" and config.cap_records:
             self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
         key = self._admitted_key(topic, command, now_ms)
-        first_seq = topic.head_seq + 1
         batch = render_batch(
             command.datas,
-            first_seq=first_seq,
+            first_seq=topic.head_seq + 1,
             ts_ms=max(now_ms, topic.last_ts_ms),
             nodes=command.nodes,
             tags=command.tags,
             metas=command.metas,
         )
+        pressed = not command.disable_backpressure
+        return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+
+    def copied(
+        self,
+        topic: Topic,
+        copies: Copies,
+        now_ms: int,
+        *,
+        cause: Cause | None,
+        freed_bytes: int = 0,
+    ) -> tuple[RecordsAppended, int]:
+        """The event of copies (§6.1, §10.6): the destination's config governs as for any append.
+
+        Args:
+            freed_bytes: Text that leaves another topic with the same event.
+        """
+        n, config = len(copies), topic.config
+        if config.discard == "reject" and config.cap_records:
+            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
+        batch = copies.render(topic.head_seq + 1, max(now_ms, topic.last_ts_ms))
+        return self._event(topic, batch, now_ms, cause=cause, freed_bytes=freed_bytes)
+
+    def _event(
+        self,
+        topic: Topic,
+        batch: Batch,
+        now_ms: int,
+        *,
+        key: bytes = b"",
+        pressed: bool = True,
+        cause: Cause | None = None,
+        freed_bytes: int = 0,
+    ) -> tuple[RecordsAppended, int]:
+        n, config = len(batch), topic.config
         size_bytes = text_size(batch)
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
-        floors, gone = self._evicted(
-            topic, batch, size_bytes, pressed=not command.disable_backpressure
-        )
-        self._require_quota(size_bytes - gone.size_bytes)
+        floors, gone = self._evicted(topic, batch, size_bytes, pressed=pressed)
+        self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
         event = RecordsAppended(
             now_ms=now_ms,
             topic_id=topic.topic_id,
-            first_seq=first_seq,
+            first_seq=topic.head_seq + 1,
             batch=batch,
             floors=floors,
             count=topic.count + n - gone.records,
             size_bytes=topic.size_bytes + size_bytes - gone.size_bytes,
             reserved_through=topic.reserve_for(topic.head_seq + n),
             key=key,
+            cause=cause,
         )
-        strings = _strings_bytes(command.tags) + _strings_bytes(command.nodes)
+        strings = _strings_bytes(batch.tags) + _strings_bytes(batch.nodes)
         return event, len(batch.text) + n * _ROW_BYTES + strings + FRAME_BYTES
 
     def _admitted_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
@@ -120,14 +154,40 @@ class Admission:
             too_many_bytes = max(too_many_bytes, self._hot_excess(size_bytes, n))
         if records <= 0 and too_many_bytes <= 0:
             return topic.floors, NOTHING_REMOVED
-        old = topic.eviction(records, too_many_bytes, before_seq=topic.head_seq + 1)
+        held = self._first_held(topic)
+        old = topic.eviction(records, too_many_bytes, before_seq=held or topic.head_seq + 1)
         gone = old or NOTHING_REMOVED
+        if held is not None:
+            self._require_leased_room(topic, n - gone.records, size_bytes - gone.size_bytes)
+            return floors_with(topic.floors, cap_through=gone.through), gone
         if gone.records < records or gone.size_bytes < too_many_bytes:
             own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
             if own:
                 sizes = int(batch.size[:own].sum(dtype=np.int64))
                 gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
         return floors_with(topic.floors, cap_through=gone.through), gone
+
+    def _first_held(self, topic: Topic) -> int | None:
+        """The first job of a queue under a live lease: eviction stops there."""
+        queue = self.state.queues.get(topic.topic_id)
+        if queue is None:
+            return None
+        queue.settle(self.state.now_ms)
+        return queue.first_held()
+
+    def _require_leased_room(self, topic: Topic, records: int, size_bytes: int) -> None:
+        """What a live lease keeps from being evicted may pass a cap, up to twice."""
+        config = topic.config
+        for cap, limit, wanted in (
+            ("cap_records", config.cap_records, topic.count + records),
+            ("cap_bytes", config.cap_bytes, topic.size_bytes + size_bytes),
+        ):
+            if limit and wanted > 2 * limit:
+                raise Rejection(
+                    ErrorCode.TOPIC_FULL,
+                    f'topic "{topic.name}" is full: leased jobs keep it over twice its {cap}',
+                    {"topic": topic.name, "limit": cap, "max": limit, "reason": "leased"},
+                )
 
     def _hot_excess(self, size_bytes: int, n: int) -> int:
         return self.state.hot_bytes + size_bytes + n * HOT_ROW_BYTES - self.limits.max_hot_bytes

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from topics.protocol.models import TopicConfig
+from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.render import JsonText
 from topics.protocol.tags import Match
 
@@ -151,6 +151,81 @@ class CreateWatch:
     cursors: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class PutRouter:
+    """Create or change a router (§6.1); `match` is its filter as a question."""
+
+    router: str
+    config: RouterConfig
+    match: Match | None
+    create_dest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GetRouter:
+    router: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListRouters:
+    """A page of router names, as `ListTopics`; of one source or destination where they are given."""
+
+    prefix: str
+    page_size: int
+    after: str
+    source: str | None
+    dest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRouter:
+    router: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Lease up to `limit` jobs to a worker (§10.2); `lease_ms` None: as the topic has it.
+
+    `wait_ms` is how long to wait for a first job where there is none.
+    """
+
+    topic: str
+    node: str
+    limit: int
+    lease_ms: int | None
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Jobs that `node` says it holds, k of them; with their lease numbers where it fences itself
+    off from a later holder (0 stands for a token that is none of ours)."""
+
+    topic: str
+    node: str
+    seqs: Sequence[int]
+    leases: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Held):
+    """Complete jobs: the ack is the delete (§10.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nack(Held):
+    """Release jobs, to be claimed again after `delay_ms` (§10.5)."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extend(Held):
+    """Let leases end `lease_ms` from now (§10.6)."""
+
+    lease_ms: int
+
+
 Command: TypeAlias = (
     PutTopic
     | GetTopic
@@ -161,4 +236,12 @@ Command: TypeAlias = (
     | DeleteRecords
     | Purge
     | CreateWatch
+    | PutRouter
+    | GetRouter
+    | ListRouters
+    | DeleteRouter
+    | Claim
+    | Ack
+    | Nack
+    | Extend
 )

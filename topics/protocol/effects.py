@@ -4,11 +4,12 @@ An outcome says when it may be told (`Gate`) and what to tell: pieces of bytes, 
 to be fetched (`Records`), because only the shell may wait for a disk.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from topics.protocol.records import Buffer
 from topics.protocol.topic import Extent
 
 
@@ -24,16 +25,20 @@ class Gate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Live records to splice in, comma-separated, with the projection the reader asked for."""
+    """Live records to splice in, comma-separated, with the projection the reader asked for.
+
+    `inserts` stand before `"data"`, one a record, each with its leading comma; none where empty.
+    """
 
     extents: Sequence[Extent]
     tags: bool = False
     meta: bool = True
     data: bool = True
+    inserts: Sequence[bytes] = ()
 
     @property
     def is_verbatim(self) -> bool:
-        return not self.tags and self.meta and self.data
+        return not self.tags and self.meta and self.data and not self.inserts
 
 
 Piece: TypeAlias = bytes | Records
@@ -63,9 +68,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A long poll with nothing to say yet: it waits for its topic, up to `wait_ms`."""
+    """A long poll with nothing to say yet: it waits for its topic, up to `wait_ms`; where that is
+    None, until the engine's own time for it comes (`Engine.alarm_ms`)."""
 
-    wait_ms: int
+    wait_ms: int | None
 
 
 @dataclass(slots=True)
@@ -77,7 +83,16 @@ class Wake:
 
 
 @dataclass(slots=True)
-class Woken:
-    """Wakes since somebody looked."""
+class Fetch:
+    """Text that copies need and a disk has to be waited for: the shell reads `extents` without
+    holding anybody up, and hands what it got, one buffer a span, or the error, to `done`."""
 
-    wakes: list[Wake] = field(default_factory=list)
+    extents: Sequence[Extent]
+    done: Callable[[list[list[Buffer]] | Exception], None]
+
+    def read(self) -> list[list[Buffer]] | Exception:
+        """*Blocking.* What to hand over."""
+        try:
+            return [run.read_blocking(spans) for run, spans in self.extents]
+        except Exception as error:
+            return error

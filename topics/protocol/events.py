@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.models import TopicConfig
+from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.records import Batch
 
 
@@ -85,6 +85,43 @@ class TopicDeleted(msgspec.Struct, frozen=True, array_like=True):
     topic_id: int
 
 
+class Loss(msgspec.Struct, frozen=True, array_like=True):
+    """Source seqs [gap_from, gap_to] that a router could not copy any more, why, and when."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    ts_ms: int
+
+
+class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The batch is what a router copied: its source is forwarded through `cursor` now."""
+
+    router_id: int
+    cursor: int
+
+
+class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The batch is jobs that were delivered too often: they left queue `queue_id` with it.
+
+    `spans` are their seqs there, as in `RecordsDeleted`, with `count` and `size_bytes` of the queue
+    afterwards; empty where the queue's own records are in no log.
+    """
+
+    queue_id: int
+    spans: bytes
+    jobs: int
+    count: int
+    size_bytes: int
+
+    @property
+    def span_array(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
+
+
+Cause: TypeAlias = Forwarded | DeadLettered
+
+
 class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
     """A batch took the seqs [first_seq, first_seq + len(batch) - 1].
 
@@ -92,6 +129,8 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
         floors: After the eviction that the batch caused.
         reserved_through: No seq up to here will ever be given to another record.
         key: Digest (16 bytes) of the idempotency key, empty without one.
+        cause: What else became true with it, where the batch is copies (one entry of the log, so
+            that nothing is ever copied twice or lost in between).
     """
 
     now_ms: int
@@ -103,13 +142,15 @@ class RecordsAppended(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
     reserved_through: int
     key: bytes = b""
+    cause: Cause | None = None
 
 
 class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
     """Records removed on request.
 
     `spans` holds k pairs (first_seq, last_seq), both inclusive, ascending, as little-endian u64:
-    shape (k, 2) in `span_array`.
+    shape (k, 2) in `span_array`.  `buried` of them are jobs that went to a dead-letter topic whose
+    records are in no log, so that no `DeadLettered` tells of them.
     """
 
     now_ms: int
@@ -117,6 +158,7 @@ class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
     spans: bytes
     count: int
     size_bytes: int
+    buried: int = 0
 
     @property
     def span_array(self) -> NDArray[np.uint64]:
@@ -175,6 +217,71 @@ class TailLost(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
 
 
+class RouterConfigured(msgspec.Struct, frozen=True, array_like=True):
+    """A router was made, or changed; it goes on behind source seq `cursor`."""
+
+    now_ms: int
+    router_id: int
+    name: str
+    config: RouterConfig
+    source_id: int
+    dest_id: int
+    cursor: int
+
+
+class RouterDeleted(msgspec.Struct, frozen=True, array_like=True):
+    now_ms: int
+    router_id: int
+
+
+class CursorsMoved(msgspec.Struct, frozen=True, array_like=True):
+    """Routers passed over records that they do not copy, or whose copies are in no log.
+
+    `moves` are (router id, source seq, copies made) each.
+    """
+
+    now_ms: int
+    moves: Sequence[tuple[int, int, int]]
+
+
+class SeqsSkipped(msgspec.Struct, frozen=True, array_like=True):
+    """A router met `loss` in its source: as many seqs of its destination are a hole."""
+
+    now_ms: int
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    router_id: int
+    loss: Loss
+
+
+class JobsLeased(msgspec.Struct, frozen=True, array_like=True):
+    """Jobs were claimed, or their leases extended: all that is known of each lease is told again.
+
+    Attributes:
+        seqs, leases, deliveries: One each a job, ascending by seq.
+        until_ms: Deadline of all of them.
+    """
+
+    now_ms: int
+    topic_id: int
+    node: str
+    until_ms: int
+    seqs: Sequence[int]
+    leases: Sequence[int]
+    deliveries: Sequence[int]
+
+
+class JobsReleased(msgspec.Struct, frozen=True, array_like=True):
+    """Leases ended without an ack: the jobs may be claimed again from `ready_ms` on (0: now)."""
+
+    now_ms: int
+    topic_id: int
+    ready_ms: int
+    seqs: Sequence[int]
+    deliveries: Sequence[int]
+
+
 Event: TypeAlias = (
     TopicCreated
     | TopicConfigured
@@ -186,6 +293,12 @@ Event: TypeAlias = (
     | RunsDropped
     | FloorsRaised
     | TailLost
+    | RouterConfigured
+    | RouterDeleted
+    | CursorsMoved
+    | SeqsSkipped
+    | JobsLeased
+    | JobsReleased
 )
 
 
@@ -196,6 +309,25 @@ class KeyImage(msgspec.Struct, frozen=True, array_like=True):
     first_seq: int
     count: int
     ts_ms: int
+
+
+class JobImage(msgspec.Struct, frozen=True, array_like=True):
+    """A job that was delivered before: leased until `until_ms` where `lease` is not 0, else
+    claimable from then on."""
+
+    seq: int
+    deliveries: int
+    until_ms: int
+    lease: int
+    node: str
+
+
+class QueueImage(msgspec.Struct, frozen=True, array_like=True):
+    """What a queue holds beside its records; `jobs` only as far as they outlive the process."""
+
+    dead_lettered: int
+    fresh_from: int
+    jobs: list[JobImage]
 
 
 class TopicImage(msgspec.Struct, array_like=True):
@@ -220,6 +352,19 @@ class TopicImage(msgspec.Struct, array_like=True):
     volatile: list[tuple[int, int]]
     runs: list[RunRef]
     keys: list[KeyImage]
+    queue: QueueImage | None = None
+
+
+class RouterImage(msgspec.Struct, frozen=True, array_like=True):
+    router_id: int
+    name: str
+    config: RouterConfig
+    source_id: int
+    dest_id: int
+    cursor: int
+    forwarded_total: int
+    lost_total: int
+    loss: Loss | None
 
 
 class Checkpoint(msgspec.Struct, array_like=True):
@@ -228,3 +373,5 @@ class Checkpoint(msgspec.Struct, array_like=True):
     now_ms: int
     next_topic_id: int
     topics: list[TopicImage]
+    next_router_id: int = 1
+    routers: list[RouterImage] = []

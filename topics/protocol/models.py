@@ -1,4 +1,4 @@
-"""The topic's config (§0.10): its fields, defaults, bounds and how a body becomes one."""
+"""What is configured: a topic (§0.10) and a router (§6.1), with fields, defaults and bounds."""
 
 from typing import Final, Literal
 
@@ -7,6 +7,7 @@ import msgspec
 TopicType = Literal["log", "queue"]
 Discard = Literal["old", "reject"]
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Guarantee = Literal["at_least_once", "exactly_once"]
 
 PRIORITY_MAX: Final = 1000
 LEASE_MS_MIN: Final = 100
@@ -37,3 +38,18 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+
+
+class RouterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A router as it was asked for (§6.1): whatever is appended to `source` goes to `dest` too.
+
+    `filter` is a question about tags, resolved: `("tag", "Eq" or "Glob", text)`.
+    """
+
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    filter: tuple[str, str, str] | None = None
+    allow_cycle: bool = False
+    guarantee: Guarantee = "at_least_once"

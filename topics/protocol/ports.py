@@ -157,6 +157,7 @@ class Recovery:
         events: Events replayed.
         torn_bytes: Bytes of a torn tail that were set aside, 0 where there was none.
         notes: What an operator should know though nothing is lost, a sentence each.
+        incarnation: One more than that of any process on this store before.
     """
 
     clean: bool
@@ -165,6 +166,7 @@ class Recovery:
     events: int
     torn_bytes: int = 0
     notes: tuple[str, ...] = ()
+    incarnation: int = 1
 
 
 @dataclass(slots=True)

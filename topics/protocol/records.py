@@ -52,7 +52,8 @@ class Columns:
     dropped (deleted before it was sealed) has `size == 0` and still its comma's byte is absent:
     `offset[i + 1] == offset[i]`.  `meta_size` is 0 where there is no `meta`.  `node_id` and
     `tag_id` index the run's string tables from 1; 0 means none.  `src_seq` is the sequence number
-    of the record this one is a copy of (routers, dead letters), else 0; `hops` counts such copies.
+    of the record this one is a copy of (routers, dead letters), else 0; `hops` counts the copies that a
+    record became within a ring of routers.
     """
 
     ts_ms: NDArray[np.int64]

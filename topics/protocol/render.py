@@ -5,7 +5,7 @@ grammar was checked, the rest is rendered here.  A stored record is always one l
 stand only between tokens of valid JSON, and becomes a space.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
@@ -86,24 +86,39 @@ def _node_part(node: str | None) -> bytes:
 
 
 def project(
-    run: Run, spans: Sequence[Span], texts: Sequence[Buffer], *, tags: bool, meta: bool, data: bool
+    run: Run,
+    spans: Sequence[Span],
+    texts: Sequence[Buffer],
+    *,
+    tags: bool,
+    meta: bool,
+    data: bool,
+    inserts: Iterator[bytes] | None = None,
 ) -> list[Buffer]:
-    """Cut records anew: with `$tag`, without `meta`, without `data` (§3, §7.2).
+    """Cut records anew: with `$tag`, without `meta`, without `data` (§3, §7.2), with what is
+    inserted before `$tag` (§10.2).
 
     Args:
         spans: The rows that `texts` hold, one buffer a span.
+        inserts: One a record, each with its leading comma.
 
     Returns:
         One buffer a span, records separated by commas as in the stored text.
     """
     return [
-        b",".join(_projected(run, span, text, tags=tags, meta=meta, data=data))
+        b",".join(_projected(run, span, text, tags, meta, data, inserts or repeat(b"")))
         for span, text in zip(spans, texts, strict=True)
     ]
 
 
 def _projected(
-    run: Run, span: Span, text: Buffer, *, tags: bool, meta: bool, data: bool
+    run: Run,
+    span: Span,
+    text: Buffer,
+    tags: bool,
+    meta: bool,
+    data: bool,
+    inserts: Iterator[bytes],
 ) -> list[bytes]:
     lo, hi = span
     columns = run.columns
@@ -123,9 +138,10 @@ def _projected(
         data_end = at + size[i] - 1 - meta_full
         head_end = data_end - data_size[i] - DATA_KEY_SIZE
         out.append(
-            b"%b%b%b%b}"
+            b"%b%b%b%b%b}"
             % (
                 view[at:head_end],
+                next(inserts),
                 shown[tag_id[i]],
                 view[head_end:data_end] if data else b"",
                 view[data_end : data_end + meta_full] if meta else b"",

@@ -12,6 +12,7 @@ import orjson
 from topics.protocol.commands import Diff
 from topics.protocol.effects import Gate, Outcome, Records
 from topics.protocol.models import TopicConfig
+from topics.protocol.queues import Queue
 from topics.protocol.topic import Selection, Tombstone, Topic
 
 PRIORITY_FRESH: Final = 1000
@@ -45,6 +46,17 @@ def summary(topic: Topic, now_ms: int) -> dict[str, object]:
         "durable": topic.config.durable,
         "durability": topic.config.durability,
         "effective_priority": effective_priority(topic, now_ms),
+    }
+
+
+def queue_counters(topic: Topic, queue: Queue) -> dict[str, int]:
+    """§10.7; `ready + in_flight + delayed` is the topic's count."""
+    count, _ = topic.shown()
+    return {
+        "ready": count - queue.in_flight - queue.delayed,
+        "in_flight": queue.in_flight,
+        "delayed": queue.delayed,
+        "dead_lettered": queue.dead_lettered,
     }
 
 

@@ -10,21 +10,32 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from topics.protocol.dedupe import Keys
 from topics.protocol.events import (
     Checkpoint,
+    CursorsMoved,
+    DeadLettered,
     Event,
     Floors,
     FloorsRaised,
+    Forwarded,
     Hole,
+    JobsLeased,
+    JobsReleased,
     KeyImage,
+    QueueImage,
     RecordsAppended,
     RecordsDeleted,
+    RouterConfigured,
+    RouterDeleted,
     RunRef,
     RunsDropped,
     RunsSealed,
     SeqsReserved,
+    SeqsSkipped,
     TailLost,
     TopicConfigured,
     TopicCreated,
@@ -34,6 +45,8 @@ from topics.protocol.events import (
 from topics.protocol.hot import HOT_RUN_BYTES, HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Run, RunSource
+from topics.protocol.queues import Queue
+from topics.protocol.routers import Routers
 from topics.protocol.topic import Expiry, Topic
 
 
@@ -50,6 +63,9 @@ class State:
         segments: How many runs of each segment file are referred to; at 0 the file may go.
         unneeded: Segment files that reached 0 since somebody looked.
         hot_bytes, total_bytes, keys_total: Sums over all topics.
+        queues: Jobs of the topics that are queues, by topic id.
+        routers: What flows where.
+        next_lease: No lease from this number on was ever given.
     """
 
     def __init__(self, limits: Limits, store: RunSource) -> None:
@@ -71,6 +87,9 @@ class State:
         self.records_total = 0
         self.keys_total = 0
         self.lossy: dict[int, Topic] = {}
+        self.queues: dict[int, Queue] = {}
+        self.routers = Routers()
+        self.next_lease = 1
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
             TopicConfigured: self._configured,
@@ -82,6 +101,12 @@ class State:
             RunsDropped: self._dropped,
             FloorsRaised: self._floors_raised,
             TailLost: self._tail_lost,
+            RouterConfigured: self._router_configured,
+            RouterDeleted: self._router_deleted,
+            CursorsMoved: self._cursors_moved,
+            SeqsSkipped: self._skipped,
+            JobsLeased: self._leased,
+            JobsReleased: self._released,
         }
 
     def apply(self, event: Event) -> None:
@@ -114,6 +139,8 @@ class State:
     def _add_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = self.by_id[topic.topic_id] = topic
         self.keys[topic.topic_id] = Keys()
+        if topic.config.type == "queue":
+            self.queues[topic.topic_id] = Queue()
         insort(self.names, topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
@@ -131,6 +158,8 @@ class State:
         del self.topics[topic.name]
         del self.names[bisect_left(self.names, topic.name)]
         self.keys_total -= len(self.keys.pop(topic.topic_id))
+        self.queues.pop(topic.topic_id, None)
+        self.routers.remove_of(topic.topic_id)
         for run in topic.runs:
             self._let_go(run)
         self._set_totals(topic, 0, 0)
@@ -163,6 +192,17 @@ class State:
             keys.remember(event.key, event.first_seq, len(batch), event.now_ms, volatile=volatile)
             self.keys_total += len(keys)
         topic.check()
+        match event.cause:
+            case Forwarded(router_id, cursor):
+                self._move_cursor(router_id, cursor, len(batch))
+            case DeadLettered():
+                self._dead_lettered(event.cause)
+
+    def _dead_lettered(self, cause: DeadLettered) -> None:
+        topic, queue = self.by_id[cause.queue_id], self.queues[cause.queue_id]
+        queue.dead_lettered += cause.jobs
+        if cause.spans:
+            self._kill(topic, cause.span_array, cause.count, cause.size_bytes)
 
     def _open_hot_run(self, topic: Topic, event: RecordsAppended, volatile: bool) -> HotRun:
         """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
@@ -186,9 +226,17 @@ class State:
 
     def _records_deleted(self, event: RecordsDeleted) -> None:
         topic = self.by_id[event.topic_id]
-        for run, rows in topic.rows_of(event.span_array):
+        if event.buried:
+            self.queues[event.topic_id].dead_lettered += event.buried
+        self._kill(topic, event.span_array, event.count, event.size_bytes)
+
+    def _kill(self, topic: Topic, spans: NDArray[np.uint64], count: int, size_bytes: int) -> None:
+        for run, rows in topic.rows_of(spans):
             run.kill(rows)
-        self._set_totals(topic, event.count, event.size_bytes)
+        queue = self.queues.get(topic.topic_id)
+        if queue is not None:
+            queue.remove(spans)
+        self._set_totals(topic, count, size_bytes)
         self.attention[topic.topic_id] = topic
         topic.check()
 
@@ -202,6 +250,38 @@ class State:
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
+
+    # ------------------------------------------------------------------ jobs
+
+    def _leased(self, event: JobsLeased) -> None:
+        self.next_lease = max(self.next_lease, max(event.leases) + 1)
+        self.queues[event.topic_id].lease(event)
+
+    def _released(self, event: JobsReleased) -> None:
+        self.queues[event.topic_id].release(event)
+
+    # ------------------------------------------------------------------ routers
+
+    def _router_configured(self, event: RouterConfigured) -> None:
+        self.routers.configure(event)
+
+    def _router_deleted(self, event: RouterDeleted) -> None:
+        self.routers.remove(self.routers.by_id[event.router_id])
+
+    def _move_cursor(self, router_id: int, cursor: int, copies: int) -> None:
+        router = self.routers.by_id[router_id]
+        router.cursor = cursor
+        router.forwarded_total += copies
+
+    def _cursors_moved(self, event: CursorsMoved) -> None:
+        for router_id, cursor, copies in event.moves:
+            self._move_cursor(router_id, cursor, copies)
+
+    def _skipped(self, event: SeqsSkipped) -> None:
+        topic = self.by_id[event.topic_id]
+        self._reach(topic, event.first_seq - 1)
+        self._lose(topic, event.first_seq, event.last_seq, "source_trim")
+        self.routers.by_id[event.router_id].lose(event.loss)
 
     # ------------------------------------------------------------------ runs
 
@@ -303,17 +383,26 @@ class State:
     def _floors_moved(self, topic: Topic) -> None:
         self.attention[topic.topic_id] = topic
         floor = topic.floors.evict_floor
+        queue = self.queues.get(topic.topic_id)
+        if queue is not None:
+            queue.pass_through(topic.gone_through)
         if topic.holes and topic.holes[0].last_seq < floor:
             topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
 
     # ------------------------------------------------------------------ checkpoints
 
-    def image(self) -> Checkpoint:
-        """The state as a checkpoint keeps it: without what lives in memory only."""
-        topics = [self._topic_image(topic) for topic in self.by_id.values()]
-        return Checkpoint(self.now_ms, self.next_topic_id, topics)
+    def image(self, *, is_last: bool = False) -> Checkpoint:
+        """The state as a checkpoint keeps it: without what lives in memory only.
 
-    def _topic_image(self, topic: Topic) -> TopicImage:
+        Args:
+            is_last: Nothing follows it but the clean end of this process, so that leases of every
+                queue are kept (they are forgotten where a crash followed all the same).
+        """
+        topics = [self._topic_image(topic, is_last) for topic in self.by_id.values()]
+        routers = [router.image() for router in self.routers.by_id.values()]
+        return Checkpoint(self.now_ms, self.next_topic_id, topics, self.routers.next_id, routers)
+
+    def _topic_image(self, topic: Topic, is_last: bool) -> TopicImage:
         volatile = [r for r in topic.runs if isinstance(r, HotRun) and r.volatile]
         spans = [(run.first_seq, run.first_seq + run.count - 1) for run in volatile]
         count, size_bytes = topic.count, topic.size_bytes
@@ -336,7 +425,14 @@ class State:
             volatile=spans,
             runs=[run.ref for run in topic.runs if run.ref is not None],
             keys=self._key_images(topic, spans),
+            queue=self._queue_image(topic, is_last),
         )
+
+    def _queue_image(self, topic: Topic, is_last: bool) -> QueueImage | None:
+        queue = self.queues.get(topic.topic_id)
+        if queue is None:
+            return None
+        return queue.image(lasting=is_last or topic.config.leases_durable)
 
     def _key_images(self, topic: Topic, volatile: Sequence[tuple[int, int]]) -> list[KeyImage]:
         """Its keys but for those of records that are lost with the process: a write that is tried
@@ -358,6 +454,9 @@ class State:
             self._restore_topic(image)
         self.names.sort()
         self.next_topic_id = checkpoint.next_topic_id
+        for router in checkpoint.routers:
+            self.routers.restore(router)
+        self.routers.next_id = checkpoint.next_router_id
 
     def _restore_topic(self, image: TopicImage) -> None:
         topic = self._new_topic(image.topic_id, image.name, image)
@@ -381,6 +480,10 @@ class State:
             self._lose_volatile(topic, first_seq, last_seq)
             self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
+        if image.queue is not None:
+            queue = self.queues[topic.topic_id] = Queue()
+            queue.restore(image.queue)
+            self.next_lease = max([self.next_lease, *(j.lease + 1 for j in image.queue.jobs)])
 
     def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:
         """A floor where no sealed run lies below, else a hole."""
@@ -400,6 +503,16 @@ class State:
         """Every sealed run of every topic."""
         runs = (run for topic in self.by_id.values() for run in topic.runs)
         return [run.ref for run in runs if run.ref is not None]
+
+    def recover_jobs(self, *, clean: bool) -> None:
+        """After a replay: leases outlive a clean stop, and a crash only where each was logged."""
+        for topic_id, queue in list(self.queues.items()):
+            topic = self.by_id[topic_id]
+            if not clean and not topic.config.leases_durable:
+                self.queues[topic_id] = Queue(queue.dead_lettered)
+            elif queue.fresh_from > 1 and not (clean and topic.config.durability != "ephemeral"):
+                found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
+                queue.reconcile([seq for seqs in found for seq in seqs])
 
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""

@@ -399,6 +399,19 @@ class Topic:
             if len(rows):
                 yield rows.astype(np.uint64) + np.uint64(run.first_seq)
 
+    def first_live(self, first_seq: int, limit: int) -> list[int]:
+        """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
+        found: list[int] = []
+        end = self.published_seq + 1
+        for run, lo, hi in self._windows(max(first_seq, self._first_live())):
+            hi = min(hi, end - run.first_seq)
+            if hi <= lo or len(found) >= limit:
+                break
+            rows = np.flatnonzero(run.flags[lo:hi] == LIVE)[: limit - len(found)]
+            if len(rows):
+                found += (rows + (lo + run.first_seq)).tolist()
+        return found
+
     def rows_of(self, spans: NDArray[np.uint64]) -> Iterator[tuple[Run, NDArray[np.int64]]]:
         """(run, rows) that seq spans of shape (k, 2), both ends inclusive, cover."""
         if not len(spans):
@@ -415,6 +428,10 @@ class Topic:
             a = np.maximum(first[lo:hi], run.first_seq) - run.first_seq
             b = np.minimum(last[lo:hi], run_last) - run.first_seq + 1
             yield run, _expand(a, b)
+
+    def extents(self, spans: NDArray[np.uint64]) -> list[Extent]:
+        """The rows that seq spans of shape (k, 2), both ends inclusive, cover, run by run."""
+        return [Extent(run, spans_of(rows)) for run, rows in self.rows_of(spans)]
 
     def reserve_for(self, last_seq: int) -> int:
         """How far to reserve so that `last_seq` may be given out, well before it is needed."""

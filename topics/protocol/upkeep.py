@@ -80,7 +80,7 @@ class Upkeep:
         now_ms = self._engine.advance(now_ms)
         if now_ms >= self._next_age_check_ms:
             for topic in self._state.by_id.values():
-                self._engine.expire(topic, now_ms)
+                self._engine.turn.expire(topic, now_ms)
         attention, self._state.attention = self._state.attention, {}
         for topic in attention.values():
             if topic.topic_id in self._state.by_id:
@@ -95,9 +95,9 @@ class Upkeep:
         ):
             if firsts:
                 if is_logged:
-                    self._engine.log_expiry(topic, now_ms)
+                    self._engine.turn.log_expiry(topic, now_ms)
                 event = RunsDropped(now_ms, topic.topic_id, firsts, topic.floors)
-                self._engine.emit(event, logged=is_logged)
+                self._engine.turn.emit(event, logged=is_logged)
         if any(self._is_sparse(topic, run) for run in topic.runs):
             self._sparse[topic.topic_id] = topic
 
@@ -189,12 +189,13 @@ class Upkeep:
             return list(islice(state.hot.values(), JOB_ENTRIES_MAX))
         return []
 
-    def begin_checkpoint(self, now_ms: int) -> CheckpointPlan:
-        """Freeze every hot run and take the image.  The shell has just rotated the log."""
+    def begin_checkpoint(self, now_ms: int, *, is_last: bool = False) -> CheckpointPlan:
+        """Freeze every hot run and take the image.  The shell has just rotated the log, or, where
+        it `is_last`, stops."""
         self._engine.advance(now_ms)
         for topic in self._state.hot.values():
             freeze(topic)
-        image = self._state.image()
+        image = self._state.image(is_last=is_last)
         hot = deque(self._state.hot.values())
         return CheckpointPlan(image, hot, {t.topic_id: t for t in image.topics})
 
@@ -226,8 +227,10 @@ class Upkeep:
             if entry.topic_id in self._state.by_id:
                 used = True
                 topic = self._state.by_id[entry.topic_id]
-                self._engine.log_expiry(topic, now_ms)
-                self._engine.emit(RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref]))
+                self._engine.turn.log_expiry(topic, now_ms)
+                self._engine.turn.emit(
+                    RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref])
+                )
                 self._state.attention[entry.topic_id] = topic
         if not used and refs:
             self._state.unneeded.append(refs[0].segment)

@@ -14,14 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.events import (
+    Cause,
+    CursorsMoved,
     Event,
     Floors,
     FloorsRaised,
+    JobsLeased,
+    JobsReleased,
     RecordsAppended,
     RecordsDeleted,
+    RouterConfigured,
+    RouterDeleted,
     RunsDropped,
     RunsSealed,
     SeqsReserved,
+    SeqsSkipped,
     TailLost,
     TopicConfigured,
     TopicCreated,
@@ -41,6 +48,12 @@ CODES: Final[dict[type[Event], int]] = {
     RunsDropped: 8,
     TailLost: 9,
     FloorsRaised: 10,
+    RouterConfigured: 11,
+    RouterDeleted: 12,
+    CursorsMoved: 13,
+    SeqsSkipped: 14,
+    JobsLeased: 15,
+    JobsReleased: 16,
 }
 """Codes are part of the format: they are added to, never given out again."""
 
@@ -64,6 +77,7 @@ class AppendHead(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
     reserved_through: int
     key: bytes
+    cause: Cause | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -95,22 +109,21 @@ def encode(event: Event, parts: list[Buffer]) -> int:
 def _encode_append(event: RecordsAppended, parts: list[Buffer]) -> int:
     batch = event.batch
     text = batch.text
-    head = _encode(
-        (
-            event.now_ms,
-            event.topic_id,
-            event.first_seq,
-            batch.ts_ms,
-            len(text),
-            batch.nodes,
-            batch.tags,
-            event.floors,
-            event.count,
-            event.size_bytes,
-            event.reserved_through,
-            event.key,
-        )
+    fields = (
+        event.now_ms,
+        event.topic_id,
+        event.first_seq,
+        batch.ts_ms,
+        len(text),
+        batch.nodes,
+        batch.tags,
+        event.floors,
+        event.count,
+        event.size_bytes,
+        event.reserved_through,
+        event.key,
     )
+    head = _encode(fields if event.cause is None else (*fields, event.cause))
     mask, at = 0, len(parts)
     size = _HEADER_BYTES + len(head)
     padding = -size & 7
@@ -197,6 +210,7 @@ def _decode_append_frame(
         size_bytes=head.size_bytes,
         reserved_through=head.reserved_through,
         key=head.key,
+        cause=head.cause,
     )
 
 

@@ -179,6 +179,7 @@ class DiskStore:
             events=events,
             torn_bytes=tail.torn_bytes,
             notes=self._notes(),
+            incarnation=self._incarnation,
         )
 
     def _notes(self) -> tuple[str, ...]:

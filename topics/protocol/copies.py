@@ -1,0 +1,208 @@
+"""Copies of records: what a router or a dead letter appends elsewhere, rendered from stored text.
+
+A copy has a `$seq` and a `$ts` of its own; everything behind them is the source's text, taken as it
+stands, so `data` and `meta` are never parsed.  Only a stamp in `meta` makes a new `meta`, by
+splicing.  One pass over columns says where to cut, one join makes the text (§6.1, §10.6).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.ports import Run
+from topics.protocol.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
+from topics.protocol.render import JsonText
+from topics.protocol.topic import Extent
+
+Stamp = Callable[[int], dict[str, bytes]]
+"""From a source seq to keys of `meta` and their values as JSON text."""
+
+_SEQ_KEY_SIZE: Final = len(b'{"$seq":')
+_TS_KEY_SIZE: Final = len(b',"$ts":')
+_POWERS: Final = 10 ** np.arange(1, 19, dtype=np.int64)
+_META: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(slots=True)
+class Copies:
+    """Records on their way from one topic to another, n of them, ascending by source seq.
+
+    Attributes:
+        tails: Text of each behind its `$ts`, last brace included.
+        seqs: Source seqs, shape (n,).
+        hops: Of the copies, shape (n,), uint8.
+        data_size, meta_size: As in `Batch`.
+        nodes, tags: One (or None) each, or None where none has one.
+    """
+
+    tails: list[JsonText] = field(default_factory=list)
+    seqs: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    hops: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    data_size: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    meta_size: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    nodes: list[str | None] | None = None
+    tags: list[str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tails)
+
+    def first(self, n: int) -> "Copies":
+        """The first n of them."""
+        return Copies(
+            self.tails[:n],
+            self.seqs[:n],
+            self.hops[:n],
+            self.data_size[:n],
+            self.meta_size[:n],
+            None if self.nodes is None else self.nodes[:n],
+            None if self.tags is None else self.tags[:n],
+        )
+
+    def render(self, first_seq: int, ts_ms: int) -> Batch:
+        """The batch of the copies, with consecutive seqs from `first_seq`."""
+        stamp = b',"$ts":%d' % ts_ms
+        seqs = range(first_seq, first_seq + len(self.tails))
+        parts = [b'{"$seq":%d%b%b,' % (s, stamp, t) for s, t in zip(seqs, self.tails, strict=True)]
+        return Batch(
+            text=b"".join(parts),
+            ts_ms=ts_ms,
+            size=np.fromiter(map(len, parts), np.uint32, len(parts)) - np.uint32(1),
+            data_size=self.data_size,
+            meta_size=self.meta_size if self.meta_size.any() else None,
+            nodes=_one_for_all(self.nodes),
+            tags=self.tags,
+            src_seq=self.seqs,
+            hops=self.hops,
+        )
+
+
+def _one_for_all(nodes: list[str | None] | None) -> str | Sequence[str | None] | None:
+    if nodes is not None and nodes[0] is not None and nodes.count(nodes[0]) == len(nodes):
+        return nodes[0]
+    return nodes
+
+
+def gather(
+    extents: Sequence[Extent],
+    texts: Sequence[Sequence[Buffer]],
+    *,
+    node: bool = True,
+    tag: bool = True,
+    stamp: Stamp | None = None,
+    hop: bool = False,
+) -> Copies:
+    """Cut records of a topic for copying.
+
+    Args:
+        extents: The records, ascending.
+        texts: For each extent one buffer a span, as `Run.read` gives them.
+        node: Keep `$node`.
+        tag: Keep the tag.
+        stamp: What to put into each `meta`; in place of keys of that name that are there already.
+        hop: Count one hop more than the source has; else the copy has none.
+    """
+    pieces = [
+        _cut(run, span, text, node=node, tag=tag, stamp=stamp, hop=hop)
+        for (run, spans), buffers in zip(extents, texts, strict=True)
+        for span, text in zip(spans, buffers, strict=True)
+    ]
+    if len(pieces) == 1:
+        return pieces[0]
+    return Copies(
+        [tail for piece in pieces for tail in piece.tails],
+        np.concatenate([piece.seqs for piece in pieces]),
+        np.concatenate([piece.hops for piece in pieces]),
+        np.concatenate([piece.data_size for piece in pieces]),
+        np.concatenate([piece.meta_size for piece in pieces]),
+        _joined([(piece.nodes, len(piece)) for piece in pieces]),
+        _joined([(piece.tags, len(piece)) for piece in pieces]),
+    )
+
+
+def _joined(parts: Sequence[tuple[list[str | None] | None, int]]) -> list[str | None] | None:
+    if all(texts is None for texts, _ in parts):
+        return None
+    return [text for texts, n in parts for text in (texts if texts is not None else [None] * n)]
+
+
+def _cut(
+    run: Run,
+    span: tuple[int, int],
+    text: Buffer,
+    *,
+    node: bool,
+    tag: bool,
+    stamp: Stamp | None,
+    hop: bool,
+) -> Copies:
+    rows = slice(*span)
+    columns = run.columns
+    seqs = np.arange(*span, dtype=np.int64) + run.first_seq
+    size = columns.size[rows].astype(np.int64)
+    data_size, meta_size = columns.data_size[rows], columns.meta_size[rows]
+    starts = columns.offset[rows].astype(np.int64) - int(columns.offset[span[0]])
+    with_meta = np.where(meta_size, meta_size.astype(np.int64) + META_KEY_SIZE, 0)
+    data_ends = starts + size - 1 - with_meta
+    if node:
+        ts_digits = _digits(columns.ts_ms[rows])
+        cuts = starts + _SEQ_KEY_SIZE + _digits(seqs) + _TS_KEY_SIZE + ts_digits
+    else:
+        cuts = data_ends - data_size - DATA_KEY_SIZE
+    view: JsonText = memoryview(text)
+    if stamp is None:
+        ends = (starts + size).tolist()
+        tails = [view[a:b] for a, b in zip(cuts.tolist(), ends, strict=True)]
+    else:
+        columns_of_cuts = seqs.tolist(), cuts.tolist(), data_ends.tolist(), with_meta.tolist()
+        metas = [
+            (view[cut:end], stamped(bytes(view[end : end + more][META_KEY_SIZE:]), stamp(seq)))
+            for seq, cut, end, more in zip(*columns_of_cuts, strict=True)
+        ]
+        tails = [b'%b,"meta":%b}' % part for part in metas]
+        meta_size = np.fromiter((len(meta) for _, meta in metas), np.uint32, len(metas))
+    hops = columns.hops[rows]
+    return Copies(
+        tails,
+        seqs.astype(np.uint64),
+        np.minimum(hops, 254) + np.uint8(1) if hop else np.zeros(len(tails), np.uint8),
+        data_size,
+        meta_size,
+        _texts_of(columns.node_id[rows], run.node) if node else None,
+        _texts_of(columns.tag_id[rows], run.tag) if tag else None,
+    )
+
+
+def _digits(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many decimal digits each has."""
+    return _POWERS.searchsorted(values, "right") + 1
+
+
+def _texts_of(ids: NDArray[np.uint32], text_of: Callable[[int], str]) -> list[str | None] | None:
+    known: dict[int, str | None] = {i: text_of(i) for i in np.unique(ids).tolist() if i}
+    if not known:
+        return None
+    known[0] = None
+    return [known[i] for i in ids.tolist()]
+
+
+def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:
+    """A `meta` with the keys of the stamp behind its own, or alone where it is empty."""
+    if any(b'"%b"' % key.encode() in meta for key in stamp):
+        own = _META.decode(meta)
+        kept = [(k, bytes(v)) for k, v in own.items() if k not in stamp]
+        meta = b"{%b}" % b",".join(b"%b:%b" % (_quoted(k), v) for k, v in kept)
+    head = meta[:-1].rstrip() if meta else b"{"
+    comma = b"" if head.endswith(b"{") and head.strip() == b"{" else b","
+    return b"%b%b%b}" % (
+        head,
+        comma,
+        b",".join(b"%b:%b" % (_quoted(k), v) for k, v in stamp.items()),
+    )
+
+
+def _quoted(key: str) -> bytes:
+    return msgspec.json.encode(key)

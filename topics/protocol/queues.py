@@ -1,0 +1,343 @@
+"""A queue's jobs: which may be claimed, who holds which until when, what waits for later (§10).
+
+A job is a record of the queue's topic, and costs nothing here until it is first delivered: jobs
+from `fresh_from` on are told apart from deleted ones by the topic alone.  From its first delivery
+to its end a job is one `Job`, in one of few places; heaps say which is next by seq and by time.
+Entries of a heap that no longer hold are passed over when they come up.
+
+Every operation is O(log n) in the jobs delivered and not done; none looks at what waits.  That a
+lease has run out is not an event: the clock tells it again (`settle`), and the events of a claim
+say all of what they claim, so a replay does not need to know.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.events import JobImage, JobsLeased, JobsReleased, QueueImage
+
+
+class Place(Enum):
+    """Where a job is."""
+
+    FRESH = "fresh"
+    """Never delivered, as far as is known."""
+    LEASED = "leased"
+    AGAIN = "again"
+    """Delivered before, and claimable: released, or its time ran out."""
+    DELAYED = "delayed"
+    DYING = "dying"
+    """Delivered too often; on its way to the dead-letter topic."""
+    GONE = "gone"
+    """Acked, deleted, evicted, expired or dead-lettered."""
+
+
+class Step(Enum):
+    """What moves a job."""
+
+    LEASED = "leased"
+    """Claimed, or its holder's lease extended."""
+    RELEASED = "released"
+    POSTPONED = "postponed"
+    RAN_OUT = "ran out"
+    """The lease."""
+    FELL_DUE = "fell due"
+    """The delay is over."""
+    EXHAUSTED = "exhausted"
+    REMOVED = "removed"
+
+
+PLACES: Final[dict[tuple[Place, Step], Place]] = {
+    (Place.FRESH, Step.LEASED): Place.LEASED,
+    (Place.FRESH, Step.RELEASED): Place.AGAIN,
+    (Place.FRESH, Step.POSTPONED): Place.DELAYED,
+    (Place.LEASED, Step.LEASED): Place.LEASED,
+    (Place.LEASED, Step.RELEASED): Place.AGAIN,
+    (Place.LEASED, Step.POSTPONED): Place.DELAYED,
+    (Place.LEASED, Step.RAN_OUT): Place.AGAIN,
+    (Place.LEASED, Step.REMOVED): Place.GONE,
+    (Place.AGAIN, Step.LEASED): Place.LEASED,
+    (Place.AGAIN, Step.RELEASED): Place.AGAIN,
+    (Place.AGAIN, Step.POSTPONED): Place.DELAYED,
+    (Place.AGAIN, Step.EXHAUSTED): Place.DYING,
+    (Place.AGAIN, Step.REMOVED): Place.GONE,
+    (Place.DELAYED, Step.LEASED): Place.LEASED,
+    (Place.DELAYED, Step.RELEASED): Place.AGAIN,
+    (Place.DELAYED, Step.POSTPONED): Place.DELAYED,
+    (Place.DELAYED, Step.FELL_DUE): Place.AGAIN,
+    (Place.DELAYED, Step.REMOVED): Place.GONE,
+    (Place.DYING, Step.POSTPONED): Place.DELAYED,
+    (Place.DYING, Step.REMOVED): Place.GONE,
+}
+"""The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
+a claim before was in no log or a time that ran out was not told."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A job that was delivered at least once, and is not done.
+
+    Attributes:
+        deliveries: How often it was claimed.
+        until_ms: Deadline of its lease, or when its delay is over.
+        lease: Number of the lease that it was last given under, 0 once that was given up; it
+            stays when the time runs out, since its holder may still ack until somebody claims.
+        refusals: How often the dead-letter topic did not take it.
+    """
+
+    seq: int
+    deliveries: int = 0
+    place: Place = Place.FRESH
+    until_ms: int = 0
+    lease: int = 0
+    node: str = ""
+    refusals: int = 0
+
+    @property
+    def ends_ms(self) -> int:
+        """When it leaves its place by itself: a lease holds through its deadline (§10.3)."""
+        return self.until_ms + (self.place is Place.LEASED)
+
+
+class Queue:
+    """Beside a topic of type "queue": its jobs.  Mutated by `apply`, and by time in `settle`.
+
+    Attributes:
+        jobs: By seq; those that were delivered before.
+        fresh_from: No job from here on was ever delivered.
+        in_flight, delayed: How many are leased, and how many wait for a time or are dying; what
+            is left of the topic's live records is ready.
+        dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
+        freed: Leases that ended since somebody looked, (seq, lease) each.
+    """
+
+    def __init__(self, dead_lettered: int = 0) -> None:
+        self.jobs: dict[int, Job] = {}
+        self.fresh_from = 1
+        self.in_flight = 0
+        self.delayed = 0
+        self.dead_lettered = dead_lettered
+        self.freed: list[tuple[int, int]] = []
+        self._again: list[int] = []
+        self._times: list[tuple[int, int]] = []
+        self._held: list[int] = []
+        self._known: list[int] = []
+
+    # ------------------------------------------------------------------ moving
+
+    def _move(self, job: Job, step: Step) -> None:
+        before = job.place
+        place = job.place = PLACES[before, step]
+        if before is Place.LEASED:
+            self.in_flight -= 1
+            if place is not Place.LEASED:
+                self.freed.append((job.seq, job.lease))
+        elif before in _WAITING:
+            self.delayed -= 1
+        if place is Place.LEASED:
+            self.in_flight += 1
+        elif place in _WAITING:
+            self.delayed += 1
+        elif place is Place.AGAIN:
+            if before is not Place.AGAIN:
+                heappush(self._again, job.seq)
+        elif place is Place.GONE:
+            del self.jobs[job.seq]
+
+    def _job(self, seq: int) -> Job:
+        job = self.jobs.get(seq)
+        if job is None:
+            job = self.jobs[seq] = Job(seq)
+            heappush(self._known, seq)
+            if seq >= self.fresh_from:
+                self.fresh_from = seq + 1
+        return job
+
+    def lease(self, event: JobsLeased) -> None:
+        until_ms, node = event.until_ms, event.node
+        for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
+            job = self._job(seq)
+            if job.place is Place.LEASED and job.lease != lease:
+                self.freed.append((seq, job.lease))
+            if job.place is not Place.LEASED:
+                heappush(self._held, seq)
+            self._move(job, Step.LEASED)
+            job.lease, job.node, job.deliveries = lease, node, deliveries
+            job.until_ms, job.refusals = until_ms, 0
+            heappush(self._times, (until_ms + 1, seq))
+        self._trim()
+
+    def release(self, event: JobsReleased) -> None:
+        """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
+        postponed = event.ready_ms > event.now_ms
+        for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
+            job = self._job(seq)
+            self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
+            job.deliveries = deliveries
+            job.lease, job.node, job.until_ms = 0, "", event.ready_ms
+            if postponed:
+                heappush(self._times, (event.ready_ms, seq))
+
+    def exhaust(self, job: Job) -> None:
+        """The job was delivered often enough: it is claimed no more."""
+        self._move(job, Step.EXHAUSTED)
+
+    def postpone(self, job: Job, until_ms: int) -> None:
+        """The dead-letter topic did not take a dying job: later again."""
+        job.refusals += 1
+        job.until_ms = until_ms
+        self._move(job, Step.POSTPONED)
+        heappush(self._times, (until_ms, job.seq))
+
+    def settle(self, now_ms: int) -> None:
+        """Let pass what time took: leases past their deadline, delays that are over."""
+        while (at_ms := self.next_ms()) is not None and at_ms <= now_ms:
+            job = self.jobs[heappop(self._times)[1]]
+            self._move(job, Step.FELL_DUE if job.place is Place.DELAYED else Step.RAN_OUT)
+
+    def next_ms(self) -> int | None:
+        """When `settle` has something to do again."""
+        times = self._times
+        while times:
+            at_ms, seq = times[0]
+            job = self.jobs.get(seq)
+            if job is not None and job.place in _TIMED and job.ends_ms == at_ms:
+                return at_ms
+            heappop(times)
+        return None
+
+    # ------------------------------------------------------------------ leaving
+
+    def remove(self, spans: NDArray[np.uint64]) -> None:
+        """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
+        jobs = self.jobs
+        if not jobs:
+            return
+        for first, last in spans.tolist():
+            if last - first < len(jobs):
+                gone = [jobs[seq] for seq in range(first, last + 1) if seq in jobs]
+            else:
+                gone = [job for job in jobs.values() if first <= job.seq <= last]
+            for job in gone:
+                self._move(job, Step.REMOVED)
+        self._trim()
+
+    def pass_through(self, gone_through: int) -> None:
+        """No record up to here is live any more: evicted, expired or lost."""
+        known = self._known
+        while known and known[0] <= gone_through:
+            job = self.jobs.get(heappop(known))
+            if job is not None:
+                self._move(job, Step.REMOVED)
+
+    def reconcile(self, live: Sequence[int]) -> None:
+        """After a replay: what is below `fresh_from` and live is known, and nothing else is.
+
+        Args:
+            live: Seqs of the live records below `fresh_from`.
+        """
+        alive = set(live)
+        for job in [job for job in self.jobs.values() if job.seq not in alive]:
+            self._move(job, Step.REMOVED)
+        for seq in live:
+            if seq not in self.jobs:
+                self._move(self._job(seq), Step.RELEASED)
+
+    # ------------------------------------------------------------------ questions
+
+    def take_again(self, limit: int) -> list[Job]:
+        """Up to `limit` jobs that were delivered before and may be claimed, lowest seq first.
+
+        They are out of the heap: those that are not leased now are to be given back.
+        """
+        taken: list[Job] = []
+        again = self._again
+        while again and len(taken) < limit:
+            job = self.jobs.get(heappop(again))
+            is_twice = bool(taken) and taken[-1] is job
+            if job is not None and job.place is Place.AGAIN and not is_twice:
+                taken.append(job)
+        return taken
+
+    def give_back(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            heappush(self._again, job.seq)
+
+    def holds(self, seq: int, node: str, lease: int | None) -> Job | None:
+        """The job, if `node` holds it: under a lease whose time may have run out, but that nobody
+        else has taken since; and under the lease number, where one is given."""
+        job = self.jobs.get(seq)
+        if job is None or not job.lease or job.node != node:
+            return None
+        if lease is not None and job.lease != lease:
+            return None
+        return job
+
+    def first_held(self) -> int | None:
+        """The lowest seq under a live lease."""
+        held = self._held
+        while held:
+            job = self.jobs.get(held[0])
+            if job is not None and job.place is Place.LEASED:
+                return held[0]
+            heappop(held)
+        return None
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _trim(self) -> None:
+        """Rebuild a heap that is mostly of entries that no longer hold."""
+        size = 2 * len(self.jobs) + 64
+        if len(self._known) > size:
+            self._known = list(self.jobs)
+            heapify(self._known)
+        if len(self._times) > size:
+            self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in _TIMED]
+            heapify(self._times)
+        if len(self._held) > size:
+            self._held = [job.seq for job in self.jobs.values() if job.place is Place.LEASED]
+            heapify(self._held)
+        if len(self._again) > size:
+            self._again = [job.seq for job in self.jobs.values() if job.place is Place.AGAIN]
+            heapify(self._again)
+
+    def image(self, *, lasting: bool) -> QueueImage:
+        """As a checkpoint keeps it; jobs only where leases outlive the process that gave them."""
+        if not lasting:
+            return QueueImage(self.dead_lettered, 1, [])
+        jobs = [
+            JobImage(
+                job.seq,
+                job.deliveries,
+                job.until_ms if job.place in _TIMED else 0,
+                job.lease,
+                job.node,
+            )
+            for job in self.jobs.values()
+        ]
+        return QueueImage(self.dead_lettered, self.fresh_from, jobs)
+
+    def restore(self, image: QueueImage) -> None:
+        self.dead_lettered = image.dead_lettered
+        for made in image.jobs:
+            job = self._job(made.seq)
+            job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
+            job.until_ms = made.until_ms
+            if made.lease and made.until_ms:
+                self._move(job, Step.LEASED)
+                heappush(self._held, job.seq)
+            else:
+                self._move(job, Step.POSTPONED if made.until_ms else Step.RELEASED)
+            if made.until_ms:
+                heappush(self._times, (job.ends_ms, job.seq))
+        self.fresh_from = max(self.fresh_from, image.fresh_from)
+        self.freed.clear()
+
+
+_WAITING: Final = frozenset({Place.DELAYED, Place.DYING})
+_TIMED: Final = frozenset({Place.LEASED, Place.DELAYED})

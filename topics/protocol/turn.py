@@ -1,0 +1,331 @@
+"""The turn: what is about to be written, and what may be shown once it is.
+
+Every change of state goes through `emit`, which makes it true at once and has it written with the
+turn's one write.  The shell then reports `on_written`, `on_synced` or `on_failed`, and what readers
+see moves: `published_seq`, with the write, or with the sync where the topic's class or an
+unreserved seq asks for it.  Who commands what is not known here.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.admission import FRAME_BYTES, Admission
+from topics.protocol.copies import Copies
+from topics.protocol.effects import Fetch, Gate, Wake
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.events import (
+    Cause,
+    CursorsMoved,
+    DeadLettered,
+    Event,
+    FloorsRaised,
+    Forwarded,
+    RecordsAppended,
+    RecordsDeleted,
+    SeqsReserved,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+)
+from topics.protocol.limits import Limits
+from topics.protocol.state import State
+from topics.protocol.topic import Topic, seq_spans
+
+Room: TypeAlias = Callable[[bool], int]
+"""Bytes of frames that the log is sure to take now, given whether the reserve counts."""
+
+
+@dataclass(slots=True)
+class _Owed:
+    """What this turn's appends to a topic have still to show: the head that the write is enough
+    for, and the head that a sync must cover; None where there is none.  Fixed when each append is
+    decided, so that a change of the class in the same turn changes no earlier promise."""
+
+    topic: Topic
+    written: int | None = None
+    synced: int | None = None
+
+
+class Turn:
+    """The write side of one engine.
+
+    Args:
+        published: Called for a topic that shows more than before.
+        settled: Called for a topic of which more is durable, shown or not.
+        removed: Called for a topic from which records were removed on request.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        state: State,
+        *,
+        published: Callable[[Topic], None],
+        settled: Callable[[Topic], None],
+        removed: Callable[[Topic], None],
+    ) -> None:
+        self.state = state
+        self.admission = Admission(limits, state)
+        self.read_only = False
+        self.wakes: list[Wake] = []
+        self.fetches: list[Fetch] = []
+        self._published = published
+        self._settled = settled
+        self._removed = removed
+        self._events: list[Event] = []
+        self._log_bytes_planned = 0
+        self._owed: dict[int, _Owed] = {}
+        self._expired: set[int] = set()
+        self._reserved: list[tuple[Topic, int]] = []
+        self._reservations: deque[tuple[int, Topic, int]] = deque()
+        self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
+        self._written: deque[tuple[int, Topic, int]] = deque()
+
+    def advance(self, now_ms: int) -> int:
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
+        self.state.now_ms = max(self.state.now_ms, now_ms)
+        return self.state.now_ms
+
+    def left(self, room: Room) -> Room:
+        """The room that what this turn has planned already leaves."""
+        return lambda reserve: room(reserve) - self._log_bytes_planned
+
+    # ------------------------------------------------------------------ the shell's reports
+
+    def take_events(self) -> list[Event]:
+        """The events of this turn, for one write; `on_written` or `on_failed` must follow."""
+        events, self._events = self._events, []
+        self._log_bytes_planned = 0
+        return events
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
+    def on_written(self, lsn: int) -> None:
+        """The turn's events are in the log: publish what that is enough for."""
+        for topic, through in self._reserved:
+            self._reservations.append((lsn, topic, through))
+        self._reserved.clear()
+        for owed in self._owed.values():
+            if owed.written is not None:
+                if owed.topic.config.durability == "disk":
+                    self._written.append((lsn, owed.topic, owed.written))
+                else:
+                    owed.topic.synced_seq = owed.written
+                self._publish(owed.topic, owed.written)
+            if owed.synced is not None:
+                waits = self._unsynced.setdefault(owed.topic.topic_id, (owed.topic, deque()))[1]
+                waits.append((lsn, owed.synced))
+        self._owed.clear()
+
+    def on_synced(self, lsn: int) -> None:
+        """The log is durable up to `lsn`."""
+        while self._reservations and self._reservations[0][0] <= lsn:
+            _, topic, through = self._reservations.popleft()
+            topic.reserved_durably = max(topic.reserved_durably, through)
+        for topic_id, (topic, waits) in list(self._unsynced.items()):
+            head_seq = 0
+            while waits and waits[0][0] <= lsn:
+                head_seq = waits.popleft()[1]
+            if not waits:
+                del self._unsynced[topic_id]
+            if head_seq:
+                topic.synced_seq = head_seq
+                self._publish(topic, head_seq)
+        while self._written and self._written[0][0] <= lsn:
+            _, topic, head_seq = self._written.popleft()
+            topic.synced_seq = max(topic.synced_seq, head_seq)
+            self._settled(topic)
+
+    def on_failed(self) -> None:
+        """A write or sync failed: nothing more is written or published; reads go on."""
+        self.read_only = True
+        self._events.clear()
+        self._owed.clear()
+        self._unsynced.clear()
+        self._written.clear()
+
+    def _needs_sync(self, topic: Topic) -> bool:
+        return topic.config.durability == "fsync" or topic.head_seq > topic.reserved_durably
+
+    def owe(self, topic: Topic) -> bool:
+        """Whether a sync has to cover the topic's new head, or an earlier one, before it is shown."""
+        owed = self._owed.setdefault(topic.topic_id, _Owed(topic))
+        waits = owed.synced is not None or topic.topic_id in self._unsynced
+        if waits or self._needs_sync(topic):
+            owed.synced = topic.head_seq
+            return True
+        owed.written = topic.head_seq
+        return False
+
+    def _publish(self, topic: Topic, head_seq: int) -> None:
+        topic.published_seq = head_seq
+        self._published(topic)
+
+    def show_all(self, topic: Topic) -> None:
+        """After recovery: what was found is there, durable and shown."""
+        topic.published_seq = topic.synced_seq = topic.head_seq
+        topic.reserved_durably = topic.reserved_through
+        self._owed.pop(topic.topic_id, None)
+
+    def hold_back(self, topic: Topic) -> None:
+        """What is shown from now on waits for a sync that covers the present head."""
+        self._owed.setdefault(topic.topic_id, _Owed(topic)).synced = topic.head_seq
+
+    def drop(self, topic: Topic) -> None:
+        """The topic was deleted: nobody is shown any more of it."""
+        self._owed.pop(topic.topic_id, None)
+        self._unsynced.pop(topic.topic_id, None)
+
+    # ------------------------------------------------------------------ changes
+
+    def emit(self, event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
+        """Make an event true, and have it written with this turn unless it is not `logged`."""
+        self.state.apply(event)
+        if logged:
+            if isinstance(event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted):
+                self._expired.discard(event.topic_id)
+            self._events.append(event)
+            self._log_bytes_planned += log_bytes
+
+    def topic(self, name: str, now_ms: int) -> Topic:
+        """A topic that exists, with what time took from it gone.  Raises Rejection: 404."""
+        topic = self.state.topics.get(name)
+        if topic is None:
+            raise no_such_topic(name)
+        self.expire(topic, now_ms)
+        return topic
+
+    def expire(self, topic: Topic, now_ms: int) -> None:
+        expiry = topic.expiry(now_ms)
+        if expiry is not None:
+            self.state.apply_expiry(topic, expiry)
+            self._expired.add(topic.topic_id)
+
+    def log_expiry(self, topic: Topic, now_ms: int) -> None:
+        """Expiry is no event, since time tells it again; but before an event that goes by what it
+        left, it has to be told, or a replay would let the same records expire twice."""
+        if topic.topic_id in self._expired:
+            self.emit(
+                FloorsRaised(now_ms, topic.topic_id, topic.floors, topic.count, topic.size_bytes)
+            )
+
+    def require_writable(self, room: int, need: int = FRAME_BYTES) -> None:
+        if self.read_only:
+            raise Rejection(
+                ErrorCode.NOT_READY,
+                "the log is read-only after a failed write; nothing was applied",
+                {"reason": "read_only"},
+            )
+        if room < need:
+            raise Rejection(
+                ErrorCode.THROTTLED,
+                f"the disk is full: a write of up to {need} bytes does not fit",
+                {"limit": "disk", "max": max(room, 0)},
+                retry_after_s=5,
+            )
+
+    def create(self, created: TopicCreated) -> Topic:
+        """Its first seqs are reserved with it, so that the first write needs no sync for that."""
+        self.emit(created)
+        topic = self.state.by_id[created.topic_id]
+        self._reserved.append((topic, topic.reserved_through))
+        return topic
+
+    def log_append(
+        self, topic: Topic, event: RecordsAppended, log_bytes: int, *, volatile: bool
+    ) -> None:
+        reserved, floors = topic.reserved_through, topic.floors
+        self.emit(event, logged=not volatile, log_bytes=log_bytes)
+        if topic.reserved_through > reserved:
+            self._reserved.append((topic, topic.reserved_through))
+            if volatile:
+                self.emit(SeqsReserved(event.now_ms, topic.topic_id, topic.reserved_through))
+        if volatile and event.floors != floors and holds_logged(topic):
+            self.emit(
+                FloorsRaised(
+                    event.now_ms, topic.topic_id, event.floors, event.count, event.size_bytes
+                )
+            )
+
+    def copy_into(
+        self,
+        dest: Topic,
+        copies: Copies,
+        cause: Cause,
+        now_ms: int,
+        room: Room,
+        *,
+        freed_bytes: int = 0,
+    ) -> None:
+        """Append copies to a topic, and make their cause true, in one entry of the log.
+
+        Where the destination's records are in no log (`ephemeral`), what they cause is logged alone.
+
+        Raises:
+            Rejection: The destination does not take them, or the log does not; nothing changed.
+        """
+        volatile = dest.config.durability == "ephemeral"
+        event, log_bytes = self.admission.copied(
+            dest, copies, now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
+        )
+        self.require_writable(room(False), 2 * FRAME_BYTES if volatile else log_bytes)
+        self.log_append(dest, event, log_bytes, volatile=volatile)
+        if volatile:
+            match cause:
+                case Forwarded(router_id, cursor):
+                    self.emit(CursorsMoved(now_ms, [(router_id, cursor, len(copies))]))
+                case DeadLettered():
+                    self._delete_buried(cause, now_ms)
+        self.owe(dest)
+
+    def _delete_buried(self, cause: DeadLettered, now_ms: int) -> None:
+        queue = self.state.by_id[cause.queue_id]
+        event = RecordsDeleted(
+            now_ms, queue.topic_id, cause.spans, cause.count, cause.size_bytes, cause.jobs
+        )
+        self.emit(event, logged=queue.config.durability != "ephemeral" or holds_logged(queue))
+
+    def remove(
+        self, topic: Topic, seqs: NDArray[np.uint64], now_ms: int, room: Callable[[bool], int]
+    ) -> tuple[int, Gate]:
+        """Delete live records by seq; returns how many, and when to say so."""
+        if not len(seqs):
+            return 0, self.repeated(topic)
+        spans = seq_spans(seqs)
+        self.require_writable(room(True), spans.nbytes + FRAME_BYTES)
+        logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        if logged:
+            self.log_expiry(topic, now_ms)
+        size_bytes = 0
+        for run, rows in topic.rows_of(spans):
+            size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
+        event = RecordsDeleted(
+            now_ms,
+            topic.topic_id,
+            spans.astype("<u8").tobytes(),
+            topic.count - len(seqs),
+            topic.size_bytes - size_bytes,
+        )
+        self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
+        self._removed(topic)
+        return len(seqs), Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+
+    def repeated(self, topic: Topic) -> Gate:
+        """A delete that finds nothing may repeat one that is still on its way to the disk."""
+        return Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+
+
+def holds_logged(topic: Topic) -> bool:
+    """Whether a restart would bring back any of the topic's runs."""
+    return any(not getattr(run, "volatile", False) for run in topic.runs)
+
+
+def no_such_topic(name: str) -> Rejection:
+    return Rejection(ErrorCode.TOPIC_NOT_FOUND, f'topic "{name}" does not exist', {"topic": name})
