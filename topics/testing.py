@@ -32,6 +32,7 @@ from topics.protocol.effects import Parked
 from topics.protocol.engine import Engine
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
+from topics.protocol.turn import Room
 from topics.protocol.upkeep import Upkeep
 from topics.store.memory import MemoryStore
 
@@ -128,6 +129,13 @@ class _Shell:
                 self.engine.forget(command.topic, token)
 
         return Ticket(cancel)
+
+    @property
+    def room(self) -> Room:
+        return lambda reserve: PLENTY_BYTES
+
+    def nudge(self) -> None:
+        self._end_turn()
 
     def _end_turn(self) -> None:
         self._write()

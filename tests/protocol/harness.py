@@ -56,6 +56,20 @@ class Harness:
     def last_token(self) -> int:
         return self._tokens
 
+    def work_off(self) -> None:
+        """Do what is owed (copies, jobs for who waits) until nothing is, a turn each."""
+        self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+        self.read_fetches()
+        self.sync()
+        while self.engine.owes:
+            self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+            self.read_fetches()
+            self.sync()
+
+    def read_fetches(self) -> None:
+        for fetch in self.engine.take_fetches():
+            fetch.done(fetch.read())
+
     def write(self) -> int:
         """End the turn: what was decided is in the log."""
         events = self.engine.take_events()
@@ -120,6 +134,39 @@ class Harness:
     def topic(self, name: str = "t") -> Topic:
         return self.engine.state.topics[name]
 
+    # Work.
+
+    def claim(self, name: str = "q", node: str = "w", **fields: object) -> Any:
+        """The answer, or None where the claim parked."""
+        body = orjson.dumps({"node": node, **fields})
+        found = self.ask(bodies.parse_claim(name, body, self.limits))
+        return None if isinstance(found, Parked) else shown(found)
+
+    def claimed(self, name: str = "q", node: str = "w", **fields: object) -> list[int]:
+        return [job["$seq"] for job in self.claim(name, node, **fields)["claimed"]]
+
+    def ack(self, *seqs: int, name: str = "q", node: str = "w", **fields: object) -> Any:
+        body = orjson.dumps({"node": node, "seqs": seqs, **fields})
+        return shown(self.ask(bodies.parse_ack(name, body, self.limits)))
+
+    def nack(self, *seqs: int, name: str = "q", node: str = "w", **fields: object) -> Any:
+        body = orjson.dumps({"node": node, "seqs": seqs, **fields})
+        return shown(self.ask(bodies.parse_nack(name, body, self.limits)))
+
+    def extend(
+        self, *seqs: int, name: str = "q", node: str = "w", lease_ms: int = 30_000, **fields: object
+    ) -> Any:
+        body = orjson.dumps({"node": node, "seqs": seqs, "lease_ms": lease_ms, **fields})
+        return shown(self.ask(bodies.parse_extend(name, body, self.limits)))
+
+    def counters(self, name: str = "q") -> tuple[int, int, int]:
+        """(ready, in flight, delayed), which make up the count."""
+        state = self.state(name)
+        queue = state["queue"]
+        found = queue["ready"], queue["in_flight"], queue["delayed"]
+        assert sum(found) == state["count"]
+        return found
+
     # Upkeep.
 
     def seal(self) -> list[SealJob]:
@@ -156,12 +203,19 @@ def text_of(outcome: Outcome) -> bytes:
 
 def _records(records: Records) -> bytes:
     texts: list[bytes] = []
+    inserts = iter(records.inserts) if records.inserts else None
     for run, spans in records.extents:
         found = run.read(spans)
         assert found is not None
         if not records.is_verbatim:
             found = project(
-                run, spans, found, tags=records.tags, meta=records.meta, data=records.data
+                run,
+                spans,
+                found,
+                tags=records.tags,
+                meta=records.meta,
+                data=records.data,
+                inserts=inserts,
             )
         texts += map(bytes, found)
     return b",".join(texts)

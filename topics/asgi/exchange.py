@@ -24,7 +24,9 @@ from topics.asgi.runtime import Phase, Ticket, Told
 from topics.asgi.shell import Shell
 from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed
+from topics.asgi.work import WorkFeed
 from topics.protocol import http, metrics
+from topics.protocol.commands import Claim
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.http import BodyRule, Feed, OriginRule, Probe, Request, Route
@@ -222,13 +224,22 @@ class _Admitted:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
         if not http.accepts_event_stream(call.header(b"accept")):
             raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
-        if call.is_head:
+        if call.is_head and feed is Feed.WATCH:
             call.runtime.engine.watching.require_session(self._name)
             return Streaming(200, EVENT_STREAM, None)
         query = http.parse_query(self._query)
+        if feed is Feed.WORK:
+            return self._work(http.parse_work(self._name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
         return Streaming(200, EVENT_STREAM, WatchFeed(call.runtime, self._name, rewind))
+
+    def _work(self, asked: Claim) -> Streaming:
+        call = self._call
+        if call.is_head:
+            call.runtime.engine.work.require_queue(asked.topic, call.runtime.now_ms)
+            return Streaming(200, EVENT_STREAM, None)
+        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
 
     def _body(self, body: Buffer) -> Buffer:
         kind = self._call.header(b"content-type")
@@ -368,9 +379,18 @@ def _probe(call: _Call, probe: Probe) -> Answer:
             return _plain(call, asdict(runtime.limits))
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
-            state = runtime.engine.state if runtime.phase is Phase.READY else None
+            state = None
+            if runtime.phase is Phase.READY:
+                runtime.engine.advance(runtime.now_ms)
+                state = runtime.engine.state
             watches, stats = runtime.engine.watches, runtime.store.stats
-            known = metrics.families(state, watches, stats, runtime.process())
+            known = metrics.families(
+                state,
+                watches,
+                stats,
+                runtime.process(),
+                work_streams=runtime.engine.work.streams_open,
+            )
             if http.prefers_json(call.header(b"accept")):
                 performance = call.performance(Told(Outcome([])))
                 return call.answer(200, (JSON,), [metrics.as_json(known), performance])

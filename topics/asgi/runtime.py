@@ -30,6 +30,7 @@ from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
 from topics.protocol.records import Buffer
+from topics.protocol.turn import Room
 from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
 from topics.settings import Settings
 
@@ -307,6 +308,8 @@ class Runtime:
         finally:
             if self.engine.has_events:
                 self._flush_soon()
+            else:
+                self.work_soon()
         if isinstance(result, Parked):
             assert isinstance(command, Diff | Claim)
             return self._park(command, token, result, deliver)
@@ -326,6 +329,17 @@ class Runtime:
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
+
+    @property
+    def room(self) -> Room:
+        return self._room
+
+    def nudge(self) -> None:
+        """The engine was changed from outside a command: write that down, and look what is owed."""
+        if self.engine.has_events:
+            self._flush()
+        self.work_soon()
+        self._set_alarm()
 
     def _park(
         self, command: Diff | Claim, token: object, parked: Parked, deliver: Deliver

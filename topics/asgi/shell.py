@@ -10,6 +10,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
+from topics.protocol.turn import Room
 
 T = TypeVar("T")
 
@@ -32,6 +33,12 @@ class Shell(Protocol):
     def uptime_ms(self) -> int: ...
 
     def submit(self, command: Command, deliver: Deliver) -> Told | Ticket: ...
+
+    def nudge(self) -> None:
+        """The engine was changed from outside a command: write that down, and look what is owed."""
+
+    @property
+    def room(self) -> Room: ...
 
     def process(self) -> Process: ...
 

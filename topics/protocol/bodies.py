@@ -5,6 +5,7 @@ order of the checks within a body is: it is text, it is JSON, it has the right t
 range, names in it are names.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -13,11 +14,15 @@ import msgspec
 from msgspec import Meta, Raw
 
 from topics.protocol.commands import (
+    Ack,
     Append,
     Begin,
+    Claim,
     CreateWatch,
     DeleteRecords,
     Diff,
+    Extend,
+    Nack,
     Purge,
     PutTopic,
     View,
@@ -170,6 +175,29 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
     filter: str | None = None
 
 
+class ClaimBody(msgspec.Struct):
+    node: str
+    max: Natural | None = None
+    lease_ms: Natural | None = None
+    wait_ms: Natural | None = None
+
+
+class HeldBody(msgspec.Struct):
+    """What ack, nack and extend share (§10.4-§10.6)."""
+
+    node: str
+    seqs: list[Natural]
+    lease_ids: list[str] | None = None
+
+
+class NackBody(HeldBody, kw_only=True):
+    delay_ms: Natural | None = None
+
+
+class ExtendBody(HeldBody, kw_only=True):
+    lease_ms: Natural
+
+
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
@@ -178,6 +206,10 @@ _DIFF: Final = msgspec.json.Decoder(DiffBody)
 _WATCH: Final = msgspec.json.Decoder(WatchBody)
 _DELETE: Final = msgspec.json.Decoder(DeleteBody)
 _PURGE: Final = msgspec.json.Decoder(PurgeBody)
+_CLAIM: Final = msgspec.json.Decoder(ClaimBody)
+_ACK: Final = msgspec.json.Decoder(HeldBody)
+_NACK: Final = msgspec.json.Decoder(NackBody)
+_EXTEND: Final = msgspec.json.Decoder(ExtendBody)
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
 
 T = TypeVar("T")
@@ -475,3 +507,76 @@ def parse_purge(topic: str, body: Buffer) -> Purge:
         None if asked.keep is None else _u64(asked.keep, "$.keep"),
         None if asked.filter is None else parse_subject(asked.filter),
     )
+
+
+def parse_claim(topic: str, body: Buffer, limits: Limits) -> Claim:
+    asked = decode(_CLAIM, body)
+    return Claim(
+        topic=topic,
+        node=worker(asked.node, limits, "$.node"),
+        limit=claim_limit(asked.max, limits),
+        lease_ms=None if asked.lease_ms is None else clamped_lease(asked.lease_ms),
+        wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
+    )
+
+
+def worker(node: str, limits: Limits, path: str) -> str:
+    """Who claims: a name that is there, as long as a node's may be."""
+    if not node:
+        raise invalid("expected the worker's name", path)
+    _check_lengths([node], limits.max_node_bytes, "node", path)
+    return node
+
+
+def claim_limit(asked: int | None, limits: Limits) -> int:
+    return _clamp(asked or 1, 1, limits.max_claim or asked or 1)
+
+
+def clamped_lease(lease_ms: int) -> int:
+    return _clamp(lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)
+
+
+def parse_ack(topic: str, body: Buffer, limits: Limits) -> Ack:
+    asked = decode(_ACK, body)
+    return Ack(topic, worker(asked.node, limits, "$.node"), *_held(asked, limits))
+
+
+def parse_nack(topic: str, body: Buffer, limits: Limits) -> Nack:
+    asked = decode(_NACK, body)
+    seqs, leases = _held(asked, limits)
+    delay_ms = min(asked.delay_ms or 0, LEASE_MS_MAX)
+    return Nack(topic, worker(asked.node, limits, "$.node"), seqs, leases, delay_ms)
+
+
+def parse_extend(topic: str, body: Buffer, limits: Limits) -> Extend:
+    asked = decode(_EXTEND, body)
+    seqs, leases = _held(asked, limits)
+    lease_ms = clamped_lease(asked.lease_ms)
+    return Extend(topic, worker(asked.node, limits, "$.node"), seqs, leases, lease_ms)
+
+
+def _held(asked: HeldBody, limits: Limits) -> tuple[list[int], list[int] | None]:
+    """Seqs, and the numbers of their leases where tokens were given."""
+    seqs, tokens = asked.seqs, asked.lease_ids
+    if limits.max_claim and len(seqs) > limits.max_claim:
+        raise Rejection(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"{len(seqs)} seqs exceed {limits.max_claim} - at `$.seqs`",
+            {"limit": limits.max_claim},
+        )
+    for i, seq in enumerate(seqs):
+        _u64(seq, f"$.seqs[{i}]")
+    if tokens is None:
+        return seqs, None
+    if len(tokens) != len(seqs):
+        raise invalid(f"{len(tokens)} lease_ids for {len(seqs)} seqs", "$.lease_ids")
+    return seqs, [_lease_number(token) for token in tokens]
+
+
+_LEASE_ID: Final = re.compile(r"lease_([1-9a-f][0-9a-f]{0,23})")
+
+
+def _lease_number(token: str) -> int:
+    """The number of a lease; 0, which none has, where the token is not of ours."""
+    found = _LEASE_ID.fullmatch(token)
+    return int(found[1], 16) if found else 0

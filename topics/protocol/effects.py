@@ -7,7 +7,7 @@ to be fetched (`Records`), because only the shell may wait for a disk.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from topics.protocol.records import Buffer
 from topics.protocol.topic import Extent
@@ -21,6 +21,10 @@ class Gate(Enum):
     """The write that carries its events."""
     SYNCED = "synced"
     """A sync that covers that write."""
+
+
+GATES: Final = (Gate.NOW, Gate.WRITTEN, Gate.SYNCED)
+"""From the weakest to the strongest."""
 
 
 @dataclass(frozen=True, slots=True)

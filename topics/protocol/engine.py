@@ -65,7 +65,7 @@ from topics.protocol.topic import (
 )
 from topics.protocol.turn import Room, Turn, no_such_topic
 from topics.protocol.watching import Watching
-from topics.protocol.work import Work
+from topics.protocol.work import Work, WorkStream
 
 LEASES_BITS: Final = 40
 """Bits of a lease number that count within one incarnation of the store; the rest is that."""
@@ -99,10 +99,10 @@ class Engine:
             settled=self._on_settled,
             removed=self._on_removed,
         )
-        self.watching = Watching(limits, self.turn)
+        self.work = Work(limits, self.turn)
+        self.watching = Watching(limits, self.turn, besides=lambda: self.work.streams_open)
         self.watches = self.watching.watches
         self.forwarding = Forwarding(limits, self.turn)
-        self.work = Work(limits, self.turn)
         self._parked: dict[int, dict[object, _Waiting]] = {}
         self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
             PutTopic: self._put_topic,
@@ -168,6 +168,11 @@ class Engine:
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.turn.on_failed()
+
+    def open_work(self, stream: WorkStream) -> None:
+        """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
+        self.watching.require_connection_slot(taken_over=False)
+        self.work.open(stream)
 
     # What is owed without a command: copies, leases that ran out, jobs for who waits.
 

@@ -17,13 +17,13 @@ import orjson
 
 from topics.protocol import bodies
 from topics.protocol.bodies import invalid
-from topics.protocol.commands import Command, DeleteTopic, GetTopic, ListTopics
+from topics.protocol.commands import Claim, Command, DeleteTopic, GetTopic, ListTopics
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
 from topics.protocol.names import decode_segment, is_topic_name, require_topic_name
 from topics.protocol.records import Buffer
 
-Scope = Literal["read", "write", "delete", "admin", "probe", "socket", "open"]
+Scope = Literal["read", "write", "read+write", "delete", "admin", "probe", "socket", "open"]
 
 
 class BodyRule(Enum):
@@ -49,6 +49,7 @@ class Feed(Enum):
     """Requests that are answered by a stream."""
 
     WATCH = "watch"
+    WORK = "work"
     SOCKET = "socket"
 
 
@@ -87,10 +88,12 @@ class Route:
 def _reading(request: Request) -> str:
     """A name in a read: one that cannot exist is not found."""
     if not is_topic_name(request.name):
-        raise Rejection(
-            ErrorCode.TOPIC_NOT_FOUND, "no topic has such a name", {"topic": request.name[:256]}
-        )
+        raise _no_such_name(request.name)
     return request.name
+
+
+def _no_such_name(name: str) -> Rejection:
+    return Rejection(ErrorCode.TOPIC_NOT_FOUND, "no topic has such a name", {"topic": name[:256]})
 
 
 def _writing(request: Request) -> str:
@@ -148,6 +151,36 @@ def _purge(request: Request) -> Command:
     return bodies.parse_purge(_writing(request), request.body)
 
 
+def _claim(request: Request) -> Command:
+    return bodies.parse_claim(_writing(request), request.body, request.limits)
+
+
+def _ack(request: Request) -> Command:
+    return bodies.parse_ack(_writing(request), request.body, request.limits)
+
+
+def _nack(request: Request) -> Command:
+    return bodies.parse_nack(_writing(request), request.body, request.limits)
+
+
+def _extend(request: Request) -> Command:
+    return bodies.parse_extend(_writing(request), request.body, request.limits)
+
+
+def parse_work(name: str, query: Mapping[str, str], limits: Limits) -> Claim:
+    """What a push stream asks for (§10.8): who claims, how many at once, for how long."""
+    if not is_topic_name(name):
+        raise _no_such_name(name)
+    if "node" not in query:
+        raise invalid("expected the worker's name", "?node")
+    node = bodies.worker(query["node"], limits, "?node")
+    limit = bodies.claim_limit(query_natural(query, "max", 1), limits)
+    lease_ms = None
+    if "lease_ms" in query:
+        lease_ms = bodies.clamped_lease(query_natural(query, "lease_ms", 0))
+    return Claim(name, node, limit, lease_ms, 0)
+
+
 def _create_watch(request: Request) -> Command:
     return bodies.parse_watch(
         request.body,
@@ -180,6 +213,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("POST /v0/topics/:/diff", "read", _diff, _ANY),
     _route("POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON),
     _route("POST /v0/topics/:/purge", "delete", _purge, _ANY),
+    _route("POST /v0/topics/:/claim", "read+write", _claim, BodyRule.JSON),
+    _route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON),
+    _route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON),
+    _route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON),
+    _route("GET /v0/topics/:/work", "read+write", Feed.WORK),
     _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON),
     _route("GET /v0/watch/:", "read", Feed.WATCH),
     _route("GET /v0/ws", "socket", Feed.SOCKET),

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import orjson
 
 from topics.protocol.ports import StoreStats
+from topics.protocol.queues import Queue
 from topics.protocol.state import State
 from topics.protocol.topic import Topic
 from topics.protocol.watch import Watches
@@ -48,15 +49,24 @@ class Process:
 
 
 def families(
-    state: State | None, watches: Watches, stats: StoreStats, process: Process
+    state: State | None,
+    watches: Watches,
+    stats: StoreStats,
+    process: Process,
+    *,
+    work_streams: int = 0,
 ) -> list[Family]:
     """Every metric that has a subject, aggregates first.
 
-    `state` is None while somebody else changes it: during replay, and at the end of a stop.
+    `work_streams` are the push streams that are open.  `state` is None while somebody else changes it: during replay, and at the end of a stop.
     """
     topics = [] if state is None else list(state.by_id.values())
-    gauges = _aggregates(state, topics, watches, process)
-    return [*gauges, *_wal(stats, process), *_per_topic(topics)]
+    if state is not None:
+        for queue in state.queues.values():
+            queue.settle(state.now_ms)
+    gauges = _aggregates(state, topics, watches, process, work_streams)
+    queues = {} if state is None else state.queues
+    return [*gauges, *_wal(stats, process), *_per_topic(topics, queues)]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:
@@ -64,25 +74,31 @@ def _one(name: str, kind: Kind, text: str, value: float) -> Family:
 
 
 def _aggregates(
-    state: State | None, topics: Sequence[Topic], watches: Watches, process: Process
+    state: State | None,
+    topics: Sequence[Topic],
+    watches: Watches,
+    process: Process,
+    work_streams: int,
 ) -> Iterable[Family]:
     records = total = hot = 0
     if state is not None:
         records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
     classes = dict.fromkeys(("ephemeral", "memory", "disk", "fsync"), 0)
-    queues = 0
+    queues = routers = leased = 0
+    if state is not None:
+        queues, routers = len(state.queues), len(state.routers)
+        leased = sum(queue.in_flight for queue in state.queues.values())
     for topic in topics:
         classes[topic.config.durability] += 1
-        queues += topic.config.type == "queue"
     by_class = [Sample(n, {"class": name}) for name, n in classes.items()]
     yield _one("topics_topics", "gauge", "Topics.", len(topics))
     yield Family("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
-    yield _one("topics_routers", "gauge", "Routers.", 0)
+    yield _one("topics_routers", "gauge", "Routers.", routers)
     yield _one("topics_records_live", "gauge", "Live records.", records)
     yield _one("topics_bytes_live", "gauge", "Bytes of live records.", total)
     yield _one("topics_queue_topics", "gauge", "Topics that are queues.", queues)
-    yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", 0)
-    streams, sessions = len(watches.streams), len(watches.sessions)
+    yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
+    streams, sessions = len(watches.streams) + work_streams, len(watches.sessions)
     yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
     yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
     yield _one("topics_ready", "gauge", "1 while requests are served.", int(process.ready))
@@ -124,7 +140,7 @@ def _fsync_histogram(stats: StoreStats) -> Family:
     return Family("topics_wal_fsync_latency_us", "histogram", text, samples)
 
 
-def _per_topic(topics: Sequence[Topic]) -> Iterable[Family]:
+def _per_topic(topics: Sequence[Topic], queues: Mapping[int, Queue]) -> Iterable[Family]:
     shown = topics[:TOPICS_SHOWN_MAX]
     counts = [topic.shown() for topic in shown]
     columns = (
@@ -136,12 +152,10 @@ def _per_topic(topics: Sequence[Topic]) -> Iterable[Family]:
     for name, text, values in columns:
         samples = [Sample(v, {"topic": t.name}) for t, v in zip(shown, values, strict=True)]
         yield Family(f"topics_topic_{name}", "gauge", text, samples)
-    ready = [
-        Sample(count, {"topic": t.name})
-        for t, (count, _) in zip(shown, counts, strict=True)
-        if t.config.type == "queue"
-    ]
-    leased = [Sample(0, sample.labels) for sample in ready]
+    jobs = [(t, queues[t.topic_id], n) for t, (n, _) in zip(shown, counts, strict=True)
+            if t.topic_id in queues]  # fmt: skip
+    ready = [Sample(n - q.in_flight - q.delayed, {"topic": t.name}) for t, q, n in jobs]
+    leased = [Sample(q.in_flight, {"topic": t.name}) for t, q, _ in jobs]
     yield Family("topics_topic_queue_ready", "gauge", "Claimable jobs per queue.", ready)
     yield Family("topics_topic_queue_in_flight", "gauge", "Leased jobs per queue.", leased)
     text = "1 where not every topic has gauges of its own."

@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from topics.protocol.commands import Diff
-from topics.protocol.effects import Gate, Outcome, Records
+from topics.protocol.effects import Gate, Outcome, Piece, Records
 from topics.protocol.models import TopicConfig
 from topics.protocol.queues import Queue
 from topics.protocol.topic import Selection, Tombstone, Topic
@@ -132,3 +132,45 @@ def _stone(stone: Tombstone, earliest_seq: int, head_seq: int) -> bytes:
         earliest_seq,
         head_seq,
     )
+
+
+LEASE_PREFIX: Final = "lease_"
+
+
+def lease_insert(lease: int, until_ms: int, deliveries: int) -> bytes:
+    """What a claimed job has beside its record (§10.2)."""
+    return b',"lease_id":"lease_%x","deadline":%d,"deliveries":%d' % (lease, until_ms, deliveries)
+
+
+def claim_outcome(
+    topic: Topic, jobs: Records | None, count: int, ready: int, gate: Gate
+) -> Outcome:
+    head = b'{"topic":"%b","claimed":[' % topic.name.encode()
+    tail = b'],"count":%d,"ready":%d' % (count, ready)
+    pieces: list[Piece] = [head, tail] if jobs is None else [head, jobs, tail]
+    return Outcome(pieces, gate=gate, logs=gate is not Gate.NOW)
+
+
+def held_outcome(
+    topic: Topic,
+    what: bytes,
+    n: int,
+    skipped: list[int],
+    ready: int,
+    in_flight: int,
+    gate: Gate,
+    deadlines: dict[str, int] | None,
+) -> Outcome:
+    """The answer to an ack, a nack or an extend (§10.4-§10.6)."""
+    body = b'{"topic":"%b","%b":%d,"skipped":%b,"ready":%d,"in_flight":%d' % (
+        topic.name.encode(),
+        what,
+        n,
+        orjson.dumps(skipped),
+        ready,
+        in_flight,
+    )
+    if deadlines is not None:
+        body += b',"deadlines":' + orjson.dumps(deadlines)
+    is_logged = gate is not Gate.NOW
+    return Outcome([body], gate=gate, logs=is_logged, is_fsync=gate is Gate.SYNCED)

@@ -13,6 +13,7 @@ from typing import Final
 import orjson
 
 from topics.protocol.errors import Rejection
+from topics.protocol.render import JsonText
 from topics.protocol.topic import Tombstone
 from topics.protocol.watch import (
     CaughtUpFrame,
@@ -145,3 +146,8 @@ def unreadable(topic: str, refusal: Rejection) -> bytes:
     """One topic cannot be read any further; the rest of the stream goes on."""
     detail = dict(refusal.detail or {})
     return encode_error(refusal.code.status, refusal.message, topics=[topic], detail=detail)
+
+
+def encode_job(topic: str, seq: int, text: JsonText) -> bytes:
+    """One leased job (§10.8); `text` is its record with the lease spliced in."""
+    return b'id: %d\nevent: job\ndata: {"topic":"%b",%b\n\n' % (seq, topic.encode(), text[1:])

@@ -263,10 +263,13 @@ class Turn:
         room: Room,
         *,
         freed_bytes: int = 0,
-    ) -> None:
+    ) -> Gate:
         """Append copies to a topic, and make their cause true, in one entry of the log.
 
         Where the destination's records are in no log (`ephemeral`), what they cause is logged alone.
+
+        Returns:
+            What must have happened before the copies are shown.
 
         Raises:
             Rejection: The destination does not take them, or the log does not; nothing changed.
@@ -283,7 +286,7 @@ class Turn:
                     self.emit(CursorsMoved(now_ms, [(router_id, cursor, len(copies))]))
                 case DeadLettered():
                     self._delete_buried(cause, now_ms)
-        self.owe(dest)
+        return Gate.SYNCED if self.owe(dest) else Gate.WRITTEN
 
     def _delete_buried(self, cause: DeadLettered, now_ms: int) -> None:
         queue = self.state.by_id[cause.queue_id]

@@ -31,10 +31,12 @@ from topics.protocol.watch import (
 class Watching:
     """Sessions and streams over the topics of one engine."""
 
-    def __init__(self, limits: Limits, turn: Turn) -> None:
+    def __init__(self, limits: Limits, turn: Turn, *, besides: Callable[[], int]) -> None:
+        """`besides` tells how many connections stream something else."""
         self._limits = limits
         self._turn = turn
         self.watches = Watches(self._shown)
+        self._besides = besides
         self.commands: dict[type, Callable[[Any, int, Any], Outcome]] = {
             CreateWatch: self._create_watch
         }
@@ -142,5 +144,6 @@ class Watching:
 
     def require_connection_slot(self, *, taken_over: bool) -> None:
         limit = self._limits.max_sse_connections
-        if limit and len(self.watches.streams) - taken_over >= limit:
+        streams = len(self.watches.streams) + self._besides()
+        if limit and streams - taken_over >= limit:
             raise throttled("max_sse_connections", limit)

@@ -1,0 +1,96 @@
+"""A worker's push stream as Server-Sent Events (§10.8).
+
+Pulled by its driver: jobs are leased when the stream can send them, so that a worker who does not
+read holds none that others could do.  When the connection goes, what it was given goes back.
+"""
+
+import asyncio
+from typing import Final
+
+from topics.asgi.payload import read
+from topics.asgi.runtime import Phase
+from topics.asgi.shell import Shell
+from topics.asgi.stream import SHUTTING_DOWN
+from topics.protocol import sse
+from topics.protocol.commands import Claim
+from topics.protocol.effects import Records
+from topics.protocol.errors import Rejection
+from topics.protocol.limits import HEARTBEAT_MS_DEFAULT
+from topics.protocol.work import Grant, WorkStream
+
+OPENING: Final = b"retry: 2000\n\n"
+
+
+class WorkFeed:
+    """Implements `answers.Feed`.
+
+    Args:
+        asked: The queue, who works, and how many jobs at once.
+
+    Raises:
+        Rejection: No such queue, or too many connections.
+    """
+
+    def __init__(self, shell: Shell, asked: Claim) -> None:
+        self._shell = shell
+        self._news = asyncio.Event()
+        topic = shell.engine.work.require_queue(asked.topic, shell.now_ms)
+        self._stream = WorkStream(
+            topic.topic_id,
+            topic.name,
+            asked.node,
+            asked.limit,
+            asked.lease_ms,
+            self._news.set,
+        )
+        shell.engine.open_work(self._stream)
+        self._is_begun = False
+        self._is_over = False
+
+    async def next(self) -> bytes | None:
+        if not self._is_begun:
+            self._is_begun = True
+            return OPENING + sse.heartbeat(self._shell.now_ms)
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time() + HEARTBEAT_MS_DEFAULT / 1000
+        while not self._is_over:
+            end = self._stream.ended_by
+            if end is None and self._shell.phase is not Phase.READY:
+                end = SHUTTING_DOWN
+            if end is not None:
+                self._is_over = True
+                return sse.encode_error(*end)
+            self._news.clear()
+            jobs = self._take()
+            if jobs:
+                return b"".join([await self._written(*each) for each in jobs])
+            try:
+                async with asyncio.timeout_at(beat_at):
+                    await self._news.wait()
+            except TimeoutError:
+                return sse.heartbeat(self._shell.now_ms)
+        return None
+
+    def _take(self) -> list[tuple[Records, Grant]]:
+        engine = self._shell.engine
+        jobs = engine.work.take(self._stream, self._shell.now_ms, self._shell.room)
+        # Before they are seen: leases are in the log where they are meant to last.
+        self._shell.nudge()
+        return jobs
+
+    async def _written(self, records: Records, grant: Grant) -> bytes:
+        texts = read(records, blocking=False)
+        if texts is None:
+            texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
+        assert texts is not None
+        if isinstance(texts, Rejection):
+            return sse.unreadable(self._stream.name, texts)
+        jobs = zip(grant.seqs, texts[::2], strict=True)
+        return b"".join(sse.encode_job(self._stream.name, seq, text) for seq, text in jobs)
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+        self._news.set()
+        self._shell.engine.work.close(self._stream, self._shell.now_ms)
+        self._shell.nudge()
