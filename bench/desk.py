@@ -141,6 +141,9 @@ class Desk:
     def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
         return Told(self.run(command))
 
+    def nudge(self) -> None:
+        self.turn()
+
     def process(self) -> Process:
         return Process(
             ready=True,

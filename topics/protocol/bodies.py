@@ -564,8 +564,7 @@ def _held(asked: HeldBody, limits: Limits) -> tuple[list[int], list[int] | None]
             f"{len(seqs)} seqs exceed {limits.max_claim} - at `$.seqs`",
             {"limit": limits.max_claim},
         )
-    for i, seq in enumerate(seqs):
-        _u64(seq, f"$.seqs[{i}]")
+    _u64(max(seqs, default=0), "$.seqs")
     if tokens is None:
         return seqs, None
     if len(tokens) != len(seqs):

@@ -168,6 +168,7 @@ class Engine:
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.turn.on_failed()
+        self.work.release_all()
 
     def open_work(self, stream: WorkStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""

@@ -36,6 +36,8 @@ class Place(Enum):
     GONE = "gone"
     """Acked, deleted, evicted, expired or dead-lettered."""
 
+    __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call into Python
+
 
 class Step(Enum):
     """What moves a job."""
@@ -50,6 +52,8 @@ class Step(Enum):
     """The delay is over."""
     EXHAUSTED = "exhausted"
     REMOVED = "removed"
+
+    __hash__ = object.__hash__
 
 
 PLACES: Final[dict[tuple[Place, Step], Place]] = {

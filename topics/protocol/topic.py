@@ -27,6 +27,8 @@ RESERVE_FIRST: Final = 1024
 RESERVE_MAX: Final = 65_536
 _WINDOW_FIRST: Final = 256
 _WINDOW_MAX: Final = 65_536
+_SPANS_FEW: Final = 16
+"""Spans up to which a loop is quicker than columns."""
 
 
 class Tombstone(NamedTuple):
@@ -403,7 +405,7 @@ class Topic:
         """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
         found: list[int] = []
         end = self.published_seq + 1
-        for run, lo, hi in self._windows(max(first_seq, self._first_live())):
+        for run, lo, hi in self._windows(max(first_seq, self._earliest, self.gone_through + 1)):
             hi = min(hi, end - run.first_seq)
             if hi <= lo or len(found) >= limit:
                 break
@@ -414,7 +416,9 @@ class Topic:
 
     def rows_of(self, spans: NDArray[np.uint64]) -> Iterator[tuple[Run, NDArray[np.int64]]]:
         """(run, rows) that seq spans of shape (k, 2), both ends inclusive, cover."""
-        if not len(spans):
+        if len(spans) <= _SPANS_FEW:
+            for run, lo, hi in self._pieces(spans.tolist()):
+                yield run, np.arange(lo, hi)
             return
         first, last = spans[:, 0].astype(np.int64), spans[:, 1].astype(np.int64)
         for run, _ in self._runs_from(int(first[0])):
@@ -429,8 +433,19 @@ class Topic:
             b = np.minimum(last[lo:hi], run_last) - run.first_seq + 1
             yield run, _expand(a, b)
 
+    def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
+        """(run, lo, hi) of every part of a run that seq spans, both ends inclusive, cover; as
+        `rows_of`, for a few of them."""
+        for first, last in spans:
+            for run, lo in self._runs_from(first):
+                if run.first_seq > last:
+                    break
+                yield run, lo, min(last + 1 - run.first_seq, run.count)
+
     def extents(self, spans: NDArray[np.uint64]) -> list[Extent]:
         """The rows that seq spans of shape (k, 2), both ends inclusive, cover, run by run."""
+        if len(spans) <= _SPANS_FEW:
+            return [Extent(run, [(lo, hi)]) for run, lo, hi in self._pieces(spans.tolist())]
         return [Extent(run, spans_of(rows)) for run, rows in self.rows_of(spans)]
 
     def reserve_for(self, last_seq: int) -> int:
@@ -561,6 +576,8 @@ def seq_spans(seqs: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Spans of adjacent seqs, both ends inclusive, shape (k, 2)."""
     if not len(seqs):
         return np.empty((0, 2), np.uint64)
+    if int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1:
+        return seqs[[0, -1]][None, :]
     cuts = np.flatnonzero(np.diff(seqs) != 1)
     starts = seqs[np.concatenate(([0], cuts + 1))]
     ends = seqs[np.concatenate((cuts, [len(seqs) - 1]))]

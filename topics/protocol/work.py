@@ -231,10 +231,10 @@ class Work:
             return
         times = [line.closes_ms, line.next_end_ms(), queue.next_ms() if line.waiting else None]
         at_ms = min((at for at in times if at is not None), default=None)
-        if at_ms != line.alarm_ms:
+        # An alarm that is too early is let come, and set anew then: one entry a line, not one a change.
+        if at_ms is not None and (line.alarm_ms is None or at_ms < line.alarm_ms):
             line.alarm_ms = at_ms
-            if at_ms is not None:
-                heappush(self._alarms, (at_ms, topic.topic_id))
+            heappush(self._alarms, (at_ms, topic.topic_id))
 
     # ------------------------------------------------------------------ giving jobs
 
