@@ -27,7 +27,7 @@ TRANSCRIPTS: Final = (ROOT / "README.md", ROOT / "docs" / "api.md")
 
 MOVING: Final = frozenset(
     {"$ts", "epoch", "uptime_ms", "last_write_ts", "last_read_ts", "effective_priority"}
-    | {"wid", "stream_url"}
+    | {"wid", "stream_url", "lease_id", "deadline"}
 )
 """What differs from run to run in an answer; of it only the type is compared."""
 
