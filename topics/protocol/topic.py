@@ -150,8 +150,9 @@ class Topic:
 
     def _runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
         """(run, first row) of every run that reaches beyond `seq - 1`, ascending."""
-        i = max(bisect_right(self.starts, seq) - 1, 0)
-        for run in self.runs[i:]:
+        runs = self.runs
+        for i in range(max(bisect_right(self.starts, seq) - 1, 0), len(runs)):
+            run = runs[i]
             row = max(seq - run.first_seq, 0)
             if row < run.count:
                 yield run, row

@@ -252,6 +252,8 @@ class Work:
             if seqs or not command.wait_ms:
                 grant = self._grant(topic, queue, command, seqs, now_ms) if seqs else None
                 self._free(queue)
+                # Who waits is woken when these leases run out.
+                self._look_soon(topic.topic_id)
                 outcome = self._outcome(topic, grant)
                 # Who hears that there is nothing to do finds it in the dead-letter topic.
                 outcome.gate = max(outcome.gate, self._buried, key=GATES.index)

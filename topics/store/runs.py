@@ -61,7 +61,7 @@ class SealedRun:
         self._checked: bytearray | None = None
         self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
-        self._kills: tuple[tuple[int, NDArray[np.int64]], ...] = ()
+        self._kills: list[tuple[int, NDArray[np.int64]]] | tuple[()] = ()
         self._dead: int | None = None
 
     def __repr__(self) -> str:
@@ -205,7 +205,9 @@ class SealedRun:
 
     def note(self, lsn: int, rows: NDArray[np.int64]) -> None:
         """Rows killed by the frame `lsn`; under the lock, like the two below."""
-        self._kills += ((lsn, rows),)
+        if isinstance(self._kills, tuple):
+            self._kills = []
+        self._kills.append((lsn, rows))
 
     def due(self, lsn: int) -> list[NDArray[np.int64]]:
         """Rows killed by frames up to `lsn`."""
@@ -213,7 +215,7 @@ class SealedRun:
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
         """The file shows what was due: let go of the copy, unless more was killed meanwhile."""
-        self._kills = tuple(kill for kill in self._kills if kill[0] > lsn)
+        self._kills = [kill for kill in self._kills if kill[0] > lsn] or ()
         if self._kills:
             return False
         if not repaired:
