@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.render import JsonText
 from topics.protocol.tags import Match
@@ -44,8 +46,7 @@ class DeleteTopic:
     if_empty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True, kw_only=True):
     """Records to append, n >= 1, as JSON text; one node, tag and meta (or None) each.
 
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,8 +71,7 @@ class Columns:
 assert tuple(f.name for f in fields(Columns)) == tuple(COLUMN_DTYPES)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """The n records of one append, rendered, as its event, its log frame and its run hold them.
 
     Attributes:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.dedupe import Keys
 from topics.protocol.events import (
+    Cause,
     Checkpoint,
     CursorsMoved,
     DeadLettered,
@@ -170,33 +171,38 @@ class State:
 
     def _appended(self, event: RecordsAppended) -> None:
         topic, batch = self.by_id[event.topic_id], event.batch
+        n = len(batch)
         self._reach(topic, event.first_seq - 1)
         volatile = topic.config.durability == "ephemeral"
-        run = self._open_hot_run(topic, event, volatile)
+        run = self._open_hot_run(topic, event, n, volatile)
         before = run.memory_bytes
         run.append(batch)
         self.hot_bytes += run.memory_bytes - before
         if not volatile:
             self.hot[topic.topic_id] = topic
-        topic.head_seq = event.first_seq + len(batch) - 1
+        topic.head_seq = event.first_seq + n - 1
         topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
         topic.last_ts_ms = batch.ts_ms
         topic.last_write_ms = event.now_ms
-        if event.floors != topic.floors:
+        if event.floors is not topic.floors and event.floors != topic.floors:
             topic.floors = risen(topic.floors, event.floors)
             self._floors_moved(topic)
         self._set_totals(topic, event.count, event.size_bytes)
         if event.key:
             keys = self.keys[topic.topic_id]
             self.keys_total -= len(keys)
-            keys.remember(event.key, event.first_seq, len(batch), event.now_ms, volatile=volatile)
+            keys.remember(event.key, event.first_seq, n, event.now_ms, volatile=volatile)
             self.keys_total += len(keys)
         topic.check()
-        match event.cause:
+        if event.cause is not None:
+            self._caused(event.cause, n)
+
+    def _caused(self, cause: Cause, copies: int) -> None:
+        match cause:
             case Forwarded(router_id, cursor):
-                self._move_cursor(router_id, cursor, len(batch))
+                self._move_cursor(router_id, cursor, copies)
             case DeadLettered():
-                self._dead_lettered(event.cause)
+                self._dead_lettered(cause)
 
     def _dead_lettered(self, cause: DeadLettered) -> None:
         topic, queue = self.by_id[cause.queue_id], self.queues[cause.queue_id]
@@ -204,7 +210,7 @@ class State:
         if cause.spans:
             self._kill(topic, cause.span_array, cause.count, cause.size_bytes)
 
-    def _open_hot_run(self, topic: Topic, event: RecordsAppended, volatile: bool) -> HotRun:
+    def _open_hot_run(self, topic: Topic, event: RecordsAppended, n: int, volatile: bool) -> HotRun:
         """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
         full, of the other class, or ends before a hole."""
         last = topic.runs[-1] if topic.runs else None
@@ -213,7 +219,7 @@ class State:
             and not last.frozen
             and last.volatile == volatile
             and last.first_seq + last.count == event.first_seq
-            and last.count + len(event.batch) <= max(self.limits.segment_max_records, 1)
+            and last.count + n <= max(self.limits.segment_max_records, 1)
             and last.text_bytes < self.limits.segment_max_bytes
             and last.has_room(event.batch)
         ):

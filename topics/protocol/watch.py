@@ -199,9 +199,10 @@ class _Shared:
             self.size_bytes += size_bytes
 
     def forget(self, topic_id: int) -> None:
-        gone = self._frames.pop(topic_id, {}).values()
-        self._count -= len(gone)
-        self.size_bytes -= sum(size_bytes for _, _, size_bytes in gone)
+        gone = self._frames.pop(topic_id, None)
+        if gone is not None:
+            self._count -= len(gone)
+            self.size_bytes -= sum(size_bytes for _, _, size_bytes in gone.values())
 
 
 @dataclass(slots=True, eq=False)
