@@ -24,6 +24,7 @@ from topics.protocol.events import Event, Floors, RecordsAppended
 from topics.protocol.hot import HotRun
 from topics.protocol.ports import Recovery
 from topics.protocol.topic import Reading, Removal, Selection, Topic
+from topics.protocol.turn import Turn
 from topics.store import wal
 from topics.store.files import File
 from topics.store.layout import log_name, numbers
@@ -206,7 +207,7 @@ def tombstone_off_by_one(patch: Patch) -> None:
 
 
 def expiry_counted_twice(patch: Patch) -> None:
-    patch.setattr(Engine, "log_expiry", lambda self, topic, now_ms: None)
+    patch.setattr(Turn, "log_expiry", lambda self, topic, now_ms: None)
 
 
 def floors_of_the_dead_believed(patch: Patch) -> None:
@@ -230,7 +231,7 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(Engine, "_needs_sync", lambda self, topic: False)
+    patch.setattr(Turn, "_needs_sync", lambda self, topic: False)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:
