@@ -1,6 +1,15 @@
 """Work: claims, acks, leases in time, dead letters and pushed jobs, told as stories (§10)."""
 
-from .workers import queue
+from .harness import START_MS, Harness
+from .workers import Puller, queue
+
+
+def alarm(engine: Harness) -> int:
+    """When the engine wants to be asked though nothing happens until then."""
+    at_ms = engine.engine.alarm_ms()
+    assert at_ms is not None
+    return at_ms
+
 
 # ---------------------------------------------------------------------- claim (§10.2)
 
@@ -24,3 +33,22 @@ def test_a_job_is_given_once_though_it_came_back_twice() -> None:
     assert engine.claimed(max=2) == [2]
     assert engine.seqs(name="d") == [1]
     assert engine.counters() == (0, 1, 0)
+
+
+# ---------------------------------------------------------------------- pushed work (§10.8)
+
+
+def test_a_stream_that_is_full_gets_its_own_job_again() -> None:
+    """A job whose lease runs out is pushed again, also to the only worker, who held no more than
+    that: the time alone says so. (§10.3, §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("x", name="q")
+    worker = Puller(engine, limit=1)
+    assert worker.pull() == [1]
+    engine.now_ms = alarm(engine)
+
+    engine.work_off()
+
+    assert worker.pull() == [1]
+    assert [deliveries for _, _, deliveries in worker.jobs] == [1, 2]
+    assert engine.now_ms == START_MS + 1001
