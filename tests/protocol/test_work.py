@@ -1,7 +1,9 @@
 """Work: claims, acks, leases in time, dead letters and pushed jobs, told as stories (§10)."""
 
+import pytest
+
 from .harness import START_MS, Harness
-from .workers import Puller, queue
+from .workers import Puller, cold, queue
 
 
 def alarm(engine: Harness) -> int:
@@ -52,3 +54,32 @@ def test_a_stream_that_is_full_gets_its_own_job_again() -> None:
     assert worker.pull() == [1]
     assert [deliveries for _, _, deliveries in worker.jobs] == [1, 2]
     assert engine.now_ms == START_MS + 1001
+
+
+# ---------------------------------------------------------------------- dead letters (§10.6)
+
+
+def exhausted(engine: Harness) -> None:
+    """One job, sealed, delivered as often as it may be, its last lease just run out."""
+    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append("x", name="q")
+    engine.seal_all()
+    engine.claim(node="w")
+    engine.now_ms += 1001
+
+
+def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose text is cold is dead-lettered as soon as it was read, without another command.
+    (§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        assert engine.counters() == (0, 0, 1)
+        assert engine.engine.owes
+
+        engine.work_off()
+
+    assert engine.counters() == (0, 0, 0)
+    assert engine.seqs(name="d") == [1]
+    assert not engine.engine.owes
