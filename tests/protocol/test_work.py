@@ -83,3 +83,30 @@ def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPa
     assert engine.counters() == (0, 0, 0)
     assert engine.seqs(name="d") == [1]
     assert not engine.engine.owes
+
+
+@pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])
+def test_the_holder_of_a_dying_job_may_still_speak(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Until it has left the queue nobody else has claimed it: what its last holder says counts,
+    and it leaves only if it is still on its way when its text has come. (§10.4-§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        match call:
+            case "ack":
+                assert engine.ack(1)["acked"] == 1
+            case "nack":
+                assert engine.nack(1)["nacked"] == 1
+            case "delay":
+                assert engine.nack(1, delay_ms=500)["nacked"] == 1
+            case "extend":
+                assert engine.extend(1)["extended"] == 1
+        expected = engine.counters()
+        engine.work_off()
+
+    known = {"ack": (0, 0, 0), "nack": (1, 0, 0), "delay": (0, 0, 1), "extend": (0, 1, 0)}
+    assert engine.counters() == expected == known[call]
+    assert "d" not in engine.engine.state.topics

@@ -75,11 +75,14 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.DELAYED, Step.POSTPONED): Place.DELAYED,
     (Place.DELAYED, Step.FELL_DUE): Place.AGAIN,
     (Place.DELAYED, Step.REMOVED): Place.GONE,
+    (Place.DYING, Step.LEASED): Place.LEASED,
+    (Place.DYING, Step.RELEASED): Place.AGAIN,
     (Place.DYING, Step.POSTPONED): Place.DELAYED,
     (Place.DYING, Step.REMOVED): Place.GONE,
 }
 """The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
-a claim before was in no log or a time that ran out was not told."""
+a claim before was in no log or a time that ran out was not told.  A dying job's last holder may
+still extend or release it: nobody else has claimed it."""
 
 
 @dataclass(slots=True, eq=False)
