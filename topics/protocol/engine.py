@@ -179,8 +179,8 @@ class Engine:
 
     @property
     def owes(self) -> bool:
-        """Whether `work_off` has something to do now."""
-        return self.forwarding.is_due or self.work.is_due
+        """Whether `work_off` has something to do now, or `take_fetches` something to read."""
+        return self.forwarding.is_due or self.work.is_due or bool(self.turn.fetches)
 
     def work_off(self, now_ms: int, room: Room) -> None:
         """Do a bounded part of what is owed now; its events are written with this turn.  Where

@@ -75,11 +75,14 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.DELAYED, Step.POSTPONED): Place.DELAYED,
     (Place.DELAYED, Step.FELL_DUE): Place.AGAIN,
     (Place.DELAYED, Step.REMOVED): Place.GONE,
+    (Place.DYING, Step.LEASED): Place.LEASED,
+    (Place.DYING, Step.RELEASED): Place.AGAIN,
     (Place.DYING, Step.POSTPONED): Place.DELAYED,
     (Place.DYING, Step.REMOVED): Place.GONE,
 }
 """The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
-a claim before was in no log or a time that ran out was not told."""
+a claim before was in no log or a time that ran out was not told.  A dying job's last holder may
+still extend or release it: nobody else has claimed it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +95,8 @@ class Job:
         lease: Number of the lease that it was last given under, 0 once that was given up; it
             stays when the time runs out, since its holder may still ack until somebody claims.
         refusals: How often the dead-letter topic did not take it.
+        queued: It has an entry among those that may be claimed again, valid or not: never two, or
+            one claim could be given it twice.
     """
 
     seq: int
@@ -101,6 +106,7 @@ class Job:
     lease: int = 0
     node: str = ""
     refusals: int = 0
+    queued: bool = False
 
     @property
     def ends_ms(self) -> int:
@@ -148,7 +154,8 @@ class Queue:
         elif place in _WAITING:
             self.delayed += 1
         elif place is Place.AGAIN:
-            if before is not Place.AGAIN:
+            if not job.queued:
+                job.queued = True
                 heappush(self._again, job.seq)
         elif place is Place.GONE:
             del self.jobs[job.seq]
@@ -257,20 +264,18 @@ class Queue:
     def take_again(self, limit: int) -> list[Job]:
         """Up to `limit` jobs that were delivered before and may be claimed, lowest seq first.
 
-        They are out of the heap: those that are not leased now are to be given back.
+        They are out of the heap, so each is to be leased or exhausted now.
         """
         taken: list[Job] = []
         again = self._again
         while again and len(taken) < limit:
             job = self.jobs.get(heappop(again))
-            is_twice = bool(taken) and taken[-1] is job
-            if job is not None and job.place is Place.AGAIN and not is_twice:
+            if job is None:
+                continue
+            job.queued = False
+            if job.place is Place.AGAIN:
                 taken.append(job)
         return taken
-
-    def give_back(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            heappush(self._again, job.seq)
 
     def holds(self, seq: int, node: str, lease: int | None) -> Job | None:
         """The job, if `node` holds it: under a lease whose time may have run out, but that nobody
@@ -307,7 +312,8 @@ class Queue:
             self._held = [job.seq for job in self.jobs.values() if job.place is Place.LEASED]
             heapify(self._held)
         if len(self._again) > size:
-            self._again = [job.seq for job in self.jobs.values() if job.place is Place.AGAIN]
+            # What is gone left an entry; whoever is here has one at most, valid or not.
+            self._again = [job.seq for job in self.jobs.values() if job.queued]
             heapify(self._again)
 
     def image(self, *, lasting: bool) -> QueueImage:

@@ -210,6 +210,7 @@ class Work:
         """One look at a line: open a window, wait for it, or hand out and answer who is due."""
         self._turn.expire(topic, now_ms)
         queue = self._settled(topic, now_ms)
+        self._free(queue)  # before it is asked who may take more
         jitter_ms = topic.config.claim_jitter_ms
         if line.closes_ms is None and jitter_ms and line.waiting and self._ready(topic, queue):
             line.closes_ms = now_ms + jitter_ms
@@ -222,7 +223,6 @@ class Work:
             del line.waiting[token]
             self._answer(token, topic, None)
         self._set_alarm(topic, queue, line)
-        self._free(queue)
 
     def _set_alarm(self, topic: Topic, queue: Queue, line: _Line) -> None:
         # A window that is open closes by the clock, whoever leaves.

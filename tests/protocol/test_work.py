@@ -1,0 +1,112 @@
+"""Work: claims, acks, leases in time, dead letters and pushed jobs, told as stories (§10)."""
+
+import pytest
+
+from .harness import START_MS, Harness
+from .workers import Puller, cold, queue
+
+
+def alarm(engine: Harness) -> int:
+    """When the engine wants to be asked though nothing happens until then."""
+    at_ms = engine.engine.alarm_ms()
+    assert at_ms is not None
+    return at_ms
+
+
+# ---------------------------------------------------------------------- claim (§10.2)
+
+
+def test_a_job_is_given_once_though_it_came_back_twice() -> None:
+    """An extended lease that ran out again leaves the job claimable once: there is at most one
+    valid lease a job, also where another job of the same claim goes to the dead-letter topic.
+    (§10.2, §10.3)"""
+    engine = queue(lease_ms=1000)
+    engine.append("often tried", "once", name="q")
+    engine.claim(max=1)
+    engine.nack(1)
+    engine.claim(max=2)
+    engine.now_ms += 1001
+    engine.counters()
+    engine.extend(2, lease_ms=1000)
+    engine.now_ms += 1001
+    engine.counters()
+    engine.put("q", type="queue", lease_ms=1000, max_deliveries=2, dead_letter="d")
+
+    assert engine.claimed(max=2) == [2]
+    assert engine.seqs(name="d") == [1]
+    assert engine.counters() == (0, 1, 0)
+
+
+# ---------------------------------------------------------------------- pushed work (§10.8)
+
+
+def test_a_stream_that_is_full_gets_its_own_job_again() -> None:
+    """A job whose lease runs out is pushed again, also to the only worker, who held no more than
+    that: the time alone says so. (§10.3, §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("x", name="q")
+    worker = Puller(engine, limit=1)
+    assert worker.pull() == [1]
+    engine.now_ms = alarm(engine)
+
+    engine.work_off()
+
+    assert worker.pull() == [1]
+    assert [deliveries for _, _, deliveries in worker.jobs] == [1, 2]
+    assert engine.now_ms == START_MS + 1001
+
+
+# ---------------------------------------------------------------------- dead letters (§10.6)
+
+
+def exhausted(engine: Harness) -> None:
+    """One job, sealed, delivered as often as it may be, its last lease just run out."""
+    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append("x", name="q")
+    engine.seal_all()
+    engine.claim(node="w")
+    engine.now_ms += 1001
+
+
+def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose text is cold is dead-lettered as soon as it was read, without another command.
+    (§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        assert engine.counters() == (0, 0, 1)
+        assert engine.engine.owes
+
+        engine.work_off()
+
+    assert engine.counters() == (0, 0, 0)
+    assert engine.seqs(name="d") == [1]
+    assert not engine.engine.owes
+
+
+@pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])
+def test_the_holder_of_a_dying_job_may_still_speak(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Until it has left the queue nobody else has claimed it: what its last holder says counts,
+    and it leaves only if it is still on its way when its text has come. (§10.4-§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        match call:
+            case "ack":
+                assert engine.ack(1)["acked"] == 1
+            case "nack":
+                assert engine.nack(1)["nacked"] == 1
+            case "delay":
+                assert engine.nack(1, delay_ms=500)["nacked"] == 1
+            case "extend":
+                assert engine.extend(1)["extended"] == 1
+        expected = engine.counters()
+        engine.work_off()
+
+    known = {"ack": (0, 0, 0), "nack": (1, 0, 0), "delay": (0, 0, 1), "extend": (0, 1, 0)}
+    assert engine.counters() == expected == known[call]
+    assert "d" not in engine.engine.state.topics

@@ -1,0 +1,90 @@
+"""Workers without a wire: queues, push streams that are pulled, and text that a disk must be asked for.
+
+Owns what a test of §10 says often, so that the test itself is a story.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from topics.protocol.queues import Queue
+from topics.protocol.work import WorkStream
+from topics.store.runs import SealedRun
+
+from .harness import Harness
+
+
+def queue(harness: Harness | None = None, name: str = "q", **config: object) -> Harness:
+    """An engine with one queue, and perhaps a dead-letter topic's name in its config."""
+    harness = harness or Harness()
+    harness.put(name, type="queue", **config)
+    return harness
+
+
+def held_by(harness: Harness, name: str = "q") -> Queue:
+    return harness.engine.state.queues[harness.topic(name).topic_id]
+
+
+class Puller:
+    """A worker's push stream as its driver sees it: told that there is news, then asked.
+
+    Attributes:
+        news: It was woken since it last looked.
+        jobs: Every (seq, lease number, deliveries) that it was given.
+    """
+
+    def __init__(
+        self,
+        harness: Harness,
+        limit: int = 1,
+        *,
+        node: str = "s",
+        lease_ms: int | None = None,
+        name: str = "q",
+    ) -> None:
+        self.news = True
+        self.jobs: list[tuple[int, int, int]] = []
+        self._harness = harness
+        topic = harness.engine.work.require_queue(name, harness.now_ms)
+        self.stream = WorkStream(topic.topic_id, topic.name, node, limit, lease_ms, self._wake)
+        harness.engine.open_work(self.stream)
+
+    def _wake(self) -> None:
+        self.news = True
+
+    def pull(self) -> list[int]:
+        """What it is given; asks as long as it is woken, as a driver does, and only then."""
+        harness, found = self._harness, []
+        while self.news:
+            self.news = False
+            for _, grant in harness.engine.work.take(self.stream, harness.now_ms, self._room):
+                self.jobs += zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
+                found += grant.seqs
+                self.news = True  # after it has sent something it looks again
+            harness.sync()
+        return found
+
+    def _room(self, _: bool) -> int:
+        return self._harness.room_bytes
+
+    @property
+    def held(self) -> list[int]:
+        return sorted(self.stream.held)
+
+    def close(self) -> None:
+        self._harness.engine.work.close(self.stream, self._harness.now_ms)
+        self._harness.sync()
+
+
+@contextmanager
+def cold(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No sealed text is in memory: reading it means to wait for a disk."""
+
+    def none(run: SealedRun, spans: Any) -> None:
+        return None
+
+    with patch.context() as inner:
+        inner.setattr(SealedRun, "read", none)
+        yield
