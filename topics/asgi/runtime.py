@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
 from topics.protocol.commands import Claim, Command, Diff
+from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
@@ -40,6 +41,8 @@ UPKEEP_EVERY_S: Final = 10.0
 UPKEEP_SOON_S: Final = 0.05
 RETRY_S: Final = 1.0
 SEALED_EVENT_BYTES: Final = 256
+DEBT_SLICES: Final = 3
+"""Slices of what routers owe that a command which wants it works off itself, before it waits."""
 UPKEEP_BYTES: Final = 16 << 10
 """Room in the log for what one turn of upkeep tells, beside its sealed runs."""
 
@@ -83,6 +86,16 @@ class _Waiter:
     outcome: Outcome
     lsn: int = 0
     write_ms: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Owing:
+    """A command that waits for what routers owe to it; `ticket` once it was decided and waits on."""
+
+    debt: Debt
+    command: Command
+    deliver: Deliver
+    ticket: "Ticket | None" = None
 
 
 class Ticket:
@@ -149,6 +162,7 @@ class Runtime:
         self._erasing: list[_Waiter] = []
         self._disk_is_full = False
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle | None]] = {}
+        self._owing: dict[_Owing, None] = {}
         self._work_due = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
@@ -233,6 +247,7 @@ class Runtime:
             stream.wake()
         self.engine.release_all()
         self._tell_woken()
+        self._decide_paid(all_of_them=True)
 
     async def stop(self) -> None:
         """Finish what was begun, seal, leave a checkpoint and the clean mark."""
@@ -298,6 +313,12 @@ class Runtime:
         Raises:
             Rejection: Refused; nothing has changed.
         """
+        debt = self.engine.debt_of(command)
+        if debt is not None and not self._pay(debt):
+            return self._owe(_Owing(debt, command, deliver))
+        return self._decide(command, deliver)
+
+    def _decide(self, command: Command, deliver: Deliver) -> Told | Ticket:
         token = object()
         now_ms = self.clock.now_ms()
         try:
@@ -381,6 +402,50 @@ class Runtime:
 
     # ------------------------------------------------------------------ what is owed
 
+    def _pay(self, debt: Debt) -> bool:
+        """Work off a small debt here and now; False where it has to wait."""
+        for _ in range(DEBT_SLICES):
+            debt.work(self.clock.now_ms(), self._room)
+            self._begin_reading()
+            self._flush()
+            if debt.is_settled:
+                return True
+        return False
+
+    def _owe(self, owing: _Owing) -> Ticket:
+        """Decide a command when what is owed to it was worked off with everything else."""
+
+        def cancel() -> None:
+            self._owing.pop(owing, None)
+            if owing.ticket is not None:
+                owing.ticket.cancel()
+
+        self._owing[owing] = None
+        self.work_soon()
+        self._want_sync_for_debts()
+        return Ticket(cancel)
+
+    def _decide_paid(self, *, all_of_them: bool = False) -> None:
+        """Decide the commands to which nothing is owed any more."""
+        for owing in [one for one in self._owing if all_of_them or one.debt.is_settled]:
+            if owing not in self._owing:
+                continue  # whoever was told before it has cancelled it
+            del self._owing[owing]
+            try:
+                found = self._decide(owing.command, owing.deliver)
+            except Rejection as refusal:
+                found = Told(refusal)
+            if isinstance(found, Told):
+                owing.deliver(found)
+            else:
+                owing.ticket = found
+        self._want_sync_for_debts()
+
+    def _want_sync_for_debts(self) -> None:
+        """Copies that are shown once they are durable do not wait for the flush timer."""
+        if self._owing and self._synced_lsn < self.store.written_lsn:
+            self._want_sync()
+
     def work_soon(self) -> None:
         """Copies that routers owe, jobs for who waits: when everybody had a turn."""
         if self.engine.owes and not self._work_due:
@@ -392,10 +457,13 @@ class Runtime:
         if self.phase not in (Phase.READY, Phase.DRAINING):
             return
         self.engine.work_off(self.clock.now_ms(), self._room)
+        self._begin_reading()
+        self._flush()
+
+    def _begin_reading(self) -> None:
         for fetch in self.engine.take_fetches():
             reading = self.read_in_thread(fetch.read)
             reading.add_done_callback(partial(self._fetched, fetch))
-        self._flush()
 
     def _fetched(
         self, fetch: Fetch, reading: "asyncio.Future[list[list[Buffer]] | Exception]"
@@ -451,6 +519,8 @@ class Runtime:
             else:
                 self._tell(waiter, 0.0)
         self._tell_woken()
+        if self._owing:
+            self._decide_paid()
         self._set_alarm()
         if self._syncing:
             self.queue_peak = max(self.queue_peak, len(self._syncing))
@@ -496,6 +566,7 @@ class Runtime:
         for waiter in waiters:
             waiter.deliver(Told(_unknown()))
         self._tell_woken()
+        self._decide_paid()
 
     # ------------------------------------------------------------------ the sync thread
 
@@ -530,6 +601,8 @@ class Runtime:
         while self._syncing and self._syncing[0].lsn <= lsn:
             self._tell(self._syncing.popleft(), sync_ms)
         self._tell_woken()
+        if self._owing:
+            self._decide_paid()
         if self._syncing:
             self._want_sync()
         elif self._flush_timer is None:

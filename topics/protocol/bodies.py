@@ -24,6 +24,7 @@ from topics.protocol.commands import (
     Extend,
     Nack,
     Purge,
+    PutRouter,
     PutTopic,
     View,
 )
@@ -48,6 +49,8 @@ from topics.protocol.models import (
     PRIORITY_MAX,
     Discard,
     Durability,
+    Guarantee,
+    RouterConfig,
     TopicConfig,
     TopicType,
 )
@@ -163,6 +166,17 @@ class WatchBody(ViewBody, kw_only=True):
     cursor: str | None = None
 
 
+class RouterBody(msgspec.Struct):
+    source: str
+    dest: str
+    preserve_node: bool | None = None
+    preserve_tag: bool | None = None
+    create_dest: bool | None = None
+    filter: Any = None
+    allow_cycle: bool | None = None
+    guarantee: Guarantee | None = None
+
+
 class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: Natural | None = None
     match: Any = None
@@ -204,6 +218,7 @@ _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
 LARGE_BODY_BYTES: Final = 256 << 10
 _DIFF: Final = msgspec.json.Decoder(DiffBody)
 _WATCH: Final = msgspec.json.Decoder(WatchBody)
+_ROUTER: Final = msgspec.json.Decoder(RouterBody)
 _DELETE: Final = msgspec.json.Decoder(DeleteBody)
 _PURGE: Final = msgspec.json.Decoder(PurgeBody)
 _CLAIM: Final = msgspec.json.Decoder(ClaimBody)
@@ -486,6 +501,35 @@ def parse_view(asked: ViewBody, limits: Limits) -> View:
         data=_or(asked.include_data, True),
         strong=asked.consistency == "strong",
     )
+
+
+def parse_put_router(router: str, body: Buffer) -> PutRouter:
+    asked = decode(_ROUTER, body)
+    require_topic_name(asked.source, path="$.source")
+    require_topic_name(asked.dest, path="$.dest")
+    if asked.source == asked.dest:
+        raise invalid("dest is the source itself", "$.dest")
+    config = RouterConfig(
+        source=asked.source,
+        dest=asked.dest,
+        preserve_node=_or(asked.preserve_node, True),
+        preserve_tag=_or(asked.preserve_tag, True),
+        filter=_filter(asked.filter),
+        allow_cycle=bool(asked.allow_cycle),
+        guarantee=asked.guarantee or "at_least_once",
+    )
+    return PutRouter(router, config, _or(asked.create_dest, True))
+
+
+def _filter(value: Any) -> tuple[str, str, str] | None:
+    """A router's `filter`, spelled as a tuple however it was said."""
+    if value is None:
+        return None
+    parse_match(value, "$.filter")
+    if isinstance(value, str):
+        return "tag", "Glob" if value.endswith("*") else "Eq", value
+    field, op, text = value
+    return field, op, text
 
 
 def parse_delete(topic: str, body: Buffer) -> DeleteRecords:

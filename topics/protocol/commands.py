@@ -154,11 +154,10 @@ class CreateWatch:
 
 @dataclass(frozen=True, slots=True)
 class PutRouter:
-    """Create or change a router (§6.1); `match` is its filter as a question."""
+    """Create or change a router (§6.1)."""
 
     router: str
     config: RouterConfig
-    match: Match | None
     create_dest: bool
 
 

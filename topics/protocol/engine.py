@@ -31,6 +31,7 @@ from topics.protocol.commands import (
     Purge,
     PutTopic,
 )
+from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Wake
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.events import (
@@ -102,7 +103,8 @@ class Engine:
         self.work = Work(limits, self.turn)
         self.watching = Watching(limits, self.turn, besides=lambda: self.work.streams_open)
         self.watches = self.watching.watches
-        self.forwarding = Forwarding(limits, self.turn)
+        self.forwarding = Forwarding(limits, self.turn, self.watches.on_rest)
+        self.watches.is_awaited = self.forwarding.is_awaited
         self._parked: dict[int, dict[object, _Waiting]] = {}
         self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
             PutTopic: self._put_topic,
@@ -143,6 +145,11 @@ class Engine:
         """Engine time: the wall clock, unless that has fallen below what was seen before."""
         return self.turn.advance(now_ms)
 
+    def debt_of(self, command: Command) -> Debt | None:
+        """What routers owe to a command: the shell works it off before it submits the command,
+        so that a client reads its own writes through them.  None where nothing is owed."""
+        return self.forwarding.debt_of(command)
+
     # What is decided is written by the turn.
 
     @property
@@ -169,6 +176,7 @@ class Engine:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.turn.on_failed()
         self.work.release_all()
+        self.forwarding.on_stopped()
 
     def open_work(self, stream: WorkStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
@@ -419,7 +427,7 @@ class Engine:
         head_seq = topic.published_seq
         self.turn.emit(TopicDeleted(now_ms, topic.topic_id))
         self.turn.drop(topic)
-        self.forwarding.on_deleted(topic)
+        self.forwarding.on_stopped()
         self.work.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)
         for waiting in self._parked.pop(topic.topic_id, {}).values():

@@ -36,11 +36,15 @@ class Floors(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hole(msgspec.Struct, frozen=True, array_like=True):
-    """Seqs [first_seq, last_seq] that were lost above the floor (`crash` or `source_trim`)."""
+    """Seqs [first_seq, last_seq] that were lost above the floor (`crash` or `source_trim`).
+
+    `hops` is how far the loss came in a ring of routers, which pass it on as they do records.
+    """
 
     first_seq: int
     last_seq: int
     reason: str
+    hops: int = 0
 
 
 class RunRef(msgspec.Struct, frozen=True, array_like=True):
@@ -245,7 +249,8 @@ class CursorsMoved(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SeqsSkipped(msgspec.Struct, frozen=True, array_like=True):
-    """A router met `loss` in its source: as many seqs of its destination are a hole."""
+    """A router met `loss` in its source: as many seqs of its destination are a hole, which came
+    `hops` far in a ring."""
 
     now_ms: int
     topic_id: int
@@ -253,6 +258,7 @@ class SeqsSkipped(msgspec.Struct, frozen=True, array_like=True):
     last_seq: int
     router_id: int
     loss: Loss
+    hops: int = 0
 
 
 class JobsLeased(msgspec.Struct, frozen=True, array_like=True):

@@ -17,10 +17,25 @@ import orjson
 
 from topics.protocol import bodies
 from topics.protocol.bodies import invalid
-from topics.protocol.commands import Claim, Command, DeleteTopic, GetTopic, ListTopics
+from topics.protocol.commands import (
+    Claim,
+    Command,
+    DeleteRouter,
+    DeleteTopic,
+    GetRouter,
+    GetTopic,
+    ListRouters,
+    ListTopics,
+)
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
-from topics.protocol.names import decode_segment, is_topic_name, require_topic_name
+from topics.protocol.names import (
+    decode_segment,
+    is_router_name,
+    is_topic_name,
+    require_router_name,
+    require_topic_name,
+)
 from topics.protocol.records import Buffer
 
 Scope = Literal["read", "write", "read+write", "delete", "admin", "probe", "socket", "open"]
@@ -109,11 +124,15 @@ def _get_topic(request: Request) -> Command:
 
 
 def _list_topics(request: Request) -> Command:
-    query = request.query
-    touch = query_bool(query, "touch", False)
+    touch = query_bool(request.query, "touch", False)
+    return ListTopics(*_page(request.query), touch)
+
+
+def _page(query: Mapping[str, str]) -> tuple[str, int, str]:
+    """(prefix, page size, the name it begins behind) of a list (§0.7)."""
     size = query_natural(query, "page_size", PAGE_SIZE_DEFAULT) or PAGE_SIZE_DEFAULT
     after = parse_cursor(query["cursor"]) if "cursor" in query else ""
-    return ListTopics(query.get("prefix", ""), min(size, PAGE_SIZE_MAX), after, touch)
+    return query.get("prefix", ""), min(size, PAGE_SIZE_MAX), after
 
 
 def _delete_topic(request: Request) -> Command:
@@ -181,6 +200,27 @@ def parse_work(name: str, query: Mapping[str, str], limits: Limits) -> Claim:
     return Claim(name, node, limit, lease_ms, 0)
 
 
+def _put_router(request: Request) -> Command:
+    return bodies.parse_put_router(require_router_name(request.name), request.body)
+
+
+def _get_router(request: Request) -> Command:
+    if not is_router_name(request.name):
+        raise Rejection(
+            ErrorCode.ROUTER_NOT_FOUND, "no router has such a name", {"router": request.name[:256]}
+        )
+    return GetRouter(request.name)
+
+
+def _list_routers(request: Request) -> Command:
+    query = request.query
+    return ListRouters(*_page(query), query.get("source"), query.get("dest"))
+
+
+def _delete_router(request: Request) -> Command:
+    return DeleteRouter(require_router_name(request.name))
+
+
 def _create_watch(request: Request) -> Command:
     return bodies.parse_watch(
         request.body,
@@ -218,6 +258,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON),
     _route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON),
     _route("GET /v0/topics/:/work", "read+write", Feed.WORK),
+    _route("GET /v0/routers", "read", _list_routers),
+    _route("PUT /v0/routers/:", "admin", _put_router, BodyRule.JSON),
+    _route("GET /v0/routers/:", "read", _get_router),
+    _route("DELETE /v0/routers/:", "delete", _delete_router),
     _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON),
     _route("GET /v0/watch/:", "read", Feed.WATCH),
     _route("GET /v0/ws", "socket", Feed.SOCKET),

@@ -1,4 +1,4 @@
-"""Names of topics: which strings are names, and how a path segment becomes one (§1.1)."""
+"""Names of topics and routers: which strings are names, and how a path segment becomes one (§1.1, §6.1)."""
 
 import re
 from typing import Final
@@ -7,10 +7,16 @@ from urllib.parse import unquote_to_bytes
 from topics.protocol.errors import ErrorCode, Rejection
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+_ROUTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
 
 def is_topic_name(name: str) -> bool:
     return _TOPIC_NAME.fullmatch(name) is not None
+
+
+def is_router_name(name: str) -> bool:
+    """The charset of topics and `>`, so that "a->b" is a name (§6.1)."""
+    return _ROUTER_NAME.fullmatch(name) is not None
 
 
 def decode_segment(raw: bytes) -> str:
@@ -28,6 +34,17 @@ def require_topic_name(name: str, *, path: str | None = None) -> str:
         ErrorCode.INVALID_REQUEST,
         f"{quote(name)} is not a topic name: 1 to 255 of A-Z a-z 0-9 . _ : -, "
         f"first a letter or digit{where}",
+    )
+
+
+def require_router_name(name: str) -> str:
+    """The name, if it is one (400 otherwise)."""
+    if is_router_name(name):
+        return name
+    raise Rejection(
+        ErrorCode.INVALID_REQUEST,
+        f"{quote(name)} is not a router name: 1 to 255 of A-Z a-z 0-9 . _ : - >, "
+        "first a letter or digit",
     )
 
 

@@ -11,8 +11,9 @@ import orjson
 
 from topics.protocol.commands import Diff
 from topics.protocol.effects import Gate, Outcome, Piece, Records
-from topics.protocol.models import TopicConfig
+from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.queues import Queue
+from topics.protocol.routers import Blocked, Router
 from topics.protocol.topic import Selection, Tombstone, Topic
 
 PRIORITY_FRESH: Final = 1000
@@ -77,6 +78,58 @@ def put_outcome(name: str, config: TopicConfig, *, created: bool) -> Outcome:
         gate=Gate.SYNCED,
         logs=True,
     )
+
+
+def router_fields(config: RouterConfig) -> dict[str, object]:
+    """A router's config as every answer tells it (§6.1)."""
+    return msgspec.structs.asdict(config)
+
+
+def router_state(router: Router, lag: int, now_ms: int) -> dict[str, object]:
+    """§6.2, and how far it is, what stops it, what it lost."""
+    loss = router.loss
+    return {
+        "router": router.name,
+        **router_fields(router.config),
+        "forwarded_total": router.forwarded_total,
+        "cursor": router.cursor,
+        "lag": lag,
+        "blocked": _blocked(router.blocked, now_ms),
+        "lost_total": router.lost_total,
+        "loss": None
+        if loss is None
+        else {
+            "gap_from": loss.gap_from,
+            "gap_to": loss.gap_to,
+            "reason": loss.reason,
+            "ts": loss.ts_ms,
+        },
+    }
+
+
+def _blocked(blocked: Blocked | None, now_ms: int) -> dict[str, object] | None:
+    if blocked is None:
+        return None
+    return {
+        "code": blocked.code,
+        "message": blocked.message,
+        "since": blocked.since_ms,
+        "retry_ms": max(blocked.retry_at_ms - now_ms, 0),
+    }
+
+
+def router_summary(router: Router, lag: int, now_ms: int) -> dict[str, object]:
+    """§6.3."""
+    return {
+        "router": router.name,
+        "source": router.config.source,
+        "dest": router.config.dest,
+        "guarantee": router.config.guarantee,
+        "forwarded_total": router.forwarded_total,
+        "filter": router.config.filter,
+        "lag": lag,
+        "blocked": _blocked(router.blocked, now_ms),
+    }
 
 
 def append_head(name: str, first_seq: int, count: int, with_seqs: bool) -> bytes:

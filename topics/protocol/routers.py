@@ -8,11 +8,12 @@ know records.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from topics.protocol.events import Loss, RouterConfigured, RouterImage
 from topics.protocol.models import RouterConfig
+from topics.protocol.tags import TagRange, parse_match
 
 HOPS_MAX: Final = 8
 """Copies that a record may become within a ring of routers, however large the ring."""
@@ -40,6 +41,7 @@ class Router:
         forwarded_total: Copies appended.
         lost_total: Source seqs that were lost before they were forwarded; `loss` is the last time.
         blocked: Known to this process only.
+        match: The config's filter as a question.
     """
 
     router_id: int
@@ -52,6 +54,11 @@ class Router:
     lost_total: int = 0
     loss: Loss | None = None
     blocked: Blocked | None = None
+    match: TagRange | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        asked = self.config.filter
+        self.match = None if asked is None else parse_match(list(asked))
 
     def block(self, code: str, message: str, now_ms: int) -> None:
         """The destination refused: tried again after a pause that doubles each time."""
@@ -59,6 +66,11 @@ class Router:
         backoff_ms = BACKOFF_FIRST_MS if last is None else min(last.backoff_ms * 2, BACKOFF_MAX_MS)
         since_ms = now_ms if last is None else last.since_ms
         self.blocked = Blocked(code, message, since_ms, now_ms + backoff_ms, backoff_ms)
+
+    def retry(self) -> None:
+        """Be tried again at once; how long it has been blocked is not forgotten."""
+        if self.blocked is not None:
+            self.blocked = replace(self.blocked, retry_at_ms=0)
 
     def lose(self, loss: Loss) -> None:
         self.loss = loss
@@ -89,6 +101,7 @@ class Routers:
         self.next_id = 1
         self._from: dict[int, dict[int, Router]] = {}
         self._into: dict[int, dict[int, Router]] = {}
+        self._hops: dict[int, int | None] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -133,10 +146,12 @@ class Routers:
         self._from.setdefault(router.source_id, {})[router.router_id] = router
         self._into.setdefault(router.dest_id, {})[router.router_id] = router
         self.next_id = max(self.next_id, router.router_id + 1)
+        self._hops.clear()
 
     def remove(self, router: Router) -> None:
         del self.by_name[router.name], self.by_id[router.router_id]
         del self.names[bisect_left(self.names, router.name)]
+        self._hops.clear()
         for table, topic_id in ((self._from, router.source_id), (self._into, router.dest_id)):
             del table[topic_id][router.router_id]
             if not table[topic_id]:
@@ -202,8 +217,10 @@ class Routers:
         In a ring of n topics the copy after n - 1 others would be in the topic that the record
         came from: it has been everywhere, and stops (§6.1).
         """
-        length = len(self.cycle(router.source_id, router.dest_id, but=router)) - 1
-        return min(length - 1, HOPS_MAX) if length > 0 else None
+        if router.router_id not in self._hops:
+            length = len(self.cycle(router.source_id, router.dest_id, but=router)) - 1
+            self._hops[router.router_id] = min(length - 1, HOPS_MAX) if length > 0 else None
+        return self._hops[router.router_id]
 
     def upstream(self, topic_id: int) -> list[Router]:
         """Every router that something in the topic may come through, farthest first."""

@@ -286,7 +286,7 @@ class State:
     def _skipped(self, event: SeqsSkipped) -> None:
         topic = self.by_id[event.topic_id]
         self._reach(topic, event.first_seq - 1)
-        self._lose(topic, event.first_seq, event.last_seq, "source_trim")
+        self._lose(topic, event.first_seq, event.last_seq, "source_trim", event.hops)
         self.routers.by_id[event.router_id].lose(event.loss)
 
     # ------------------------------------------------------------------ runs
@@ -369,13 +369,15 @@ class State:
             self._lose(topic, topic.head_seq + 1, head_seq, "crash")
             self.lossy[topic.topic_id] = topic
 
-    def _lose(self, topic: Topic, first_seq: int, last_seq: int, reason: str) -> None:
+    def _lose(
+        self, topic: Topic, first_seq: int, last_seq: int, reason: str, hops: int = 0
+    ) -> None:
         """[first_seq, last_seq] is gone: a floor where nothing durable lies below, else a hole."""
         if not topic.runs and reason == "crash":
             crash_through = max(topic.floors.crash_through, last_seq)
             topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
         else:
-            topic.holes.append(Hole(first_seq, last_seq, reason))
+            topic.holes.append(Hole(first_seq, last_seq, reason, hops))
         topic.head_seq = max(topic.head_seq, last_seq)
         topic.reserved_through = max(topic.reserved_through, topic.head_seq)
 

@@ -301,8 +301,12 @@ class Topic:
         return causes[0] if len(causes) == 1 else "mixed"
 
     def hole_at(self, seq: int) -> Hole | None:
-        """The hole that `seq` lies in."""
-        return next((h for h in self.holes if h.first_seq <= seq <= h.last_seq), None)
+        """The hole that `seq` lies in, once it is shown."""
+        i = bisect_left(self.holes, seq, key=_last_of)
+        if i == len(self.holes) or seq > self.published_seq:
+            return None
+        hole = self.holes[i]
+        return hole if hole.first_seq <= seq else None
 
     def select(self, reading: Reading) -> Selection:
         """Choose the records that one read returns (§3.2, §3.3).
@@ -321,10 +325,9 @@ class Topic:
         end = self.published_seq
         if reading.through is not None:
             end = min(end, reading.through)
-        for hole in self.holes:
-            if hole.first_seq > cursor:
-                end = min(end, hole.first_seq - 1)
-                break
+        i = bisect_left(self.holes, cursor + 1, key=_last_of)
+        if i < len(self.holes):
+            end = min(end, self.holes[i].first_seq - 1)
         selection = self._collect(cursor, max(end, cursor), reading)
         selection.tombstone = stone
         return selection
@@ -479,6 +482,10 @@ def _expand(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     steps[0] = starts[0]
     steps[at] = starts[1:] - ends[:-1] + 1
     return np.cumsum(steps)
+
+
+def _last_of(hole: Hole) -> int:
+    return hole.last_seq
 
 
 class _Filter(NamedTuple):

@@ -25,9 +25,11 @@ from topics.protocol.events import (
     Event,
     FloorsRaised,
     Forwarded,
+    Loss,
     RecordsAppended,
     RecordsDeleted,
     SeqsReserved,
+    SeqsSkipped,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -287,6 +289,29 @@ class Turn:
                 case DeadLettered():
                     self._delete_buried(cause, now_ms)
         return Gate.SYNCED if self.owe(dest) else Gate.WRITTEN
+
+    def skip(
+        self,
+        dest: Topic,
+        router_id: int,
+        loss: Loss,
+        now_ms: int,
+        room: Room,
+        *,
+        hops: int = 0,
+    ) -> None:
+        """Leave a hole in a topic, as large as what a router lost in its source.
+
+        Raises:
+            Rejection: The log does not take it; nothing changed.
+        """
+        self.require_writable(room(False))
+        first_seq, reserved = dest.head_seq + 1, dest.reserved_through
+        last_seq = first_seq + loss.gap_to - loss.gap_from
+        self.emit(SeqsSkipped(now_ms, dest.topic_id, first_seq, last_seq, router_id, loss, hops))
+        if dest.reserved_through > reserved:
+            self._reserved.append((dest, dest.reserved_through))
+        self.owe(dest)
 
     def _delete_buried(self, cause: DeadLettered, now_ms: int) -> None:
         queue = self.state.by_id[cause.queue_id]

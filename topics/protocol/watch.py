@@ -226,6 +226,9 @@ class Watches:
         self._by_topic: dict[int, dict[Watched, None]] = {}
         self._find = find
         self._shared = _Shared()
+        self._held: set[int] = set()
+        self.is_awaited: Callable[[Topic], bool] = lambda _: False
+        """Whether copies for a topic are still to come; set by who knows routers."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -344,6 +347,12 @@ class Watches:
                 stream.queue(watched)
                 stream.wake()
 
+    def on_rest(self) -> None:
+        """Routers may owe nothing more: who was not told `caught-up` for them looks again."""
+        held, self._held = self._held, set()
+        for topic_id in held:
+            self.on_published(topic_id)
+
     def on_deleted(self, topic_id: int, head_seq: int) -> None:
         """A topic went: its watchers are told its last head, open or not."""
         self._shared.forget(topic_id)
@@ -438,6 +447,9 @@ class Watches:
             stream.queue(watched)
             return frame
         owes_caught_up = watched.place is not Place.LIVE
+        if owes_caught_up and self.is_awaited(topic):
+            self._held.add(topic.topic_id)
+            return frame
         watched.step(Step.DRAINED)
         if not owes_caught_up:
             return frame
