@@ -163,7 +163,7 @@ class Harness:
         """(ready, in flight, delayed), which make up the count."""
         state = self.state(name)
         queue = state["queue"]
-        found = queue["ready"], queue["in_flight"], queue["delayed"]
+        found = queue["ready"], queue["in_flight"], queue.get("delayed", 0)
         assert sum(found) == state["count"]
         return found
 

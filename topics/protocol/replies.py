@@ -51,14 +51,17 @@ def summary(topic: Topic, now_ms: int) -> dict[str, object]:
 
 
 def queue_counters(topic: Topic, queue: Queue) -> dict[str, int]:
-    """§10.7; `ready + in_flight + delayed` is the topic's count."""
+    """§10.7; `ready + in_flight + delayed` is the topic's count; `delayed` is left out where it
+    is 0, as the contract's own example has it."""
     count, _ = topic.shown()
-    return {
+    counters = {
         "ready": count - queue.in_flight - queue.delayed,
         "in_flight": queue.in_flight,
-        "delayed": queue.delayed,
         "dead_lettered": queue.dead_lettered,
     }
+    if queue.delayed:
+        counters["delayed"] = queue.delayed
+    return counters
 
 
 def open_object(value: object) -> bytes:
