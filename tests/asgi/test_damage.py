@@ -35,7 +35,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("other", 3))
 
         while runtime.engine.state.hot:
-            await runtime._checkpoint()
+            await runtime.keep_up(checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs
         assert [(run.first_seq, run.count) for run in runs] == [(1, 20), (21, 20)]

@@ -6,21 +6,20 @@ turns go on.  Refuses to know what answers mean.  Invariant: an answer is told n
 gate allows.
 """
 
-import errno
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
-from topics.asgi.runtime import SEALED_EVENT_BYTES, UPKEEP_BYTES
+from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Parked, Records
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Rejection, StoreError, WriteFailed
+from topics.protocol.errors import Corrupt, Rejection, StoreError, WriteFailed
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
-from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
+from topics.protocol.upkeep import Upkeep
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be told."""
@@ -56,15 +55,16 @@ class Process:
         self.store = store
         self.engine = Engine(limits, store)
         self.upkeep = Upkeep(self.engine)
+        self.chores = Chores(limits, self.upkeep, store, self)
         self.now_ms = 0
         self.failed = False
-        self.disk_is_full = False
         self.writing = writing
         self.wrote = wrote
         self.synced_lsn = 0
         self._told: list[Waiter] = []
         self._syncing: deque[Waiter] = deque()
         self._erasing: list[Waiter] = []
+        self._erased: list[Waiter] = []
         self._sync_ends: int | None = None
         self._work: Generator[None, None, None] | None = None
 
@@ -93,7 +93,7 @@ class Process:
                 command, token=object(), now_ms=self.now_ms, room=self._room
             )
         except Rejection as refusal:
-            self.disk_is_full |= (refusal.detail or {}).get("limit") == "disk"
+            self.chores.disk_is_full |= (refusal.detail or {}).get("limit") == "disk"
             raise
         assert not isinstance(outcome, Parked)
         if outcome.gate is Gate.NOW:
@@ -206,85 +206,58 @@ class Process:
             self._work = None
 
     def _round(self, checkpoint: bool) -> Generator[None, None, None]:
-        self._require_room(UPKEEP_BYTES)
-        self.upkeep.drop_runs(self.now_ms)
-        self._flush_now()
-        while (job := self.upkeep.plan_seal(self.now_ms)) is not None:
-            yield from self._seal(job, None)
-        if self._erasing:
-            yield from self._erase()
-        elif checkpoint or self.store.log_bytes >= self.limits.wal_file_bytes:
-            yield from self._checkpoint()
-        elif self.disk_is_full and self.store.log_bytes:
-            self.disk_is_full = False
-            yield from self._checkpoint()
-            yield from self._checkpoint()
-        yield
-        self.store.flip()
-        yield
-        self._drop_segments()
+        yield from self._driven(self.chores.round(checkpoint=checkpoint))
 
-    def _require_room(self, size_bytes: int) -> None:
-        if self.store.room(reserve=True) < size_bytes:
-            raise OSError(errno.ENOSPC, "no space in the log for upkeep")
-
-    def _erase(self) -> Generator[None, None, None]:
-        erasing, self._erasing = self._erasing, []
+    def _driven(self, chore: Chore) -> Generator[None, None, None]:
+        """A chore; it stands still before and after whatever the shell does on a thread."""
         try:
-            for topic_id in sorted({w.erases for w in erasing if w.erases is not None}):
-                for job in self.upkeep.plan_erase(topic_id):
-                    yield from self._seal(job, None)
-            yield from self._checkpoint(fresh=True)
-            yield from self._checkpoint(fresh=True)
-        except BaseException:
-            self._erasing = erasing + self._erasing
-            raise
-        for waiter in erasing:
-            waiter.told(waiter.lsn)
+            step = next(chore)
+            while True:
+                try:
+                    yield
+                    result = yield from self._done(step)
+                    yield
+                except BaseException as error:
+                    step = chore.throw(error)
+                else:
+                    step = chore.send(result)
+        except StopIteration:
+            return
 
-    def _seal(self, job: SealJob, plan: CheckpointPlan | None) -> Generator[None, None, None]:
-        try:
-            self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
-            yield
-            refs = self.store.seal(job.entries)
-            yield
-        except BaseException:
-            self.upkeep.on_seal_failed(job)
-            raise
-        self.upkeep.on_sealed(job, refs, self.now_ms, plan)
-        self._flush_now()
-        self._drop_segments()
-
-    def _checkpoint(self, *, fresh: bool = False) -> Generator[None, None, None]:
-        self._flush_now()
-        boundary = self.store.rotate(fresh=fresh)
-        plan = self.upkeep.begin_checkpoint(self.now_ms)
-        try:
-            while (job := self.upkeep.next_job(plan)) is not None:
-                yield from self._seal(job, plan)
-        except BaseException:
-            self.upkeep.abandon(plan)
-            raise
+    def _done(self, step: Step) -> Generator[None, None, object]:
+        if isinstance(step, Blocking):
+            return step.call()
         wanted = self.store.written_lsn
         while self.synced_lsn < wanted:
             yield
             self.sync()
             if self.failed:
                 raise WriteFailed("log", "read-only")
-        yield
-        self.store.flip()
-        yield
-        self.store.checkpoint(plan.image, boundary)
+        return None
 
-    def _flush_now(self) -> None:
+    # What chores ask of who runs them: `now_ms`, and
+
+    def flush(self) -> None:
         self.end_turn()
         if self.failed:
             raise WriteFailed("log", "read-only")
 
-    def _drop_segments(self) -> None:
-        unneeded, self.engine.state.unneeded = self.engine.state.unneeded, []
-        for segment in unneeded:
-            self.store.drop(segment)
+    def warn(self, what: str) -> None:
+        return
+
+    def take_erasures(self) -> Iterable[int]:
+        self._erased, self._erasing = self._erasing, []
+        return sorted({w.erases for w in self._erased if w.erases is not None})
+
+    def erased(self, damage: Corrupt | None) -> None:
+        waiters, self._erased = self._erased, []
+        for waiter in waiters:
+            if damage is None:
+                waiter.told(waiter.lsn)
+
+    def erase_later(self) -> None:
+        self._erasing = self._erased + self._erasing
+        self._erased = []
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -298,12 +271,8 @@ class Process:
             self.store.close(None)
             return False
         try:
-            plan = self.upkeep.begin_checkpoint(self.now_ms)
-            while (job := self.upkeep.next_job(plan)) is not None:
-                self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
-            self.writing()
-            self.store.write(self.engine.take_events())
-            self.store.close(plan.image)
+            for _ in self._driven(self.chores.last()):
+                pass
         except (OSError, StoreError):
             self.store.close(None)
             return False

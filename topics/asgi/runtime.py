@@ -7,12 +7,11 @@ retried: the log is read-only until a restart, reads go on.
 """
 
 import asyncio
-import errno
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +20,7 @@ from typing import Final, TypeVar
 
 from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
+from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import Claim, Command, Diff
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
@@ -32,7 +32,7 @@ from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
 from topics.protocol.records import Buffer
 from topics.protocol.turn import Room
-from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
+from topics.protocol.upkeep import Upkeep
 from topics.settings import Settings
 
 log = logging.getLogger("topics")
@@ -40,11 +40,8 @@ log = logging.getLogger("topics")
 UPKEEP_EVERY_S: Final = 10.0
 UPKEEP_SOON_S: Final = 0.05
 RETRY_S: Final = 1.0
-SEALED_EVENT_BYTES: Final = 256
 DEBT_SLICES: Final = 3
 """Slices of what routers owe that a command which wants it works off itself, before it waits."""
-UPKEEP_BYTES: Final = 16 << 10
-"""Room in the log for what one turn of upkeep tells, beside its sealed runs."""
 
 T = TypeVar("T")
 
@@ -109,11 +106,6 @@ def _nothing() -> None:
     pass
 
 
-def _is_damage(error: BaseException) -> bool:
-    """Whether stored bytes could not be read back, rather than new ones not be written."""
-    return isinstance(error, Corrupt) or (isinstance(error, OSError) and error.errno == errno.EIO)
-
-
 def _not_erased(damage: Corrupt) -> Rejection:
     return Rejection(
         ErrorCode.INTERNAL,
@@ -146,6 +138,7 @@ class Runtime:
         self.store = store
         self.engine = Engine(limits, store)
         self.upkeep = Upkeep(self.engine)
+        self.chores = Chores(limits, self.upkeep, store, self)
         self.clock = clock or Clock()
         self.phase = Phase.STARTING
         self.exchange: Exchange
@@ -160,7 +153,9 @@ class Runtime:
         self._writing: list[_Waiter] = []
         self._syncing: deque[_Waiter] = deque()
         self._erasing: list[_Waiter] = []
-        self._disk_is_full = False
+        self._erased: list[_Waiter] = []
+        self._is_ending = False
+        """The last chore runs: nothing else is written any more."""
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle | None]] = {}
         self._owing: dict[_Owing, None] = {}
         self._work_due = False
@@ -269,34 +264,21 @@ class Runtime:
             self._sync_wanted.release()
             assert self._sync_thread is not None
             await self._loop.run_in_executor(None, self._sync_thread.join)
-        await self._in_worker(self._close, recovered and not self.engine.read_only)
+        self._is_ending = True
+        await self._close(clean=recovered and not self.engine.read_only)
         self._worker.shutdown(wait=False)
         self.readers.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
-    def _close(self, clean: bool) -> None:
-        if not clean:
-            self.store.close(None)
-            return
-        try:
-            plan = self.upkeep.begin_checkpoint(self.clock.now_ms(), is_last=True)
-            while (job := self.upkeep.next_job(plan)) is not None:
-                self._seal_last(job, plan)
-            self.store.write(self.engine.take_events())
-            self.store.close(plan.image)
-        except (OSError, StoreError) as error:
-            log.error("no clean stop: %s", error)
-            self.store.close(None)
-
-    def _seal_last(self, job: SealJob, plan: CheckpointPlan) -> None:
-        try:
-            refs = self.store.seal(job.entries)
-        except (Corrupt, OSError) as error:
-            if not (_is_damage(error) and self.upkeep.avoid(job, plan)):
-                raise
-            log.error("a segment cannot be read and is left as it is: %s", error)
-            return
-        self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
+    async def _close(self, *, clean: bool) -> None:
+        """With `clean`, leave a checkpoint and the mark; without, only let go."""
+        if clean:
+            try:
+                await self._run(self.chores.last())
+                return
+            except (OSError, StoreError) as error:
+                log.error("no clean stop: %s", error)
+        await self._in_worker(self.store.close, None)
 
     async def _until_synced(self) -> None:
         """Until what is written by now is durable; what comes meanwhile does not make it longer."""
@@ -345,7 +327,7 @@ class Runtime:
         if limit in ("disk", "max_hot_bytes"):
             self.refused_for_room += 1
         if limit == "disk":
-            self._disk_is_full = True
+            self.chores.disk_is_full = True
             self._upkeep_due.set()
 
     def _room(self, reserve: bool) -> int:
@@ -357,6 +339,8 @@ class Runtime:
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
+        if self._is_ending:
+            return
         if self.engine.has_events:
             self._flush()
         self.work_soon()
@@ -454,7 +438,7 @@ class Runtime:
 
     def _work_off(self) -> None:
         self._work_due = False
-        if self.phase not in (Phase.READY, Phase.DRAINING):
+        if self.phase is not Phase.READY:
             return
         self.engine.work_off(self.clock.now_ms(), self._room)
         self._begin_reading()
@@ -623,7 +607,7 @@ class Runtime:
             self._upkeep_due.clear()
             self.clock.check()
             try:
-                await self._keep_up_once()
+                await self.keep_up()
                 trouble = ""
             except WriteFailed as error:
                 if not self.engine.read_only:
@@ -641,97 +625,53 @@ class Runtime:
                 return
             await asyncio.sleep(UPKEEP_SOON_S)
 
-    async def _keep_up_once(self) -> None:
-        self._require_room(UPKEEP_BYTES)
-        self.upkeep.drop_runs(self.clock.now_ms())
-        self._flush_now()
-        while (job := self.upkeep.plan_seal(self.clock.now_ms())) is not None:
-            await self._seal(job, None)
-        if self._erasing:
-            await self._erase()
-        elif self.store.log_bytes >= self.limits.wal_file_bytes:
-            await self._checkpoint()
-        elif self._disk_is_full and self.store.log_bytes:
-            await self._make_room()
-        await self._in_worker(self.store.flip)
-        # Files go only after the event for which they go is in the log.
-        self._flush_now()
-        self._drop_segments()
+    async def keep_up(self, *, checkpoint: bool = False) -> None:
+        """One round of upkeep, with a checkpoint whether one is due or not."""
+        await self._run(self.chores.round(checkpoint=checkpoint))
 
-    async def _make_room(self) -> None:
-        """Turn the log on a full disk into segments, without what was deleted since; the second
-        checkpoint lets go of the log that the first one keeps for the generation before it."""
-        self._disk_is_full = False
-        await self._checkpoint()
-        await self._checkpoint()
-
-    async def _erase(self) -> None:
-        """Write anew what holds text of deleted records, then let the log go that held it too: one
-        checkpoint to supersede it, one more to supersede the older generation that is kept."""
-        erasing, self._erasing = self._erasing, []
+    async def _run(self, chore: Chore) -> None:
+        """Drive a chore: what waits for a disk on the worker, the rest here."""
         try:
-            for topic_id in {waiter.outcome.erases for waiter in erasing}:
-                assert topic_id is not None
-                for job in self.upkeep.plan_erase(topic_id):
-                    await self._seal(job, None, whole=True)
-            await self._checkpoint(fresh=True)
-            await self._checkpoint(fresh=True)
-        except Corrupt as damage:
-            for waiter in erasing:
-                waiter.deliver(Told(_not_erased(damage)))
-            raise
-        except BaseException:
-            self._erasing = erasing + self._erasing
-            raise
-        for waiter in erasing:
-            waiter.deliver(Told(waiter.outcome, waiter.write_ms))
+            step = next(chore)
+            while True:
+                try:
+                    result = await self._done(step)
+                except BaseException as error:
+                    step = chore.throw(error)
+                else:
+                    step = chore.send(result)
+        except StopIteration:
+            return
 
-    def _require_room(self, size_bytes: int) -> None:
-        """Upkeep's own events must find space too; they may use what is kept back for deletes."""
-        if self.store.room(reserve=True) < size_bytes:
-            raise OSError(errno.ENOSPC, "no space in the log for upkeep; it is tried again")
-
-    async def _seal(
-        self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool = False
-    ) -> None:
-        """Seal a job; with `whole`, damage in what it merges is an error and not left out."""
-        try:
-            self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
-            refs = await self._in_worker(self.store.seal, job.entries)
-        except BaseException as error:
-            if not whole and _is_damage(error) and self.upkeep.avoid(job, plan):
-                log.error("a segment cannot be read and is left as it is: %s", error)
-                return
-            self.upkeep.on_seal_failed(job)
-            raise
-        self.upkeep.on_sealed(job, refs, self.clock.now_ms(), plan)
-        self._flush_now()
-        self._drop_segments()
-
-    async def _checkpoint(self, *, fresh: bool = False) -> None:
-        """Begin a log file, seal what the old ones hold, and let them go."""
-        self._flush_now()
-        boundary = self.store.rotate(fresh=fresh)
-        plan = self.upkeep.begin_checkpoint(self.clock.now_ms())
-        try:
-            while (job := self.upkeep.next_job(plan)) is not None:
-                await self._seal(job, plan)
-        except BaseException:
-            self.upkeep.abandon(plan)
-            raise
+    async def _done(self, step: Step) -> object:
+        if isinstance(step, Blocking):
+            return await self._in_worker(step.call)
         await self._until_synced()
-        await self._in_worker(self.store.flip)
-        await self._in_worker(self.store.checkpoint, plan.image, boundary)
+        return None
 
-    def _flush_now(self) -> None:
+    # What chores ask of who runs them.
+
+    def flush(self) -> None:
         self._flush()
         if self.engine.read_only:
             raise WriteFailed("log", "read-only")
 
-    def _drop_segments(self) -> None:
-        unneeded, self.engine.state.unneeded = self.engine.state.unneeded, []
-        for segment in unneeded:
-            self.store.drop(segment)
+    def warn(self, what: str) -> None:
+        log.error("%s", what)
+
+    def take_erasures(self) -> Iterable[int]:
+        self._erased, self._erasing = self._erasing, []
+        return {one.outcome.erases for one in self._erased if one.outcome.erases is not None}
+
+    def erased(self, damage: Corrupt | None) -> None:
+        waiters, self._erased = self._erased, []
+        for waiter in waiters:
+            told = Told(waiter.outcome, waiter.write_ms)
+            waiter.deliver(told if damage is None else Told(_not_erased(damage)))
+
+    def erase_later(self) -> None:
+        self._erasing = self._erased + self._erasing
+        self._erased = []
 
     # ------------------------------------------------------------------ what probes see
 

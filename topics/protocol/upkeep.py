@@ -269,6 +269,11 @@ class Upkeep:
             plan.unsealed.extend(hot[topic_id] for topic_id in topics if topic_id in hot)
         return True
 
+    def take_unneeded(self) -> list[int]:
+        """Segment files that nothing refers to any more, since somebody asked."""
+        unneeded, self._state.unneeded = self._state.unneeded, []
+        return unneeded
+
     def is_avoided(self, topic: Topic, run: Run) -> bool:
         return (topic.topic_id, run.first_seq) in self._avoided
 
