@@ -233,13 +233,16 @@ def still(stream: str) -> str:
 
 def transcript(text: str) -> Iterator[tuple[list[str], str]]:
     """(words of the command, what is shown) of every command on a page; a command in the background
-    shows nothing and is done at once, as what waits for it would otherwise wait for ever."""
+    (or whose answer is thrown away) shows nothing and is done at once, as what waits for it would otherwise wait for ever."""
     for block in re.findall(r"```console\n(.*?)```", text, re.S):
         for step in re.split(r"^\$ ", block, flags=re.M)[1:]:
             if step.startswith("curl -N "):
                 continue
             if step.startswith("("):
                 yield shlex.split(step[step.index("curl") : step.index(">")]), ""
+                continue
+            if step.rstrip().endswith(">/dev/null"):
+                yield shlex.split(step.rstrip().removesuffix(">/dev/null")), ""
                 continue
             # The answer begins where a line begins with a brace and no quote is open.
             command, shown = re.split(r"(?<=[^\s{\[,])\n(?=\{)", step, maxsplit=1)
