@@ -110,3 +110,19 @@ def test_the_holder_of_a_dying_job_may_still_speak(
     known = {"ack": (0, 0, 0), "nack": (1, 0, 0), "delay": (0, 0, 1), "extend": (0, 1, 0)}
     assert engine.counters() == expected == known[call]
     assert "d" not in engine.engine.state.topics
+
+
+# ---------------------------------------------------------------------- windows (§10.2)
+
+
+def test_a_window_that_everybody_left_is_closed_by_the_clock() -> None:
+    """Who comes after its end opens one of their own, and waits for others there. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append("x", name="q")
+    assert engine.claim(node="gone") is None
+    engine.engine.forget("q", engine.last_token)
+    engine.now_ms += 150
+
+    assert engine.claim(node="later") is None
+
+    assert alarm(engine) == engine.now_ms + 100

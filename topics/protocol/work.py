@@ -243,7 +243,7 @@ class Work:
         topic, queue = self._queue(command.topic, now_ms)
         self._require_writable(topic, command.limit, room)
         line = self._lines.get(topic.topic_id)
-        if line is not None and line.waiting:
+        if line is not None and (line.waiting or line.closes_ms is not None):
             self._serve(topic, line, now_ms, room)
         jitter_ms = topic.config.claim_jitter_ms
         if not jitter_ms:
