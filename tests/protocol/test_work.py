@@ -2,6 +2,8 @@
 
 import pytest
 
+from topics.protocol.events import JobsReleased
+
 from .harness import START_MS, Harness
 from .workers import Puller, cold, queue
 
@@ -126,3 +128,42 @@ def test_a_window_that_everybody_left_is_closed_by_the_clock() -> None:
     assert engine.claim(node="later") is None
 
     assert alarm(engine) == engine.now_ms + 100
+
+
+# ---------------------------------------------------------------------- room in the log (§11)
+
+
+def test_a_log_without_room_gives_no_lasting_leases() -> None:
+    """Who waits goes on waiting, and is served when there is room: nothing is written that the log
+    is not sure to take. (§10.1, §11)"""
+    engine = queue(leases_durable=True)
+    worker = Puller(engine)
+    assert worker.pull() == []
+    assert engine.claim(node="w", wait_ms=30_000) is None
+    engine.append("x", "y", name="q")
+    engine.room_bytes = 100
+
+    engine.work_off()
+    assert worker.pull() == []
+    assert engine.woken() == []
+    assert engine.counters() == (2, 0, 0)
+
+    engine.room_bytes = 1 << 40
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+    assert worker.pull() == [1]
+    assert [job["$seq"] for job in engine.woken()[0]["claimed"]] == [2]
+
+
+def test_a_disconnect_without_room_gives_jobs_back_all_the_same() -> None:
+    """That a lease was given up need not be in the log: after a crash it would run out. (§10.8)"""
+    engine = queue(leases_durable=True)
+    engine.append("x", name="q")
+    worker = Puller(engine)
+    assert worker.pull() == [1]
+    engine.room_bytes = 100
+
+    worker.close()
+
+    assert engine.counters() == (1, 0, 0)
+    assert not any(isinstance(event, JobsReleased) for event in engine.events)

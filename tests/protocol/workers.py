@@ -74,7 +74,7 @@ class Puller:
         return sorted(self.stream.held)
 
     def close(self) -> None:
-        self._harness.engine.work.close(self.stream, self._harness.now_ms)
+        self._harness.engine.work.close(self.stream, self._harness.now_ms, self._room)
         self._harness.sync()
 
 

@@ -36,6 +36,8 @@ BURIED_MAX: Final = 1000
 """Jobs that one claim moves to the dead-letter topic at most; the next one moves more."""
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
+ROOM_RETRY_MS: Final = 1000
+"""When who waits is looked at again, where the log had no room for lasting leases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class _Line:
 
     Attributes:
         closes_ms: When the cohort's window closes; None where none is open.
+        retry_ms: When to look whether the log has room again; None where it had.
         alarm_ms: When this line is to be looked at, where nothing else happens.
     """
 
@@ -99,6 +102,7 @@ class _Line:
     ends: list[tuple[int, int, object]] = field(default_factory=list)
     streams: dict[WorkStream, None] = field(default_factory=dict)
     closes_ms: int | None = None
+    retry_ms: int | None = None
     alarm_ms: int | None = None
 
     def next_end_ms(self) -> int | None:
@@ -229,7 +233,9 @@ class Work:
         if not line.waiting and not line.streams and line.closes_ms is None:
             self._lines.pop(topic.topic_id, None)
             return
-        times = [line.closes_ms, line.next_end_ms(), queue.next_ms() if line.waiting else None]
+        times = [line.closes_ms, line.next_end_ms()]
+        if line.waiting:
+            times += [line.retry_ms, queue.next_ms()]
         at_ms = min((at for at in times if at is not None), default=None)
         # An alarm that is too early is let come, and set anew then: one entry a line, not one a change.
         if at_ms is not None and (line.alarm_ms is None or at_ms < line.alarm_ms):
@@ -274,6 +280,12 @@ class Work:
         """One job at a time in turn, until nobody wants more or none is left (§10.2)."""
         hungry = [(token, who) for token, who in line.waiting.items() if who.wants > 0]
         wanted = min(sum(who.wants for _, who in hungry), self._ready(topic, queue))
+        line.retry_ms = None
+        if topic.config.leases_durable and wanted > 0:
+            frames = min(wanted, len(hungry)) * FRAME_BYTES
+            if room(True) < frames + LEASE_BYTES * wanted:
+                line.retry_ms = now_ms + ROOM_RETRY_MS
+                return
         seqs = self._choose(topic, queue, wanted, now_ms, room) if wanted > 0 else []
         shares: list[list[int]] = [[] for _ in hungry]
         at, wants = 0, [who.wants for _, who in hungry]
@@ -395,7 +407,7 @@ class Work:
         stream.given.append(grant)
         stream.wake()
 
-    def close(self, stream: WorkStream, now_ms: int) -> None:
+    def close(self, stream: WorkStream, now_ms: int, room: Room) -> None:
         """The connection is gone: what it holds may be claimed at once (§10.8)."""
         now_ms = self._turn.advance(now_ms)
         line = self._lines.get(stream.topic_id)
@@ -413,7 +425,9 @@ class Work:
             if (job := queue.holds(seq, stream.node, lease)) is not None
         ]
         if held and not self._turn.read_only:
-            self._release(topic, held, 0, now_ms)
+            # Without room it is in no log: after a crash these leases would run out.
+            has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
+            self._release(topic, held, 0, now_ms, logged=has_room)
         for lease in stream.held.values():
             self._owners.pop(lease, None)
         stream.held.clear()
@@ -492,7 +506,15 @@ class Work:
                 held[seq] = job
         return [held[seq] for seq in sorted(held)], skipped
 
-    def _release(self, topic: Topic, jobs: Sequence[Job], ready_ms: int, now_ms: int) -> None:
+    def _release(
+        self,
+        topic: Topic,
+        jobs: Sequence[Job],
+        ready_ms: int,
+        now_ms: int,
+        *,
+        logged: bool = True,
+    ) -> None:
         event = JobsReleased(
             now_ms,
             topic.topic_id,
@@ -502,7 +524,7 @@ class Work:
         )
         self._turn.emit(
             event,
-            logged=topic.config.leases_durable,
+            logged=logged and topic.config.leases_durable,
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
         )
 
