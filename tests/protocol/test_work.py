@@ -167,3 +167,24 @@ def test_a_disconnect_without_room_gives_jobs_back_all_the_same() -> None:
 
     assert engine.counters() == (1, 0, 0)
     assert not any(isinstance(event, JobsReleased) for event in engine.events)
+
+
+# ---------------------------------------------------------------------- caps (§0.10)
+
+
+def test_a_tightened_cap_stops_at_a_leased_job() -> None:
+    """A `PUT` evicts as a write does: not the first job under a live lease, nor what stands behind
+    it, until that lease has ended. (§0.10)"""
+    engine = queue()
+    engine.append(*range(6), name="q")
+    assert engine.claimed(max=3) == [1, 2, 3]
+    engine.ack(1)
+    engine.nack(2)
+
+    engine.put("q", type="queue", cap_records=1)
+
+    assert engine.seqs(name="q", from_seq=2) == [3, 4, 5, 6]
+    assert engine.counters() == (3, 1, 0)
+    assert engine.ack(3)["acked"] == 1
+    engine.append("x", name="q")
+    assert engine.counters() == (1, 0, 0)
