@@ -325,7 +325,8 @@ class Queue:
                 job.seq,
                 job.deliveries,
                 job.until_ms if job.place in _TIMED else 0,
-                job.lease,
+                # A lease that ran out, with a time: a dead letter that was refused, and waits.
+                0 if job.place is Place.DELAYED else job.lease,
                 job.node,
             )
             for job in self.jobs.values()
