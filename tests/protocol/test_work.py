@@ -188,3 +188,40 @@ def test_a_tightened_cap_stops_at_a_leased_job() -> None:
     assert engine.ack(3)["acked"] == 1
     engine.append("x", name="q")
     assert engine.counters() == (1, 0, 0)
+
+
+def test_stamps_replace_what_was_there() -> None:
+    """A job that was dead-lettered before, or whose `meta` says so in any spelling, has one stamp
+    of each name: the last; all else of it is kept as it stands. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    metas = (
+        b'{"$dead_letter_from":"me","a":{"$dead_letter_from":1}}',
+        b'{ "k" : [1, 2] , "$dead_letter_src_seq":{"x":"}"} }',
+        b'{"\\u0024dead_letter_deliveries":7,"\\"":1.50}',
+        b"{}",
+        b"{ }",
+    )
+    records = b",".join(b'{"data":1,"meta":%b}' % meta for meta in metas)
+    engine.append_raw(b'{"records":[%b,{"data":2}]}' % records, name="q")
+    engine.claim(max=6)
+    engine.nack(*range(1, 7))
+    assert engine.claimed(max=6) == []
+
+    found = engine.diff(name="d")["records"]
+    kept = [{"a": {"$dead_letter_from": 1}}, {"k": [1, 2]}, {'"': 1.5}, {}, {}, {}]
+    assert [record["meta"] for record in found] == [
+        meta
+        | {
+            "$dead_letter_from": "q",
+            "$dead_letter_deliveries": 1,
+            "$dead_letter_src_seq": seq,
+        }
+        for seq, meta in enumerate(kept, 1)
+    ]
+    texts = b"".join(
+        bytes(text) for run in engine.topic("d").runs for text in run.read([(0, 6)]) or ()
+    )
+    assert texts.count(b'dead_letter_from"') == 7
+    assert texts.count(b'dead_letter_deliveries"') == 6
+    assert b"1.50" in texts
+    assert b'{"$dead_letter_from":1}' in texts
