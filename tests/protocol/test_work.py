@@ -3,6 +3,7 @@
 import pytest
 
 from topics.protocol.events import JobsReleased
+from topics.protocol.work import BURIED_MAX
 
 from .harness import START_MS, Harness
 from .workers import Puller, cold, queue
@@ -225,3 +226,24 @@ def test_stamps_replace_what_was_there() -> None:
     assert texts.count(b'dead_letter_deliveries"') == 6
     assert b"1.50" in texts
     assert b'{"$dead_letter_from":1}' in texts
+
+
+def test_who_waits_behind_many_dead_letters_is_served() -> None:
+    """One look moves a bounded number of jobs; the next one follows without another event.
+    (§10.2, §10.6)"""
+    engine = queue()
+    engine.append(*range(BURIED_MAX + 500), name="q")
+    for _ in range(2):
+        engine.claim(max=1000)
+    engine.nack(*range(1, 1001))
+    engine.nack(*range(1001, BURIED_MAX + 501))
+    engine.append("good", name="q")
+    engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
+
+    assert engine.claim(wait_ms=30_000) is None
+    engine.work_off()
+
+    (answer,) = engine.woken()
+    assert [job["data"] for job in answer["claimed"]] == ["good"]
+    assert engine.counters() == (0, 1, 0)
+    assert engine.state("d")["count"] == BURIED_MAX + 500

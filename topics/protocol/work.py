@@ -325,6 +325,8 @@ class Work:
                     seqs.append(job.seq)
         if dying:
             self._bury(topic, queue, dying, now_ms, room)
+        if len(dying) >= BURIED_MAX:
+            self._due[topic.topic_id] = None  # who waits is not to wait for more than that
         return seqs
 
     def _grant(
