@@ -1,5 +1,8 @@
 """Where a job is, what moves it, and what is kept in order beside it (§10.1, §10.3)."""
 
+import numpy as np
+
+from topics.protocol.events import JobsLeased
 from topics.protocol.queues import Queue
 
 from .workers import held_by, queue
@@ -22,3 +25,16 @@ def test_a_job_that_was_refused_elsewhere_is_not_leased_after_a_restart() -> Non
     again.restore(held_by(engine).image(lasting=True))
 
     assert counted(again) == counted(held_by(engine)) == (0, 1)
+
+
+def test_a_lease_that_nobody_asks_about_leaves_no_trace() -> None:
+    """Beside the jobs that are delivered and not done a queue keeps nothing, however long the log
+    is that it is rebuilt from. (§10.1)"""
+    jobs = Queue()
+    for seq in range(1, 2001):
+        jobs.lease(JobsLeased(0, 1, "w", 1000, [seq], [seq], [1]))
+        jobs.remove(np.array([[seq, seq]], np.uint64))
+
+    assert not jobs.jobs
+    assert not jobs.freed
+    assert sum(map(len, (jobs._again, jobs._times, jobs._held, jobs._known))) < 500

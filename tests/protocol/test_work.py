@@ -247,3 +247,23 @@ def test_who_waits_behind_many_dead_letters_is_served() -> None:
     assert [job["data"] for job in answer["claimed"]] == ["good"]
     assert engine.counters() == (0, 1, 0)
     assert engine.state("d")["count"] == BURIED_MAX + 500
+
+
+def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
+    """It counts against the stream's limit, and goes back when the connection does; a lease that
+    somebody else took meanwhile does neither. (§10.6, §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", "b", "c", name="q")
+    worker = Puller(engine, limit=2, node="s")
+    assert worker.pull(stalls=True) == [1, 2]
+    engine.now_ms += 1001
+    assert engine.claimed(node="other", max=1) == [1]
+    assert engine.extend(1, 2, node="s", lease_ms=60_000)["skipped"] == [1]
+    engine.work_off()
+    assert worker.pull() == [3]
+
+    assert worker.held == [2, 3]
+    worker.close()
+    assert engine.counters() == (2, 1, 0)
+    assert engine.ack(1, node="other")["acked"] == 1
+    assert engine.nack(2, 3, node="s")["skipped"] == [2, 3]

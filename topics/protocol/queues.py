@@ -123,7 +123,8 @@ class Queue:
         in_flight, delayed: How many are leased, and how many wait for a time or are dying; what
             is left of the topic's live records is ready.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
-        freed: Leases that ended since somebody looked, (seq, lease) each.
+        pushed: Leases of which somebody wants to know when they end.
+        freed: Those of them that ended since somebody looked, (seq, lease) each.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -132,6 +133,7 @@ class Queue:
         self.in_flight = 0
         self.delayed = 0
         self.dead_lettered = dead_lettered
+        self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
@@ -143,10 +145,10 @@ class Queue:
     def _move(self, job: Job, step: Step) -> None:
         before = job.place
         place = job.place = PLACES[before, step]
+        if place is not Place.LEASED and job.lease in self.pushed:
+            self.freed.append((job.seq, job.lease))
         if before is Place.LEASED:
             self.in_flight -= 1
-            if place is not Place.LEASED:
-                self.freed.append((job.seq, job.lease))
         elif before in _WAITING:
             self.delayed -= 1
         if place is Place.LEASED:
@@ -173,7 +175,7 @@ class Queue:
         until_ms, node = event.until_ms, event.node
         for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
             job = self._job(seq)
-            if job.place is Place.LEASED and job.lease != lease:
+            if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
             if job.place is not Place.LEASED:
                 heappush(self._held, seq)
@@ -347,7 +349,6 @@ class Queue:
             if made.until_ms:
                 heappush(self._times, (job.ends_ms, job.seq))
         self.fresh_from = max(self.fresh_from, image.fresh_from)
-        self.freed.clear()
 
 
 _WAITING: Final = frozenset({Place.DELAYED, Place.DYING})

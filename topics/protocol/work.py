@@ -57,6 +57,7 @@ class WorkStream:
     Attributes:
         wake: Called when there may be something to take; the shell's.
         held: Lease by seq, of the jobs leased through this connection and not done.
+        lapsed: The same, of those whose time ran out, and that nobody else has claimed since.
         given: What was leased and not taken yet.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
     """
@@ -68,6 +69,7 @@ class WorkStream:
     lease_ms: int | None
     wake: Callable[[], None]
     held: dict[int, int] = field(default_factory=dict)
+    lapsed: dict[int, int] = field(default_factory=dict)
     given: list[Grant] = field(default_factory=list)
     ended_by: tuple[int, str] | None = None
 
@@ -153,9 +155,7 @@ class Work:
             if claimer.stream is None:
                 self._turn.wakes.append(Wake(token, no_such_topic(topic.name)))
         for stream in line.streams:
-            for lease in stream.held.values():
-                self._owners.pop(lease, None)
-            stream.held.clear()
+            self._disown(stream)
             stream.given.clear()
             stream.ended_by = (404, f'topic "{topic.name}" was deleted')
             stream.wake()
@@ -304,7 +304,7 @@ class Work:
             if who.stream is None:
                 self._answer(token, topic, grant)
             else:
-                self._give(who.stream, grant)
+                self._give(queue, who.stream, grant)
 
     def _choose(self, topic: Topic, queue: Queue, limit: int, now_ms: int, room: Room) -> list[int]:
         """Up to `limit` jobs to deliver now, lowest seq first; those that were delivered too often
@@ -402,10 +402,11 @@ class Work:
         given, stream.given = stream.given, []
         return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
 
-    def _give(self, stream: WorkStream, grant: Grant) -> None:
+    def _give(self, queue: Queue, stream: WorkStream, grant: Grant) -> None:
         for seq, lease in zip(grant.seqs, grant.leases, strict=True):
             stream.held[seq] = lease
             self._owners[lease] = stream
+            queue.pushed.add(lease)
         stream.given.append(grant)
         stream.wake()
 
@@ -430,21 +431,45 @@ class Work:
             # Without room it is in no log: after a crash these leases would run out.
             has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
             self._release(topic, held, 0, now_ms, logged=has_room)
-        for lease in stream.held.values():
-            self._owners.pop(lease, None)
-        stream.held.clear()
         self._free(queue)
+        queue.pushed.difference_update(self._disown(stream))
         self._set_alarm(topic, queue, line)
         self._look_soon(topic.topic_id)
 
     def _free(self, queue: Queue) -> None:
-        """Leases have ended: streams that held them may take others."""
+        """Pushed leases have ended: the streams that held them may take others."""
         freed, queue.freed = queue.freed, []
         for seq, lease in freed:
-            stream = self._owners.pop(lease, None)
-            if stream is not None and stream.held.get(seq) == lease:
-                del stream.held[seq]
-                stream.wake()
+            stream, job = self._owners.get(lease), queue.jobs.get(seq)
+            is_last = job is not None and job.lease == lease
+            if stream is None or (is_last and job is not None and job.place is Place.LEASED):
+                continue  # extended since
+            for leases in (stream.held, stream.lapsed):
+                if leases.get(seq) == lease:
+                    del leases[seq]
+            if is_last:
+                stream.lapsed[seq] = lease
+            else:
+                del self._owners[lease]
+                queue.pushed.discard(lease)
+            stream.wake()
+
+    def _disown(self, stream: WorkStream) -> list[int]:
+        """The stream holds nothing any more; returns the leases that it had."""
+        leases = [*stream.held.values(), *stream.lapsed.values()]
+        for lease in leases:
+            self._owners.pop(lease, None)
+        stream.held.clear()
+        stream.lapsed.clear()
+        return leases
+
+    def _own_again(self, jobs: Sequence[Job]) -> None:
+        """Leases were extended past their end: they are held through their connections again."""
+        for job in jobs:
+            stream = self._owners.get(job.lease)
+            if stream is not None:
+                stream.lapsed.pop(job.seq, None)
+                stream.held[job.seq] = job.lease
 
     # ------------------------------------------------------------------ giving jobs back
 
@@ -490,6 +515,8 @@ class Work:
                 logged=topic.config.leases_durable,
                 log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
             )
+            self._free(queue)
+            self._own_again(jobs)
             self._look_soon(topic.topic_id)
         deadlines = {str(job.seq): until_ms for job in jobs}
         gate = self._lease_gate(topic)
