@@ -4,7 +4,9 @@ import numpy as np
 
 from topics.protocol.events import JobsLeased
 from topics.protocol.queues import Queue
+from topics.protocol.state import State
 
+from .harness import Harness
 from .workers import held_by, queue
 
 
@@ -38,3 +40,32 @@ def test_a_lease_that_nobody_asks_about_leaves_no_trace() -> None:
     assert not jobs.jobs
     assert not jobs.freed
     assert sum(map(len, (jobs._again, jobs._times, jobs._held, jobs._known))) < 500
+
+
+def replayed(engine: Harness) -> State:
+    """What a process finds that begins with this one's log, after a crash."""
+    state = State(engine.limits, engine.store)
+    for event in engine.events:
+        state.apply(event)
+    state.recover_jobs(clean=False)
+    return state
+
+
+def test_a_lease_from_before_leases_were_not_lasting_does_not_come_back() -> None:
+    """While leases are in no log, others may take the jobs: what the log says of them is no longer
+    the truth when leases last again, unless it was said since. (§0.10, §10.4)"""
+    engine = queue(leases_durable=True)
+    engine.append("a", "b", name="q")
+    engine.claim(node="first", max=2)
+    engine.put("q", type="queue", leases_durable=False)
+    engine.nack(1, 2, node="first")
+    engine.claim(node="second", max=2)
+    engine.put("q", type="queue", leases_durable=True)
+    engine.extend(2, node="second")
+
+    jobs = replayed(engine).queues[engine.topic("q").topic_id]
+
+    assert counted(jobs) == (1, 0)
+    assert jobs.holds(1, "first", None) is None
+    assert jobs.holds(2, "second", None) is not None
+    assert jobs.holds(1, "second", None) is None

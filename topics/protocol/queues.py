@@ -135,6 +135,7 @@ class Queue:
         self.dead_lettered = dead_lettered
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
+        self._doubtful: set[int] = set()
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
         self._held: list[int] = []
@@ -162,6 +163,11 @@ class Queue:
         elif place is Place.GONE:
             del self.jobs[job.seq]
 
+    def lose_track(self) -> None:
+        """Leases begin or cease to be logged: what the log said of jobs may not be the truth when
+        it is replayed, until it says something of them again."""
+        self._doubtful.update(self.jobs)
+
     def _job(self, seq: int) -> Job:
         job = self.jobs.get(seq)
         if job is None:
@@ -173,6 +179,8 @@ class Queue:
 
     def lease(self, event: JobsLeased) -> None:
         until_ms, node = event.until_ms, event.node
+        if self._doubtful:
+            self._doubtful.difference_update(event.seqs)
         for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
             job = self._job(seq)
             if job.lease != lease and job.lease in self.pushed:
@@ -188,6 +196,8 @@ class Queue:
     def release(self, event: JobsReleased) -> None:
         """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
         postponed = event.ready_ms > event.now_ms
+        if self._doubtful:
+            self._doubtful.difference_update(event.seqs)
         for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
             job = self._job(seq)
             self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
@@ -248,12 +258,19 @@ class Queue:
             if job is not None:
                 self._move(job, Step.REMOVED)
 
-    def reconcile(self, live: Sequence[int]) -> None:
+    def reconcile(self, live: Sequence[int], *, doubt: bool) -> None:
         """After a replay: what is below `fresh_from` and live is known, and nothing else is.
 
         Args:
             live: Seqs of the live records below `fresh_from`.
+            doubt: Not every lease was logged: those that may not be the last ones are given up.
         """
+        for seq in self._doubtful if doubt else ():
+            job = self.jobs.get(seq)
+            if job is not None:
+                self._move(job, Step.RELEASED)
+                job.lease, job.node = 0, ""
+        self._doubtful.clear()
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
             self._move(job, Step.REMOVED)
