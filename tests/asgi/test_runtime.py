@@ -5,8 +5,10 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import orjson
 import pytest
 
+from topics.asgi import runtime as shell
 from topics.asgi.clock import Clock
 from topics.asgi.runtime import PHASES, Phase, Runtime, Told
 from topics.protocol import bodies
@@ -14,6 +16,7 @@ from topics.protocol.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.events import Checkpoint, Event
+from topics.protocol.hot import HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, RecoverySink
 from topics.store.memory import MemoryStore
@@ -99,6 +102,14 @@ def diff(topic: str, **asked: object) -> Command:
     import json
 
     return bodies.parse_diff(topic, json.dumps(asked).encode(), LIMITS)
+
+
+def put(topic: str, **config: object) -> Command:
+    return bodies.parse_put(topic, orjson.dumps(config))
+
+
+def claim(topic: str, **asked: object) -> Command:
+    return bodies.parse_claim(topic, orjson.dumps({"node": "w", **asked}), LIMITS)
 
 
 async def told(runtime: Runtime, command: Command) -> Told:
@@ -194,6 +205,33 @@ def test_a_parked_read_wakes_with_the_write() -> None:
 
         assert isinstance(answer.result, Outcome)
         assert answer.result.scanned == 1
+
+    play(story)
+
+
+def test_what_was_read_for_a_dead_letter_is_written_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job whose text had to be waited for reaches the dead-letter topic though nothing else
+    happens; who waits there is woken. (§10.6)"""
+    monkeypatch.setattr(shell, "UPKEEP_EVERY_S", 1000.0)
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, put("q", type="queue", max_deliveries=1, dead_letter="d"))
+        await told(runtime, put("d"))
+        await told(runtime, append("q", 1))
+        await told(runtime, claim("q", lease_ms=100))
+        monkeypatch.setattr(HotRun, "read", lambda run, spans: None)
+        waiting = asyncio.ensure_future(told(runtime, diff("d", from_seq=0, wait_ms=30_000)))
+        looking = asyncio.ensure_future(told(runtime, claim("q", wait_ms=30_000)))
+
+        answer = await waiting
+
+        assert isinstance(answer.result, Outcome)
+        assert runtime.engine.state.topics["d"].count == 1
+        assert runtime.engine.state.topics["q"].count == 0
+        await told(runtime, append("q", 2))
+        await looking
 
     play(story)
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from topics.protocol.events import JobsReleased
+from topics.protocol.work import BURIED_MAX
+
 from .harness import START_MS, Harness
 from .workers import Puller, cold, queue
 
@@ -110,3 +113,157 @@ def test_the_holder_of_a_dying_job_may_still_speak(
     known = {"ack": (0, 0, 0), "nack": (1, 0, 0), "delay": (0, 0, 1), "extend": (0, 1, 0)}
     assert engine.counters() == expected == known[call]
     assert "d" not in engine.engine.state.topics
+
+
+# ---------------------------------------------------------------------- windows (§10.2)
+
+
+def test_a_window_that_everybody_left_is_closed_by_the_clock() -> None:
+    """Who comes after its end opens one of their own, and waits for others there. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append("x", name="q")
+    assert engine.claim(node="gone") is None
+    engine.engine.forget("q", engine.last_token)
+    engine.now_ms += 150
+
+    assert engine.claim(node="later") is None
+
+    assert alarm(engine) == engine.now_ms + 100
+
+
+# ---------------------------------------------------------------------- room in the log (§11)
+
+
+def test_a_log_without_room_gives_no_lasting_leases() -> None:
+    """Who waits goes on waiting, and is served when there is room: nothing is written that the log
+    is not sure to take. (§10.1, §11)"""
+    engine = queue(leases_durable=True)
+    worker = Puller(engine)
+    assert worker.pull() == []
+    assert engine.claim(node="w", wait_ms=30_000) is None
+    engine.append("x", "y", name="q")
+    engine.room_bytes = 100
+
+    engine.work_off()
+    assert worker.pull() == []
+    assert engine.woken() == []
+    assert engine.counters() == (2, 0, 0)
+
+    engine.room_bytes = 1 << 40
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+    assert worker.pull() == [1]
+    assert [job["$seq"] for job in engine.woken()[0]["claimed"]] == [2]
+
+
+def test_a_disconnect_without_room_gives_jobs_back_all_the_same() -> None:
+    """That a lease was given up need not be in the log: after a crash it would run out. (§10.8)"""
+    engine = queue(leases_durable=True)
+    engine.append("x", name="q")
+    worker = Puller(engine)
+    assert worker.pull() == [1]
+    engine.room_bytes = 100
+
+    worker.close()
+
+    assert engine.counters() == (1, 0, 0)
+    assert not any(isinstance(event, JobsReleased) for event in engine.events)
+
+
+# ---------------------------------------------------------------------- caps (§0.10)
+
+
+def test_a_tightened_cap_stops_at_a_leased_job() -> None:
+    """A `PUT` evicts as a write does: not the first job under a live lease, nor what stands behind
+    it, until that lease has ended. (§0.10)"""
+    engine = queue()
+    engine.append(*range(6), name="q")
+    assert engine.claimed(max=3) == [1, 2, 3]
+    engine.ack(1)
+    engine.nack(2)
+
+    engine.put("q", type="queue", cap_records=1)
+
+    assert engine.seqs(name="q", from_seq=2) == [3, 4, 5, 6]
+    assert engine.counters() == (3, 1, 0)
+    assert engine.ack(3)["acked"] == 1
+    engine.append("x", name="q")
+    assert engine.counters() == (1, 0, 0)
+
+
+def test_stamps_replace_what_was_there() -> None:
+    """A job that was dead-lettered before, or whose `meta` says so in any spelling, has one stamp
+    of each name: the last; all else of it is kept as it stands. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    metas = (
+        b'{"$dead_letter_from":"me","a":{"$dead_letter_from":1}}',
+        b'{ "k" : [1, 2] , "$dead_letter_src_seq":{"x":"}"} }',
+        b'{"\\u0024dead_letter_deliveries":7,"\\"":1.50}',
+        b"{}",
+        b"{ }",
+    )
+    records = b",".join(b'{"data":1,"meta":%b}' % meta for meta in metas)
+    engine.append_raw(b'{"records":[%b,{"data":2}]}' % records, name="q")
+    engine.claim(max=6)
+    engine.nack(*range(1, 7))
+    assert engine.claimed(max=6) == []
+
+    found = engine.diff(name="d")["records"]
+    kept = [{"a": {"$dead_letter_from": 1}}, {"k": [1, 2]}, {'"': 1.5}, {}, {}, {}]
+    assert [record["meta"] for record in found] == [
+        meta
+        | {
+            "$dead_letter_from": "q",
+            "$dead_letter_deliveries": 1,
+            "$dead_letter_src_seq": seq,
+        }
+        for seq, meta in enumerate(kept, 1)
+    ]
+    texts = b"".join(
+        bytes(text) for run in engine.topic("d").runs for text in run.read([(0, 6)]) or ()
+    )
+    assert texts.count(b'dead_letter_from"') == 7
+    assert texts.count(b'dead_letter_deliveries"') == 6
+    assert b"1.50" in texts
+    assert b'{"$dead_letter_from":1}' in texts
+
+
+def test_who_waits_behind_many_dead_letters_is_served() -> None:
+    """One look moves a bounded number of jobs; the next one follows without another event.
+    (§10.2, §10.6)"""
+    engine = queue()
+    engine.append(*range(BURIED_MAX + 500), name="q")
+    for _ in range(2):
+        engine.claim(max=1000)
+    engine.nack(*range(1, 1001))
+    engine.nack(*range(1001, BURIED_MAX + 501))
+    engine.append("good", name="q")
+    engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
+
+    assert engine.claim(wait_ms=30_000) is None
+    engine.work_off()
+
+    (answer,) = engine.woken()
+    assert [job["data"] for job in answer["claimed"]] == ["good"]
+    assert engine.counters() == (0, 1, 0)
+    assert engine.state("d")["count"] == BURIED_MAX + 500
+
+
+def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
+    """It counts against the stream's limit, and goes back when the connection does; a lease that
+    somebody else took meanwhile does neither. (§10.6, §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", "b", "c", name="q")
+    worker = Puller(engine, limit=2, node="s")
+    assert worker.pull(stalls=True) == [1, 2]
+    engine.now_ms += 1001
+    assert engine.claimed(node="other", max=1) == [1]
+    assert engine.extend(1, 2, node="s", lease_ms=60_000)["skipped"] == [1]
+    engine.work_off()
+    assert worker.pull() == [3]
+
+    assert worker.held == [2, 3]
+    worker.close()
+    assert engine.counters() == (2, 1, 0)
+    assert engine.ack(1, node="other")["acked"] == 1
+    assert engine.nack(2, 3, node="s")["skipped"] == [2, 3]

@@ -54,10 +54,14 @@ class Puller:
     def _wake(self) -> None:
         self.news = True
 
-    def pull(self) -> list[int]:
-        """What it is given; asks as long as it is woken, as a driver does, and only then."""
-        harness, found = self._harness, []
-        while self.news:
+    def pull(self, *, stalls: bool = False) -> list[int]:
+        """What it is given; asks as long as it is woken, as a driver does, and only then.
+
+        Args:
+            stalls: Its connection takes what it is given first, and no more.
+        """
+        harness, found = self._harness, list[int]()
+        while self.news and not (stalls and found):
             self.news = False
             for _, grant in harness.engine.work.take(self.stream, harness.now_ms, self._room):
                 self.jobs += zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
@@ -74,7 +78,7 @@ class Puller:
         return sorted(self.stream.held)
 
     def close(self) -> None:
-        self._harness.engine.work.close(self.stream, self._harness.now_ms)
+        self._harness.engine.work.close(self.stream, self._harness.now_ms, self._room)
         self._harness.sync()
 
 

@@ -453,8 +453,7 @@ class Runtime:
         self, fetch: Fetch, reading: "asyncio.Future[list[list[Buffer]] | Exception]"
     ) -> None:
         fetch.done(reading.result())
-        self.work_soon()
-        self._set_alarm()
+        self.nudge()
 
     def _set_alarm(self) -> None:
         """Be called when the engine's next time comes; a time that moved away is let come."""

@@ -92,5 +92,5 @@ class WorkFeed:
         if not self._is_over:
             self._is_over = True
         self._news.set()
-        self._shell.engine.work.close(self._stream, self._shell.now_ms)
+        self._shell.engine.work.close(self._stream, self._shell.now_ms, self._shell.room)
         self._shell.nudge()

@@ -154,7 +154,7 @@ class Admission:
             too_many_bytes = max(too_many_bytes, self._hot_excess(size_bytes, n))
         if records <= 0 and too_many_bytes <= 0:
             return topic.floors, NOTHING_REMOVED
-        held = self._first_held(topic)
+        held = self.first_held(topic)
         old = topic.eviction(records, too_many_bytes, before_seq=held or topic.head_seq + 1)
         gone = old or NOTHING_REMOVED
         if held is not None:
@@ -167,7 +167,7 @@ class Admission:
                 gone = Removal(topic.head_seq + own, gone.records + own, gone.size_bytes + sizes)
         return floors_with(topic.floors, cap_through=gone.through), gone
 
-    def _first_held(self, topic: Topic) -> int | None:
+    def first_held(self, topic: Topic) -> int | None:
         """The first job of a queue under a live lease: eviction stops there."""
         queue = self.state.queues.get(topic.topic_id)
         if queue is None:

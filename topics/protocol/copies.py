@@ -191,7 +191,8 @@ def _texts_of(ids: NDArray[np.uint32], text_of: Callable[[int], str]) -> list[st
 
 def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:
     """A `meta` with the keys of the stamp behind its own, or alone where it is empty."""
-    if any(b'"%b"' % key.encode() in meta for key in stamp):
+    # A key may be spelled with escapes: then only a parser knows it.
+    if b"\\" in meta or any(b'"%b"' % key.encode() in meta for key in stamp):
         own = _META.decode(meta)
         kept = [(k, bytes(v)) for k, v in own.items() if k not in stamp]
         meta = b"{%b}" % b",".join(b"%b:%b" % (_quoted(k), v) for k, v in kept)

@@ -336,13 +336,14 @@ class Engine:
         return put_outcome(topic.name, config, created=False)
 
     def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
-        """Tightened caps evict at once; the newest record stays."""
+        """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
         evicted = None
         if config.discard == "old":
+            held = self.turn.admission.first_held(topic)
             evicted = topic.eviction(
                 topic.count - config.cap_records if config.cap_records else 0,
                 topic.size_bytes - config.cap_bytes if config.cap_bytes else 0,
-                before_seq=topic.head_seq,
+                before_seq=topic.head_seq if held is None else min(held, topic.head_seq),
             )
         gone = evicted or NOTHING_REMOVED
         return TopicConfigured(

@@ -123,7 +123,8 @@ class Queue:
         in_flight, delayed: How many are leased, and how many wait for a time or are dying; what
             is left of the topic's live records is ready.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
-        freed: Leases that ended since somebody looked, (seq, lease) each.
+        pushed: Leases of which somebody wants to know when they end.
+        freed: Those of them that ended since somebody looked, (seq, lease) each.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -132,7 +133,9 @@ class Queue:
         self.in_flight = 0
         self.delayed = 0
         self.dead_lettered = dead_lettered
+        self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
+        self._doubtful: set[int] = set()
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
         self._held: list[int] = []
@@ -143,10 +146,10 @@ class Queue:
     def _move(self, job: Job, step: Step) -> None:
         before = job.place
         place = job.place = PLACES[before, step]
+        if place is not Place.LEASED and job.lease in self.pushed:
+            self.freed.append((job.seq, job.lease))
         if before is Place.LEASED:
             self.in_flight -= 1
-            if place is not Place.LEASED:
-                self.freed.append((job.seq, job.lease))
         elif before in _WAITING:
             self.delayed -= 1
         if place is Place.LEASED:
@@ -160,6 +163,11 @@ class Queue:
         elif place is Place.GONE:
             del self.jobs[job.seq]
 
+    def lose_track(self) -> None:
+        """Leases begin or cease to be logged: what the log said of jobs may not be the truth when
+        it is replayed, until it says something of them again."""
+        self._doubtful.update(self.jobs)
+
     def _job(self, seq: int) -> Job:
         job = self.jobs.get(seq)
         if job is None:
@@ -171,9 +179,11 @@ class Queue:
 
     def lease(self, event: JobsLeased) -> None:
         until_ms, node = event.until_ms, event.node
+        if self._doubtful:
+            self._doubtful.difference_update(event.seqs)
         for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
             job = self._job(seq)
-            if job.place is Place.LEASED and job.lease != lease:
+            if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
             if job.place is not Place.LEASED:
                 heappush(self._held, seq)
@@ -186,6 +196,8 @@ class Queue:
     def release(self, event: JobsReleased) -> None:
         """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
         postponed = event.ready_ms > event.now_ms
+        if self._doubtful:
+            self._doubtful.difference_update(event.seqs)
         for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
             job = self._job(seq)
             self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
@@ -246,12 +258,19 @@ class Queue:
             if job is not None:
                 self._move(job, Step.REMOVED)
 
-    def reconcile(self, live: Sequence[int]) -> None:
+    def reconcile(self, live: Sequence[int], *, doubt: bool) -> None:
         """After a replay: what is below `fresh_from` and live is known, and nothing else is.
 
         Args:
             live: Seqs of the live records below `fresh_from`.
+            doubt: Not every lease was logged: those that may not be the last ones are given up.
         """
+        for seq in self._doubtful if doubt else ():
+            job = self.jobs.get(seq)
+            if job is not None:
+                self._move(job, Step.RELEASED)
+                job.lease, job.node = 0, ""
+        self._doubtful.clear()
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
             self._move(job, Step.REMOVED)
@@ -325,7 +344,8 @@ class Queue:
                 job.seq,
                 job.deliveries,
                 job.until_ms if job.place in _TIMED else 0,
-                job.lease,
+                # A lease that ran out, with a time: a dead letter that was refused, and waits.
+                0 if job.place is Place.DELAYED else job.lease,
                 job.node,
             )
             for job in self.jobs.values()
@@ -346,7 +366,6 @@ class Queue:
             if made.until_ms:
                 heappush(self._times, (job.ends_ms, job.seq))
         self.fresh_from = max(self.fresh_from, image.fresh_from)
-        self.freed.clear()
 
 
 _WAITING: Final = frozenset({Place.DELAYED, Place.DYING})

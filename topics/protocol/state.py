@@ -148,6 +148,9 @@ class State:
     def _configured(self, event: TopicConfigured) -> None:
         topic = self.by_id[event.topic_id]
         self._reach(topic, event.head_seq)
+        queue = self.queues.get(topic.topic_id)
+        if queue is not None and event.config.leases_durable != topic.config.leases_durable:
+            queue.lose_track()
         topic.config = event.config
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
@@ -520,7 +523,7 @@ class State:
                 self.queues[topic_id] = Queue(queue.dead_lettered)
             elif queue.fresh_from > 1 and not (clean and topic.config.durability != "ephemeral"):
                 found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
-                queue.reconcile([seq for seqs in found for seq in seqs])
+                queue.reconcile([seq for seqs in found for seq in seqs], doubt=not clean)
 
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""

@@ -36,6 +36,8 @@ BURIED_MAX: Final = 1000
 """Jobs that one claim moves to the dead-letter topic at most; the next one moves more."""
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
+ROOM_RETRY_MS: Final = 1000
+"""When who waits is looked at again, where the log had no room for lasting leases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class WorkStream:
     Attributes:
         wake: Called when there may be something to take; the shell's.
         held: Lease by seq, of the jobs leased through this connection and not done.
+        lapsed: The same, of those whose time ran out, and that nobody else has claimed since.
         given: What was leased and not taken yet.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
     """
@@ -66,6 +69,7 @@ class WorkStream:
     lease_ms: int | None
     wake: Callable[[], None]
     held: dict[int, int] = field(default_factory=dict)
+    lapsed: dict[int, int] = field(default_factory=dict)
     given: list[Grant] = field(default_factory=list)
     ended_by: tuple[int, str] | None = None
 
@@ -92,6 +96,7 @@ class _Line:
 
     Attributes:
         closes_ms: When the cohort's window closes; None where none is open.
+        retry_ms: When to look whether the log has room again; None where it had.
         alarm_ms: When this line is to be looked at, where nothing else happens.
     """
 
@@ -99,6 +104,7 @@ class _Line:
     ends: list[tuple[int, int, object]] = field(default_factory=list)
     streams: dict[WorkStream, None] = field(default_factory=dict)
     closes_ms: int | None = None
+    retry_ms: int | None = None
     alarm_ms: int | None = None
 
     def next_end_ms(self) -> int | None:
@@ -149,9 +155,7 @@ class Work:
             if claimer.stream is None:
                 self._turn.wakes.append(Wake(token, no_such_topic(topic.name)))
         for stream in line.streams:
-            for lease in stream.held.values():
-                self._owners.pop(lease, None)
-            stream.held.clear()
+            self._disown(stream)
             stream.given.clear()
             stream.ended_by = (404, f'topic "{topic.name}" was deleted')
             stream.wake()
@@ -229,7 +233,9 @@ class Work:
         if not line.waiting and not line.streams and line.closes_ms is None:
             self._lines.pop(topic.topic_id, None)
             return
-        times = [line.closes_ms, line.next_end_ms(), queue.next_ms() if line.waiting else None]
+        times = [line.closes_ms, line.next_end_ms()]
+        if line.waiting:
+            times += [line.retry_ms, queue.next_ms()]
         at_ms = min((at for at in times if at is not None), default=None)
         # An alarm that is too early is let come, and set anew then: one entry a line, not one a change.
         if at_ms is not None and (line.alarm_ms is None or at_ms < line.alarm_ms):
@@ -243,7 +249,7 @@ class Work:
         topic, queue = self._queue(command.topic, now_ms)
         self._require_writable(topic, command.limit, room)
         line = self._lines.get(topic.topic_id)
-        if line is not None and line.waiting:
+        if line is not None and (line.waiting or line.closes_ms is not None):
             self._serve(topic, line, now_ms, room)
         jitter_ms = topic.config.claim_jitter_ms
         if not jitter_ms:
@@ -274,6 +280,12 @@ class Work:
         """One job at a time in turn, until nobody wants more or none is left (§10.2)."""
         hungry = [(token, who) for token, who in line.waiting.items() if who.wants > 0]
         wanted = min(sum(who.wants for _, who in hungry), self._ready(topic, queue))
+        line.retry_ms = None
+        if topic.config.leases_durable and wanted > 0:
+            frames = min(wanted, len(hungry)) * FRAME_BYTES
+            if room(True) < frames + LEASE_BYTES * wanted:
+                line.retry_ms = now_ms + ROOM_RETRY_MS
+                return
         seqs = self._choose(topic, queue, wanted, now_ms, room) if wanted > 0 else []
         shares: list[list[int]] = [[] for _ in hungry]
         at, wants = 0, [who.wants for _, who in hungry]
@@ -292,7 +304,7 @@ class Work:
             if who.stream is None:
                 self._answer(token, topic, grant)
             else:
-                self._give(who.stream, grant)
+                self._give(queue, who.stream, grant)
 
     def _choose(self, topic: Topic, queue: Queue, limit: int, now_ms: int, room: Room) -> list[int]:
         """Up to `limit` jobs to deliver now, lowest seq first; those that were delivered too often
@@ -313,6 +325,8 @@ class Work:
                     seqs.append(job.seq)
         if dying:
             self._bury(topic, queue, dying, now_ms, room)
+        if len(dying) >= BURIED_MAX:
+            self._due[topic.topic_id] = None  # who waits is not to wait for more than that
         return seqs
 
     def _grant(
@@ -388,14 +402,15 @@ class Work:
         given, stream.given = stream.given, []
         return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
 
-    def _give(self, stream: WorkStream, grant: Grant) -> None:
+    def _give(self, queue: Queue, stream: WorkStream, grant: Grant) -> None:
         for seq, lease in zip(grant.seqs, grant.leases, strict=True):
             stream.held[seq] = lease
             self._owners[lease] = stream
+            queue.pushed.add(lease)
         stream.given.append(grant)
         stream.wake()
 
-    def close(self, stream: WorkStream, now_ms: int) -> None:
+    def close(self, stream: WorkStream, now_ms: int, room: Room) -> None:
         """The connection is gone: what it holds may be claimed at once (§10.8)."""
         now_ms = self._turn.advance(now_ms)
         line = self._lines.get(stream.topic_id)
@@ -413,22 +428,48 @@ class Work:
             if (job := queue.holds(seq, stream.node, lease)) is not None
         ]
         if held and not self._turn.read_only:
-            self._release(topic, held, 0, now_ms)
-        for lease in stream.held.values():
-            self._owners.pop(lease, None)
-        stream.held.clear()
+            # Without room it is in no log: after a crash these leases would run out.
+            has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
+            self._release(topic, held, 0, now_ms, logged=has_room)
         self._free(queue)
+        queue.pushed.difference_update(self._disown(stream))
         self._set_alarm(topic, queue, line)
         self._look_soon(topic.topic_id)
 
     def _free(self, queue: Queue) -> None:
-        """Leases have ended: streams that held them may take others."""
+        """Pushed leases have ended: the streams that held them may take others."""
         freed, queue.freed = queue.freed, []
         for seq, lease in freed:
-            stream = self._owners.pop(lease, None)
-            if stream is not None and stream.held.get(seq) == lease:
-                del stream.held[seq]
-                stream.wake()
+            stream, job = self._owners.get(lease), queue.jobs.get(seq)
+            is_last = job is not None and job.lease == lease
+            if stream is None or (is_last and job is not None and job.place is Place.LEASED):
+                continue  # extended since
+            for leases in (stream.held, stream.lapsed):
+                if leases.get(seq) == lease:
+                    del leases[seq]
+            if is_last:
+                stream.lapsed[seq] = lease
+            else:
+                del self._owners[lease]
+                queue.pushed.discard(lease)
+            stream.wake()
+
+    def _disown(self, stream: WorkStream) -> list[int]:
+        """The stream holds nothing any more; returns the leases that it had."""
+        leases = [*stream.held.values(), *stream.lapsed.values()]
+        for lease in leases:
+            self._owners.pop(lease, None)
+        stream.held.clear()
+        stream.lapsed.clear()
+        return leases
+
+    def _own_again(self, jobs: Sequence[Job]) -> None:
+        """Leases were extended past their end: they are held through their connections again."""
+        for job in jobs:
+            stream = self._owners.get(job.lease)
+            if stream is not None:
+                stream.lapsed.pop(job.seq, None)
+                stream.held[job.seq] = job.lease
 
     # ------------------------------------------------------------------ giving jobs back
 
@@ -474,6 +515,8 @@ class Work:
                 logged=topic.config.leases_durable,
                 log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
             )
+            self._free(queue)
+            self._own_again(jobs)
             self._look_soon(topic.topic_id)
         deadlines = {str(job.seq): until_ms for job in jobs}
         gate = self._lease_gate(topic)
@@ -492,7 +535,15 @@ class Work:
                 held[seq] = job
         return [held[seq] for seq in sorted(held)], skipped
 
-    def _release(self, topic: Topic, jobs: Sequence[Job], ready_ms: int, now_ms: int) -> None:
+    def _release(
+        self,
+        topic: Topic,
+        jobs: Sequence[Job],
+        ready_ms: int,
+        now_ms: int,
+        *,
+        logged: bool = True,
+    ) -> None:
         event = JobsReleased(
             now_ms,
             topic.topic_id,
@@ -502,7 +553,7 @@ class Work:
         )
         self._turn.emit(
             event,
-            logged=topic.config.leases_durable,
+            logged=logged and topic.config.leases_durable,
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
         )
 
