@@ -560,6 +560,43 @@ def test_a_refused_head_has_no_body_and_no_trace(caplog: pytest.LogCaptureFixtur
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HEAD /echo HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+        b"HEAD /echo HTTP/1.1\r\n\r\n",
+        b"HEAD /ec ho HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"HEAD /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"HEAD /echo\r\n\r\n",
+        b"HEAD /echo HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 70_000,
+    ],
+    ids=["header", "no host", "target", "length", "no version", "too large"],
+)
+@pytest.mark.parametrize("before", [b"", GET], ids=["first", "pipelined"])
+def test_a_head_that_cannot_be_read_has_no_body_either(head: bytes, before: bytes) -> None:
+    """Nothing may follow the head of an answer to HEAD, whatever is wrong with it. (§0.6)"""
+    with served() as server, Client(server.port) as client:
+        client.send(before + head)
+        received = client.until_end()
+        received = received[received.rindex(b"HTTP/1.1 ") :]
+
+    assert received.startswith(b"HTTP/1.1 4")
+    assert b"content-length: " in received
+    assert received.endswith(b"\r\n\r\n")
+
+
+def test_a_get_after_a_head_has_its_body() -> None:
+    """The method of the request that is refused counts, and not of the one before. (§0.5)"""
+    with served() as server, Client(server.port) as client:
+        client.send(GET.replace(b"GET", b"HEAD"))
+        client.send(b"GET /ec ho HTTP/1.1\r\nHost: a\r\n\r\n")
+        received = client.until_end()
+
+    head, _, body = received[received.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(body)["error"]["code"] == "invalid_request"
+
+
 def test_a_broken_handshake_is_the_request_without_it() -> None:
     """An Upgrade that cannot be done is ignored, so the answer is an ordinary one."""
     with served() as server, Client(server.port) as client:

@@ -237,10 +237,27 @@ def without_extensions(headers: Headers) -> Headers:
     return [header for header in headers if header[0].lower() != b"sec-websocket-extensions"]
 
 
+class _Parser(h11.Connection):
+    """h11, which forgets what it could not read: whether that was a HEAD decides on the answer."""
+
+    is_head = False
+    """Of the request that came last, readable or not."""
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            self.is_head = self.trailing_data[0][:5].upper() == b"HEAD "
+        return super().next_event()
+
+
 class Http1(H11Protocol):
     """HTTP/1.1 on one connection."""
 
-    _is_head = False
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._parser = _Parser(
+            h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
+        )
+        self.connection = self._parser
 
     async def stream_send(self, event: stream_events.Event) -> None:
         if isinstance(event, stream_events.Response) and self.context.terminated.is_set():
@@ -259,7 +276,6 @@ class Http1(H11Protocol):
         """
 
     async def _create_stream(self, request: h11.Request) -> None:
-        self._is_head = request.method.upper() == b"HEAD"
         if request.http_version not in (b"1.1", b"1.0"):
             await self._send_error_response(505)
             await self.send(Closed())
@@ -306,7 +322,7 @@ class Http1(H11Protocol):
         headers.append((b"connection", b"close"))
         headers.extend(self.config.response_headers("h11"))
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
-        if not self._is_head:
+        if not self._parser.is_head:
             await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
 
