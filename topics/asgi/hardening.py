@@ -216,9 +216,9 @@ async def _request(app: AsgiApp, scope: Any, receive: Any, send: Any) -> None:
         await send(None)
 
 
-def own_answer(status: int) -> tuple[Headers, bytes]:
-    """Headers and body of an answer that no application gave."""
-    message = {
+def own_answer(status: int, why: str | None = None) -> tuple[Headers, bytes]:
+    """Headers and body of an answer that no application gave; `why` says more than its status."""
+    message = why or {
         400: "the request is not valid HTTP",
         413: "the body is too large",
         431: "the head is larger than 32768 bytes",
