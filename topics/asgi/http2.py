@@ -13,7 +13,8 @@ made to wait, `HIGH_BYTES` and one piece; and all frames of one turn of the loop
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final
 
 import h2.config
 import h2.connection
@@ -35,6 +36,8 @@ from topics.asgi.hardening import (
     Context,
     Guard,
     Tasks,
+    Wire,
+    Writing,
     own_answer,
     without_extensions,
 )
@@ -58,19 +61,6 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _ANSWER: Final = (stream_events.Response, stream_events.Body, stream_events.Data)
 
 _UNSAFE: Final = re.compile(rb"[^\x21-\x7e]")
-
-
-class Wire(Protocol):
-    """The connection under it."""
-
-    is_paused: bool
-
-    def write(self, data: bytes) -> None: ...
-
-    def end(self) -> None:
-        """Close once what was written is taken."""
-
-    def set_idle(self, is_idle: bool) -> None: ...
 
 
 class _Outbound:
@@ -203,13 +193,14 @@ class Http2:
             self._wire.set_idle(False)
         headers = filter_pseudo_headers(fields)
         kind: Any = HTTPStream  # its annotations name stock's own worker
+        tasks: Any = Writing(self._tasks, partial(self._write, stream_id))
         if method == b"CONNECT":
-            kind, headers = WSStream, without_extensions(headers)
+            kind, tasks, headers = WSStream, self._tasks, without_extensions(headers)
         stream = kind(
             self._app,
             self._config,
             self._context,
-            self._tasks,
+            tasks,
             False,
             self._client,
             self._server,
@@ -341,6 +332,15 @@ class Http2:
 
     # What the application does.
 
+    def _write(self, stream_id: int, piece: bytes) -> bool:
+        """Add a piece to an answer that goes on, as `_stream_send` does with a `Body`."""
+        outbound = self._outbound.get(stream_id)
+        if outbound is None or outbound.data or outbound.is_closed or self._wire.is_paused:
+            return False
+        outbound.data += piece
+        self._soon()
+        return True
+
     async def _stream_send(self, event: stream_events.Event) -> None:
         stream_id = event.stream_id
         outbound = self._outbound.get(stream_id)
@@ -353,6 +353,9 @@ class Http2:
             outbound.is_begun = True
             self._headers(stream_id, event)
         elif isinstance(event, stream_events.Body | stream_events.Data):
+            await outbound.below(HIGH_BYTES)
+            if outbound.is_closed:
+                return
             outbound.data += event.data
             self._soon()
             await outbound.below(HIGH_BYTES)
