@@ -1,7 +1,9 @@
 """What `topics.testing` gives to other people's tests."""
 
 import asyncio
+import gzip
 
+import httpx
 import pytest
 
 from topics import Record, Tombstone, TopicsError
@@ -90,3 +92,19 @@ def test_a_reader_may_begin_at_a_time_and_keep_some_tags(memory_topics: MemoryTo
     found = client.read("jobs", from_ts=START_MS + 30, match="odd:*", page_records=2)
 
     assert [item.data for item in found if isinstance(item, Record)] == [3, 5, 7, 9]
+
+
+def test_a_large_gzipped_body_is_no_matter(memory_topics: MemoryTopics) -> None:
+    """A server unpacks it on a thread; here it is simply done, for both clients. (§0.3)"""
+    body = gzip.compress(b" " * (1 << 20) + b'{"records":[{"data":1}]}')
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+
+    async def story() -> int:
+        transport = httpx.ASGITransport(app=memory_topics.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://memory") as client:
+            asked = await client.post("/v0/topics/jobs", content=body, headers=headers)
+            return asked.status_code
+
+    assert asyncio.run(story()) == 201
+    asked = memory_topics.client._http.post("/v0/topics/jobs", content=body, headers=headers)
+    assert (asked.status_code, asked.json()["head_seq"]) == (200, 2)

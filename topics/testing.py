@@ -13,10 +13,10 @@ only the test moves:
 With pytest, the fixture `memory_topics` is one of these, fresh for each test.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -193,8 +193,28 @@ class _Shell:
             read_only=False,
         )
 
-    def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        raise AssertionError("memory never makes a reader wait")
+    def read_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
+        return _Read(call())
+
+
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[T]):
+    """Implements `shell.Reading`: what a thread would have done, done at once."""
+
+    value: T
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        fn(self)
+
+    def cancel(self) -> bool:
+        return False
+
+    def result(self) -> T:
+        return self.value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.value
+        yield
 
 
 class _Transport(httpx.BaseTransport):

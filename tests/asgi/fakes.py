@@ -5,6 +5,7 @@ The exchange's paths:
     /empty     answers 200 without a body
     /big       answers BIG_BYTES bytes in many buffers
     /wait      answers when the test says so (`FakeExchange.waits`)
+    /feed      is a stream whose pieces the test gives (`FakeExchange.feeds`)
     /refuse    is refused by its head
     /crash     raises
 """
@@ -18,7 +19,7 @@ from typing import Any
 
 import uvloop
 
-from topics.asgi.answers import Admission, Answer, Head, Pending, Socket
+from topics.asgi.answers import Admission, Answer, Head, Pending, Socket, Streaming
 from topics.asgi.app import App, Pace
 from topics.asgi.connection import Connection, House
 from topics.asgi.door import listen
@@ -50,12 +51,30 @@ class FakePending:
 
 
 @dataclass
+class FakeFeed:
+    """Implements `answers.Written`: what the test puts goes to `next`; it may write, too."""
+
+    pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    write: Callable[[bytes], bool] | None = None
+    closed: bool = False
+
+    async def next(self) -> bytes | None:
+        return await self.pieces.get()
+
+    def write_by(self, write: Callable[[bytes], bool]) -> None:
+        self.write = write
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
 class FakeAdmission:
     exchange: "FakeExchange"
     head: Head
     max_body_bytes: int
 
-    def finish(self, body: Buffer) -> Answer | Pending:
+    def finish(self, body: Buffer) -> Answer | Pending | Streaming:
         self.exchange.bodies.append(bytes(body))
         match self.head.path:
             case b"/echo":
@@ -66,6 +85,10 @@ class FakeAdmission:
                 pending = FakePending()
                 self.exchange.waits.append(pending)
                 return pending
+            case b"/feed":
+                feed = FakeFeed()
+                self.exchange.feeds.append(feed)
+                return Streaming(200, [(b"content-type", b"text/event-stream")], feed)
             case b"/crash":
                 raise ValueError("a bug")
         return ok()
@@ -84,6 +107,7 @@ class FakeExchange:
     heads: list[Head] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     waits: list[FakePending] = field(default_factory=list)
+    feeds: list[FakeFeed] = field(default_factory=list)
     slow: int = 0
 
     def begin(self, head: Head) -> Answer | Admission:

@@ -2,11 +2,12 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from topics.asgi.answers import Answer, Head
+from topics.asgi.answers import Answer, Head, Pending, Streaming
 from topics.asgi.exchange import TopicsExchange
 from topics.asgi.runtime import Phase
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
@@ -37,8 +38,12 @@ class Desk:
         found = self.exchange.begin(Head(method, path, query, given))
         if not isinstance(found, Answer):
             found = found.finish(sent)
-        assert isinstance(found, Answer)
-        return found
+        if isinstance(found, Answer):
+            return found
+        assert not isinstance(found, Streaming)
+        told: list[Answer] = []
+        found.then(told.append)
+        return told[0]
 
 
 def document(answer: Answer) -> dict[str, Any]:
@@ -186,6 +191,102 @@ def test_damaged_gzip_is_400(raw: bytes) -> None:
     answer = Desk().ask("PUT", "/v0/topics/a", None, *GZIPPED, raw=raw)
 
     assert code(answer) == (400, "invalid_request")
+
+
+ZIPPED = (JSON, (b"content-encoding", b"gzip"))
+LARGE = gzip.compress(b" " * (1 << 20) + b'{"records":[{"data":1}]}')
+
+
+class Slow(_Shell):
+    """Its thread takes its time: work ends when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(Limits(), START_MS)
+        self.works: list[Callable[[], None]] = []
+        self.cancelled = 0
+
+    def read_in_thread(self, call: Callable[[], Any]) -> Any:
+        shell = self
+
+        class Work:
+            def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+                shell.works.append(lambda: fn(self))
+
+            def cancel(self) -> bool:
+                shell.cancelled += 1
+                return False
+
+            def result(self) -> Any:
+                return call()
+
+        return Work()
+
+
+def pending(shell: Slow, raw: bytes) -> tuple[Pending, list[Answer]]:
+    """A gzipped append that waits, and where its answer will come."""
+    admitted = TopicsExchange(shell).begin(Head("POST", b"/v0/topics/a", b"", ZIPPED))
+    assert not isinstance(admitted, Answer)
+    waits = admitted.finish(raw)
+    assert not isinstance(waits, Answer | Streaming)
+    answers: list[Answer] = []
+    waits.then(answers.append)
+    assert answers == []
+    return waits, answers
+
+
+def test_a_large_gzipped_body_is_unpacked_elsewhere() -> None:
+    """Nobody else waits meanwhile; the answer comes when it is done. (§0.3)"""
+    shell = Slow()
+    _, answers = pending(shell, LARGE)
+
+    shell.works.pop()()
+
+    assert [answer.status for answer in answers] == [201]
+    assert shell.works == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "name"),
+    [
+        (LARGE[:-9], 400, "invalid_request"),
+        (LARGE + b"x", 400, "invalid_request"),
+        (gzip.compress(b" " * (1 << 20)), 400, "invalid_request"),
+        (gzip.compress(b" " * (65 << 20)), 413, "payload_too_large"),
+    ],
+    ids=["cut", "trailed", "no JSON", "bomb"],
+)
+def test_what_is_wrong_with_it_is_told_as_ever(raw: bytes, status: int, name: str) -> None:
+    """The envelope, and no topic comes of it. (§0.5, §0.6)"""
+    shell = Slow()
+    _, answers = pending(shell, raw)
+
+    shell.works.pop()()
+
+    assert [code(answer) for answer in answers] == [(status, name)]
+    assert shell.engine.state.topics == {}
+
+
+def test_who_leaves_meanwhile_has_written_nothing() -> None:
+    """What is not begun is not done for nobody. (§2)"""
+    shell = Slow()
+    waits, answers = pending(shell, LARGE)
+    waits.cancel()
+
+    shell.works.pop()()
+
+    assert (answers, shell.cancelled, shell.engine.state.topics) == ([], 1, {})
+
+
+def test_a_stop_meanwhile_is_told() -> None:
+    """503 `shutting_down`: the phase counts when the body is known. (§8.2)"""
+    shell = Slow()
+    _, answers = pending(shell, LARGE)
+    shell.phase = Phase.DRAINING
+
+    shell.works.pop()()
+
+    assert [code(answer) for answer in answers] == [(503, "shutting_down")]
+    assert shell.engine.state.topics == {}
 
 
 def test_a_foreign_page_is_refused_before_any_work() -> None:

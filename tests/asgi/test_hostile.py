@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h2.config
@@ -216,29 +217,163 @@ def test_a_path_that_is_not_ascii_reaches_the_exchange_escaped() -> None:
         assert server.exchange.heads[0].path == b"/caf%C3%A9%7F"
 
 
-def test_a_head_without_a_path_costs_its_stream_alone() -> None:
-    """CONNECT, or a method that is no token: reset, and the neighbours go on."""
-    with served() as server, Client2(server.port) as client:
-        bad = client.h2.get_next_available_stream_id()
-        client.h2.send_headers(bad, [(b":method", b"CONNECT"), (b":authority", b"a:1")])
-        worse = client.ask(method=b"G\xc3\x89T")
-        good = client.ask()
-        client.until(h2.events.StreamReset, bad)
-        client.until(h2.events.StreamReset, worse)
-        assert client.body(good)[0] == 200
+SOUND = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/echo"), (b":authority", b"a")]
 
 
-def test_a_header_list_is_bounded_where_it_is_decoded() -> None:
-    """32 KiB; announcing it alone holds nobody to it."""
+def refused(client: Client2, stream: int) -> tuple[int, str]:
+    """Status and code of a refusal in its envelope."""
+    status, body = client.body(stream)
+    return status, json.loads(body)["error"]["code"]
+
+
+def asked(client: Client2, headers: list[tuple[bytes, bytes]], *, end: bool = True) -> int:
+    """Send a head as it is; h2 would not send all of them."""
+    stream, encoder = client.h2.get_next_available_stream_id(), client.h2.encoder
+    block = encoder.encode(headers)
+    client.h2.encoder = SimpleNamespace(encode=lambda _: block)
+    client.h2.send_headers(stream, SOUND, end_stream=end)
+    client.h2.encoder = encoder
+    client.flush()
+    return stream
+
+
+@pytest.mark.parametrize("end", [True, False], ids=["whole", "open"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b":method", b"CONNECT"), (b":authority", b"a:1")],
+        [(b":method", b"G\xc3\x89T"), *SOUND[1:]],
+        SOUND[1:],
+        SOUND[:2] + SOUND[3:],
+        [*SOUND, (b":status", b"103")],
+        [(b":status", b"103"), *SOUND],
+        [*SOUND, (b"X-Upper", b"y")],
+        [*SOUND, (b"connection", b"close")],
+        [*SOUND, (b"transfer-encoding", b"chunked")],
+        [*SOUND, (b"x", b"a\r\nb: c")],
+        [*SOUND, (b"content-length", b"x")],
+        [*SOUND, (b"content-length", b"1"), (b"content-length", b"2")],
+        [*SOUND, (b"host", b"b")],
+    ],
+    ids=[
+        "a tunnel", "a method", "no method", "no path", "status last", "status", "upper case",
+        "connection", "transfer-encoding", "a value", "a length", "lengths", "hosts",
+    ],
+)  # fmt: skip
+def test_a_malformed_head_costs_its_stream_alone(
+    headers: list[tuple[bytes, bytes]], end: bool
+) -> None:
+    """400 in the envelope; the neighbours go on (RFC 9113, 8.1.1). (§0.5)"""
     with served() as server, Client2(server.port) as client:
-        stream = client.h2.get_next_available_stream_id()
-        headers = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/echo")]
-        many = [(b"x-%d" % i, b"y" * 1000) for i in range(40)]
-        client.h2.send_headers(stream, [*headers, *many], end_stream=True)
+        waiting = client.ask(b"/wait")
+        bad = asked(client, headers, end=end)
+
+        assert refused(client, bad) == (400, "invalid_request")
+        if not end:
+            assert client.until(h2.events.StreamReset, bad).error_code == 0
+        assert client.body(client.ask()) == (200, b"")
+        assert [head.path for head in server.exchange.heads if head.path != b"/echo"] == [b"/wait"]
+        assert server.exchange.bodies == [b"", b""]
+        assert not any(getattr(e, "stream_id", None) == waiting for e in client.events)
+
+
+def test_a_malformed_head_request_has_no_body() -> None:
+    """HEAD is answered without one, whatever is wrong with it. (§0.6)"""
+    with served() as server, Client2(server.port) as client:
+        bad = asked(client, [(b":method", b"HEAD"), *SOUND[1:], (b"upgrade", b"x")])
+
+        assert client.body(bad) == (400, b"")
+
+
+@pytest.mark.parametrize("pieces", [[b"abc", b"d"], [b"abcd"], [b"ab"], [b""], [b"ab", b""]])
+def test_a_body_of_another_length_is_malformed(pieces: list[bytes]) -> None:
+    """400, and the exchange never saw it whole; what it was given to wait for is over."""
+    with served() as server, Client2(server.port) as client:
+        bad = asked(client, [*SOUND, (b"content-length", b"3")], end=False)
+        for i, piece in enumerate(pieces):
+            client.h2.send_data(bad, piece, end_stream=i == len(pieces) - 1)
         client.flush()
+
+        assert refused(client, bad) == (400, "invalid_request")
+        good = asked(client, [*SOUND, (b"content-length", b"3")], end=False)
+        client.h2.send_data(good, b"abc", end_stream=True)
+        client.flush()
+        assert client.body(good) == (200, b"abc")
+        assert server.exchange.bodies == [b"abc"]
+        server.until(lambda: server.tasks_now() == 1)
+
+
+def test_a_head_that_promises_a_body_and_ends_is_malformed() -> None:
+    """A Content-Length, and END_STREAM at once."""
+    with served() as server, Client2(server.port) as client:
+        bad = asked(client, [*SOUND, (b"content-length", b"3")])
+
+        assert refused(client, bad) == (400, "invalid_request")
+        assert client.body(client.ask())[0] == 200
+        assert server.exchange.bodies == [b""]
+
+
+def test_a_body_that_is_malformed_behind_its_answer_ends_the_stream() -> None:
+    """An answer is begun once; what of it the client did not take yet is not for it."""
+    head = [*SOUND[:2], (b":path", b"/refuse"), SOUND[3], (b"content-length", b"1")]
+    with served() as server, Client2(server.port, window=0) as client:
+        bad = asked(client, head, end=False)
+        client.until(h2.events.ResponseReceived, bad)
+        client.h2.send_data(bad, b"abc")
+        client.flush()
+
+        assert client.until(h2.events.StreamReset, bad).error_code == 1
+        server.until(lambda: server.tasks_now() == 1)
+
+
+@pytest.mark.parametrize("name", [b":path", b"X-Upper", b"upgrade"])
+def test_malformed_trailers_are_refused(name: bytes) -> None:
+    """They end the body, and the request with it."""
+    with served() as server, Client2(server.port) as client:
+        for trailer, status in ((name, 400), (b"x-checksum", 200)):
+            stream = asked(client, SOUND, end=False)
+            client.h2.send_data(stream, b"abc")
+            client.h2.send_headers(stream, [(trailer, b"y")], end_stream=True)
+            client.flush()
+            assert client.body(stream)[0] == status
+        assert server.exchange.bodies == [b"abc"]
+
+
+def test_a_refusal_that_has_no_room_is_a_reset() -> None:
+    """Nothing waits in memory for a client that opens no window."""
+    with served() as server, Client2(server.port, window=0) as client:
+        bad = asked(client, SOUND[1:])
+
+        assert client.until(h2.events.StreamReset, bad).error_code == 1
+
+
+def test_a_header_list_is_bounded() -> None:
+    """Over 32 KiB it is 431 in the envelope, and the connection goes on. (§0.5)"""
+    with served() as server, Client2(server.port) as client:
+        bad = asked(client, [*SOUND, *((b"x-%d" % i, b"y" * 1000) for i in range(40))])
+
+        assert refused(client, bad) == (431, "invalid_request")
+        assert client.body(client.ask())[0] == 200
+        assert len(server.exchange.heads) == 1
+
+
+def test_a_header_list_without_bounds_ends_the_connection() -> None:
+    """A few bytes that stand for megabytes are not decoded for the sake of an answer."""
+    with served() as server, Client2(server.port) as client:
+        stream = asked(client, [*SOUND, *[(b"x", b"y" * 4000)] * 100])
         with pytest.raises((EOFError, ConnectionError)):
             client.until(h2.events.ResponseReceived, stream)
         assert server.exchange.heads == []
+
+
+def test_a_block_that_cannot_be_decoded_ends_the_connection() -> None:
+    """HPACK has a state that both sides share: after an error in it no further head can be read."""
+    with served() as server, Client2(server.port) as client:
+        assert client.body(client.ask())[0] == 200
+        client.send(b"\0\0\x01\x01\x05\0\0\0\x03\x80")
+
+        assert client.until(h2.events.ConnectionTerminated).error_code != 0
+        assert client.until_end() == b""
 
 
 # Time.
@@ -558,6 +693,43 @@ def test_a_refused_head_has_no_body_and_no_trace(caplog: pytest.LogCaptureFixtur
     assert received.startswith(b"HTTP/1.1 400")
     assert received.endswith(b"\r\n\r\n")
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HEAD /echo HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+        b"HEAD /echo HTTP/1.1\r\n\r\n",
+        b"HEAD /ec ho HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"HEAD /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"HEAD /echo\r\n\r\n",
+        b"HEAD /echo HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 70_000,
+    ],
+    ids=["header", "no host", "target", "length", "no version", "too large"],
+)
+@pytest.mark.parametrize("before", [b"", GET], ids=["first", "pipelined"])
+def test_a_head_that_cannot_be_read_has_no_body_either(head: bytes, before: bytes) -> None:
+    """Nothing may follow the head of an answer to HEAD, whatever is wrong with it. (§0.6)"""
+    with served() as server, Client(server.port) as client:
+        client.send(before + head)
+        received = client.until_end()
+        received = received[received.rindex(b"HTTP/1.1 ") :]
+
+    assert received.startswith(b"HTTP/1.1 4")
+    assert b"content-length: " in received
+    assert received.endswith(b"\r\n\r\n")
+
+
+def test_a_get_after_a_head_has_its_body() -> None:
+    """The method of the request that is refused counts, and not of the one before. (§0.5)"""
+    with served() as server, Client(server.port) as client:
+        client.send(GET.replace(b"GET", b"HEAD"))
+        client.send(b"GET /ec ho HTTP/1.1\r\nHost: a\r\n\r\n")
+        received = client.until_end()
+
+    head, _, body = received[received.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(body)["error"]["code"] == "invalid_request"
 
 
 def test_a_broken_handshake_is_the_request_without_it() -> None:

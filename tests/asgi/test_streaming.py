@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from topics.asgi import streaming
+from topics.asgi import payload, streaming
 from topics.asgi.answers import Streaming
 from topics.asgi.runtime import Phase, Ticket, Told
 from topics.asgi.socket import REPLIES_BYTES_MAX, SocketFeed
@@ -495,6 +495,211 @@ def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert told["detail"] == {"reason": "corrupt", "first_seq": 1, "last_seq": 1}
         assert beat.startswith(b": hb ")
         assert topics.shell.engine.watching.require_session(topics.wid).watched["t"].cursor == 0
+
+
+class Taker:
+    """A `write` with room for some pieces."""
+
+    def __init__(self, room: int = 1_000_000) -> None:
+        self.room = room
+        self.taken: list[bytes] = []
+
+    def __call__(self, piece: bytes) -> bool:
+        if len(self.taken) >= self.room:
+            return False
+        self.taken.append(piece)
+        return True
+
+
+async def idle(topics: Watched, taker: Taker) -> tuple[WatchFeed, "asyncio.Task[bytes | None]"]:
+    """A feed that has told all there is and waits, and what waits for it."""
+    feed = topics.feed()
+    feed.write_by(taker)
+    await kinds(feed, 3)
+    waiting = asyncio.ensure_future(feed.next())
+    while not feed._is_waiting:
+        await asyncio.sleep(0)
+    return feed, waiting
+
+
+async def settle() -> None:
+    """Until whatever is on its way has happened."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_news_of_an_idle_feed_are_written_at_once() -> None:
+    """Each frame by itself, none twice, and the task that waits is left alone. (§7.4)"""
+    with Watched() as topics:
+
+        async def story() -> None:
+            taker = Taker()
+            feed, waiting = await idle(topics, taker)
+            for i in range(3):
+                topics.client.append("t", f"news {i}")
+                assert len(taker.taken) == i
+                await settle()
+            assert not waiting.done()
+            feed.close()
+            assert await waiting is None
+            assert [piece.split(b"\n")[1] for piece in taker.taken] == [b"event: record"] * 3
+            assert [b'"news %d"' % i in piece for i, piece in enumerate(taker.taken)] == [True] * 3
+
+        run(story())
+
+
+def test_writes_of_one_turn_are_one_frame() -> None:
+    """News twice are one look. (§7.3)"""
+    with Watched() as topics:
+
+        async def story() -> None:
+            taker = Taker()
+            feed, waiting = await idle(topics, taker)
+            topics.client.append("t", "a")
+            topics.client.append("t", "b")
+            await settle()
+            feed.close()
+            await waiting
+            (piece,) = taker.taken
+            assert b'"a"' in piece
+            assert b'"b"' in piece
+
+        run(story())
+
+
+def test_frames_of_one_moment_are_written_one_a_turn() -> None:
+    """As many as there are, and others have their turns in between. (§7.6)"""
+    with Watched(limit=1) as topics:
+
+        async def story() -> list[str]:
+            taker, turns = Taker(), 0
+            feed, waiting = await idle(topics, taker)
+            topics.client.append_many("t", [1, 2, 3])
+            while len(taker.taken) < 4:
+                turns += 1
+                await asyncio.sleep(0)
+            feed.close()
+            await waiting
+            assert turns >= 4
+            return [piece.split(b"\n")[1].decode() for piece in taker.taken]
+
+        assert run(story()) == ["event: record"] * 3 + ["event: caught-up"]
+
+
+def test_what_is_not_taken_comes_from_next() -> None:
+    """In its place, and what follows waits behind it as a cursor. (§7.6)"""
+    with Watched() as topics:
+
+        async def story() -> None:
+            taker = Taker(room=1)
+            feed, waiting = await idle(topics, taker)
+            for i in range(4):
+                topics.client.append("t", f"news {i}")
+                await settle()
+            first = await waiting
+            rest = await feed.next()
+            assert [b"news 0" in piece for piece in taker.taken] == [True]
+            assert b"news 1" in (first or b"")
+            assert all(b"news %d" % i in (rest or b"") for i in (2, 3))
+            feed.close()
+
+        run(story())
+
+
+def test_cold_records_are_read_before_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has to wait for a disk does so in `next`. (§7.3)"""
+    with Watched() as topics:
+        stored = payload.read
+
+        def cold(records: Any, *, blocking: bool) -> Any:
+            return stored(records, blocking=True) if blocking else None
+
+        async def story() -> None:
+            taker = Taker()
+            feed, waiting = await idle(topics, taker)
+            monkeypatch.setattr("topics.asgi.stream.read", cold)
+            topics.client.append("t", "news")
+            assert b'"news"' in (await waiting or b"")
+            assert taker.taken == []
+            feed.close()
+
+        run(story())
+
+
+def test_a_beat_counts_from_what_was_written() -> None:
+    """A heartbeat says that nothing was sent for a while. (§7.6)"""
+    with Watched() as topics:
+
+        async def story() -> None:
+            taker = Taker()
+            feed, waiting = await idle(topics, taker)
+            before_s = feed._sent_s
+            topics.client.append("t", "news")
+            await settle()
+            assert feed._sent_s > before_s
+            feed.close()
+            await waiting
+
+        run(story())
+
+
+@pytest.mark.parametrize("cause", ["stop", "takeover"])
+def test_a_feed_that_writes_ends_like_any_other(cause: str) -> None:
+    """Its last word comes from `next`, which then ends. (§7.3, §7.5)"""
+    with Watched() as topics:
+
+        async def story() -> None:
+            taker = Taker()
+            feed, waiting = await idle(topics, taker)
+            if cause == "stop":
+                topics.shell.phase = Phase.DRAINING
+                for each in topics.shell.engine.watches.streams:
+                    each.wake()
+            else:
+                topics.feed()
+            assert b"event: error" in (await waiting or b"")
+            assert await feed.next() is None
+            assert taker.taken == []
+            feed.close()
+
+        run(story())
+
+
+def test_a_bug_in_a_turn_ends_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that went on would have a gap that nobody tells; the log gets the trace. (§7.5)"""
+    with Watched() as topics:
+
+        def fail(*ignored: Any) -> bytes:
+            raise ValueError("a bug")
+
+        async def story() -> None:
+            told: list[Any] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what))
+            feed, waiting = await idle(topics, Taker())
+            monkeypatch.setattr("topics.protocol.sse.encode", fail)
+            topics.client.append("t", "news")
+            assert await waiting is None
+            assert [str(what["exception"]) for what in told] == ["a bug"]
+            feed.close()
+
+        run(story())
+
+
+def test_a_feed_that_was_closed_writes_no_more() -> None:
+    """News that were on their way when the client left are for the next stream. (§7.5)"""
+    with Watched() as topics:
+
+        async def story() -> None:
+            taker = Taker()
+            feed, waiting = await idle(topics, taker)
+            topics.client.append("t", "news")
+            feed.close()
+            await settle()
+            assert await waiting is None
+            assert taker.taken == []
+            assert await kinds(topics.feed(), 3) == ["beat", "record", "caught-up"]
+
+        run(story())
 
 
 # ---------------------------------------------------------------------- a socket's far side

@@ -6,7 +6,7 @@ head, feeds the body it was allowed, and writes the answer it gets.  The ASGI ap
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from topics.protocol.records import Buffer
 
@@ -61,6 +61,15 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """The client is gone, or the end was sent."""
+
+
+@runtime_checkable
+class Written(Feed, Protocol):
+    """A feed that can do without its driver's task while the client has room."""
+
+    def write_by(self, write: Callable[[bytes], bool]) -> None:
+        """Where `next` waits for news, it may go to `write` instead, a piece at a time.  What that
+        does not take, it returns False, is for `next` to give."""
 
 
 @dataclass(frozen=True, slots=True)

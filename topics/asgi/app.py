@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from topics.asgi.answers import Admission, Answer, Exchange, Head, Headers, Pending, Streaming
 from topics.asgi.refusals import refusal
-from topics.asgi.streaming import converse, stream
+from topics.asgi.streaming import WRITE, converse, stream
 from topics.protocol.errors import ErrorCode
 from topics.protocol.records import Buffer
 
@@ -66,11 +66,12 @@ class Pace:
 class _Call:
     """One request's two ends, and how far each has come."""
 
-    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "send", "started")
+    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "send", "started", "write")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
         self.send = send
+        self.write = scope.get("extensions", {}).get(WRITE)
         self.is_http1 = scope["http_version"] < "2"
         self.ended = False
         """The last byte of the body came, or none will."""
@@ -144,7 +145,7 @@ class App:
         del body
         if isinstance(answer, Streaming):
             call.started = True
-            return await stream(answer, call.send, _gone(call))
+            return await stream(answer, call.send, _gone(call), write=call.write)
         if not isinstance(answer, Answer):
             settled = await self._settled(call, answer)
             if settled is None:

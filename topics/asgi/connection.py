@@ -52,7 +52,7 @@ class House:
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of an accepted socket; a `Wire` to `Http2`."""
+    """The protocol of an accepted socket; a `Wire` to what speaks HTTP on it."""
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -170,6 +170,9 @@ class Connection(asyncio.Protocol):
     async def _send(self, event: Event) -> None:
         """What `Http1` does with its connection."""
         if isinstance(event, RawData):
+            if self.is_paused:
+                # Somebody wrote past this method; what it wrote is taken first.
+                await self._writable.wait()
             self.write(event.data)
             if self.is_paused:
                 await self._writable.wait()
@@ -230,6 +233,7 @@ class Connection(asyncio.Protocol):
             client,
             server,
             self._send,
+            wire=self,
         )
         return made
 

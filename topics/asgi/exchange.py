@@ -9,7 +9,6 @@ import gzip
 import logging
 import secrets
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Final
@@ -19,9 +18,10 @@ import orjson
 from topics import __version__
 from topics.asgi import page
 from topics.asgi.answers import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.asgi.inflation import at_once, inflate, too_large
 from topics.asgi.payload import payload as payload_of
 from topics.asgi.runtime import Phase, Ticket, Told
-from topics.asgi.shell import Shell
+from topics.asgi.shell import Reading, Shell
 from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed
 from topics.asgi.work import WorkFeed
@@ -177,7 +177,7 @@ class _Admitted:
         header, rule = self._call.header, self._route.body
         length = header(b"content-length")
         if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
-            raise self._too_large()
+            raise too_large(self.max_body_bytes)
         if rule is BodyRule.NONE:
             return
         kind = header(b"content-type")
@@ -192,30 +192,68 @@ class _Admitted:
                 return _probe(call, self._route.target)
             if isinstance(self._route.target, Feed):
                 return self._stream(self._route.target)
-            if self._route.body is not BodyRule.NONE:
-                body = self._body(body)
-            request = Request(
-                self._name,
-                http.parse_query(self._query),
-                call.header,
-                body,
-                call.runtime.limits,
-                _entropy,
-            )
-            assert not isinstance(self._route.target, Feed)
-            command = self._route.target(request)
-            if call.runtime.phase is not Phase.READY:
-                raise shutting_down()
-            waiting = _Waiting(call)
-            told = call.runtime.submit(command, waiting.on_told)
-            if isinstance(told, Ticket):
-                waiting.ticket = told
-                return waiting
-            return waiting.payload_or_wait(told)
+            if self._route.body is BodyRule.NONE:
+                return self._carry_out(body, _Waiting(call))
+            kind = call.header(b"content-type")
+            http.check_content_type(kind, empty=not body, rule=self._route.body)
+            if self._gzipped and body:
+                plain = at_once(body, self.max_body_bytes)
+                if plain is None:
+                    return self._inflate(body)
+                body = plain
+            return self._carry_out(body, _Waiting(call))
         except Rejection as refusal:
             return call.refuse(refusal)
         except Exception:
             return call.fail()
+
+    def _inflate(self, body: Buffer) -> Pending:
+        """Unpack a large body on a thread; everything after it is the loop's again."""
+        self._require_ready()
+        limit = self.max_body_bytes
+
+        def work() -> bytes | Rejection:
+            try:
+                return inflate(body, limit)
+            except Rejection as refusal:
+                return refusal
+
+        waiting = _Waiting(self._call)
+        waiting.after(work, lambda plain: self._carry_out(plain, waiting))
+        return waiting
+
+    def _carry_out(self, body: Buffer, waiting: "_Waiting") -> "Answer | _Waiting":
+        """Parse, and submit; the answer, or `waiting` where it comes later."""
+        call, target = self._call, self._route.target
+        assert not isinstance(target, Probe | Feed)
+        if not body and self._is_bare():
+            body = b"{}"
+        request = Request(
+            self._name,
+            http.parse_query(self._query),
+            call.header,
+            body,
+            call.runtime.limits,
+            _entropy,
+        )
+        command = target(request)
+        self._require_ready()
+        told = call.runtime.submit(command, waiting.on_told)
+        if isinstance(told, Ticket):
+            waiting.ticket = told
+            return waiting
+        return waiting.payload_or_wait(told)
+
+    def _require_ready(self) -> None:
+        if self._call.runtime.phase is not Phase.READY:
+            raise shutting_down()
+
+    def _is_bare(self) -> bool:
+        """Whether an empty body stands for `{}` here."""
+        return (
+            self._route.body is BodyRule.JSON_OR_EMPTY
+            and self._call.header(b"content-type") is None
+        )
 
     def _stream(self, feed: Feed) -> Streaming:
         """A stream's head, and its frames unless only the head was asked for (HEAD)."""
@@ -241,28 +279,6 @@ class _Admitted:
             return Streaming(200, EVENT_STREAM, None)
         return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
 
-    def _body(self, body: Buffer) -> Buffer:
-        kind = self._call.header(b"content-type")
-        http.check_content_type(kind, empty=not body, rule=self._route.body)
-        if self._gzipped and body:
-            body = self._inflated(body)
-        if not body and kind is None and self._route.body is BodyRule.JSON_OR_EMPTY:
-            return b"{}"
-        return body
-
-    def _inflated(self, body: Buffer) -> bytes:
-        """The gzipped body, at most `max_body_bytes` of it; trailing bytes are refused."""
-        inflater = zlib.decompressobj(wbits=31)
-        try:
-            plain = inflater.decompress(body, self.max_body_bytes + 1)
-        except zlib.error:
-            raise Rejection(ErrorCode.INVALID_REQUEST, "the body is not gzip") from None
-        if len(plain) > self.max_body_bytes:
-            raise self._too_large()
-        if not inflater.eof or inflater.unused_data:
-            raise Rejection(ErrorCode.INVALID_REQUEST, "the gzipped body is not whole")
-        return plain
-
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
@@ -272,15 +288,8 @@ class _Admitted:
         except Rejection as refusal:
             return call.refuse(refusal)
 
-    def _too_large(self) -> Rejection:
-        return Rejection(
-            ErrorCode.PAYLOAD_TOO_LARGE,
-            f"the body exceeds {self.max_body_bytes} bytes",
-            {"limit": self.max_body_bytes},
-        )
-
     def too_large(self) -> Answer:
-        return self._call.refuse(self._too_large(), close=True)
+        return self._call.refuse(too_large(self.max_body_bytes), close=True)
 
     def too_slow(self) -> Answer:
         refusal = Rejection(
@@ -292,14 +301,16 @@ class _Admitted:
 
 
 class _Waiting:
-    """Implements `answers.Pending`: an answer that waits for the log, a poll or a disk."""
+    """Implements `answers.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
 
-    __slots__ = ("_answer", "_call", "_deliver", "ticket")
+    __slots__ = ("_answer", "_call", "_deliver", "_is_cancelled", "_work", "ticket")
 
     def __init__(self, call: _Call) -> None:
         self._call = call
         self._answer: Answer | None = None
         self._deliver: Callable[[Answer], None] | None = None
+        self._is_cancelled = False
+        self._work: Reading[bytes | Rejection] | None = None
         self.ticket: Ticket | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -309,9 +320,35 @@ class _Waiting:
             deliver(self._answer)
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         self._deliver = None
         if self.ticket is not None:
             self.ticket.cancel()
+        elif self._work is not None:
+            self._work.cancel()
+
+    def after(
+        self,
+        work: Callable[[], bytes | Rejection],
+        go_on: "Callable[[bytes], Answer | _Waiting]",
+    ) -> None:
+        """Do some work on a thread and go on from there, unless the client is gone by then."""
+
+        def on_done(done: Reading[bytes | Rejection]) -> None:
+            if self._is_cancelled:
+                return
+            try:
+                found = done.result()
+                now = self._call.refuse(found) if isinstance(found, Rejection) else go_on(found)
+            except Rejection as refusal:
+                now = self._call.refuse(refusal)
+            except Exception:
+                now = self._call.fail()
+            if isinstance(now, Answer):
+                self._done(now)
+
+        self._work = self._call.runtime.read_in_thread(work)
+        self._work.add_done_callback(on_done)
 
     def on_told(self, told: Told) -> None:
         try:

@@ -2,8 +2,8 @@
 
 Owns what hypercorn 0.18.0's own driver of h2 gets wrong: answers wait for the client's window and
 not in our memory, a frame for a stream that is gone is no failure, streams that end early are
-reset, heads that no ASGI scope can hold never reach one, and frames that cost the client nothing
-are counted.  Refuses to know the socket, which it sees as a `Wire`, and priorities, which RFC 9113
+reset, a malformed request has an answer and costs its stream alone, and frames that cost the client
+nothing are counted.  Refuses to know the socket, which it sees as a `Wire`, and priorities, which RFC 9113
 took back: streams with something to send take turns, a frame each.
 
 Invariant: no stream holds more of its answer than the pieces its request handed over before it was
@@ -12,8 +12,9 @@ made to wait, `HIGH_BYTES` and one piece; and all frames of one turn of the loop
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
 
 import h2.config
 import h2.connection
@@ -22,17 +23,22 @@ import h2.settings
 import hypercorn.protocol.events as stream_events
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
+from hpack import Decoder, HeaderTuple
 from hypercorn.config import Config
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import filter_pseudo_headers
 
+from topics.asgi.fields import content_length, fault_of_head, fault_of_trailers, size_bytes
 from topics.asgi.hardening import (
     AsgiApp,
     Context,
     Guard,
     Tasks,
+    Wire,
+    Writing,
+    own_answer,
     without_extensions,
 )
 
@@ -46,6 +52,10 @@ only be kept in between."""
 WRITE_BYTES: Final = 128 << 10
 """Bytes made into frames before the wire is asked whether it takes more."""
 
+HEAD_BYTES_MAX: Final = 256 << 10
+"""A header list that is too large is decoded up to here, as the next one can only be read after it,
+and refused; beyond it the connection ends."""
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 _ANSWER: Final = (stream_events.Response, stream_events.Body, stream_events.Data)
@@ -53,26 +63,15 @@ _ANSWER: Final = (stream_events.Response, stream_events.Body, stream_events.Data
 _UNSAFE: Final = re.compile(rb"[^\x21-\x7e]")
 
 
-class Wire(Protocol):
-    """The connection under it."""
-
-    is_paused: bool
-
-    def write(self, data: bytes) -> None: ...
-
-    def end(self) -> None:
-        """Close once what was written is taken."""
-
-    def set_idle(self, is_idle: bool) -> None: ...
-
-
 class _Outbound:
     """What of one stream's answer is not yet in a frame."""
 
-    __slots__ = ("_moved", "data", "is_closed", "is_done", "is_ended")
+    __slots__ = ("_moved", "data", "is_begun", "is_closed", "is_done", "is_ended")
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self.is_begun = False
+        """Its head was sent."""
         self.is_ended = False
         """Nothing will be added."""
         self.is_done = False
@@ -131,8 +130,8 @@ class Http2:
         self._is_closed = False
         self._turn: asyncio.Handle | None = None
         self._streams: dict[int, HTTPStream | WSStream] = {}
-        self._inbound: set[int] = set()
-        """Streams whose client has not ended its half."""
+        self._inbound: dict[int, int | None] = {}
+        """Streams whose client has not ended its half: bytes still to come, where it said."""
         self._outbound: dict[int, _Outbound] = {}
         self._frames = 0
         self._frames_until_s = 0.0
@@ -180,24 +179,28 @@ class Http2:
     # What the client does.
 
     async def _on_request(self, event: h2.events.RequestReceived) -> None:
-        stream_id = event.stream_id
-        pseudo = {name: value for name, value in event.headers if name.startswith(b":")}
-        method, path = pseudo.get(b":method", b""), pseudo.get(b":path")
-        if path is None or not method.isascii():
-            # CONNECT to an authority, or a method that is no token: there is no request to answer.
-            self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
+        stream_id, fields = event.stream_id, _fields(event)
+        has_ended = event.stream_ended is not None
+        pseudo = {name: value for name, value in fields if name.startswith(b":")}
+        method, path = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
+        is_large = size_bytes(fields) > self._config.h2_max_header_list_size
+        fault = fault_of_head(fields)
+        if is_large or fault is not None:
+            status = 431 if is_large else 400
+            self._refuse(stream_id, status, fault, has_ended=has_ended, is_head=method == b"HEAD")
             return
         if not self._streams:
             self._wire.set_idle(False)
-        headers = filter_pseudo_headers(event.headers)
+        headers = filter_pseudo_headers(fields)
         kind: Any = HTTPStream  # its annotations name stock's own worker
+        tasks: Any = Writing(self._tasks, partial(self._write, stream_id))
         if method == b"CONNECT":
-            kind, headers = WSStream, without_extensions(headers)
+            kind, tasks, headers = WSStream, self._tasks, without_extensions(headers)
         stream = kind(
             self._app,
             self._config,
             self._context,
-            self._tasks,
+            tasks,
             False,
             self._client,
             self._server,
@@ -206,7 +209,7 @@ class Http2:
         )
         self._streams[stream_id] = stream
         self._outbound[stream_id] = _Outbound()
-        self._inbound.add(stream_id)
+        self._inbound[stream_id] = content_length(fields)
         await stream.handle(
             stream_events.Request(
                 stream_id=stream_id,
@@ -219,23 +222,43 @@ class Http2:
         )
 
     async def _on_data(self, event: h2.events.DataReceived) -> None:
-        stream = self._streams.get(event.stream_id)
         if not event.data and event.stream_ended is None:
             self._charge()
+        stream = self._streams.get(event.stream_id)
         if stream is not None and event.data:
-            await stream.handle(stream_events.Body(stream_id=event.stream_id, data=event.data))
+            if self._is_too_long(event.stream_id, len(event.data)):
+                await self._spoil(event.stream_id, "the body is longer than its Content-Length")
+            else:
+                await stream.handle(stream_events.Body(event.stream_id, event.data))
         if event.flow_controlled_length and not self._is_closed:
             self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
 
+    def _is_too_long(self, stream_id: int, size: int) -> bool:
+        left = self._inbound.get(stream_id)
+        if left is None:
+            return False
+        self._inbound[stream_id] = left - size
+        return left < size
+
     async def _on_end(self, event: h2.events.StreamEnded) -> None:
-        self._inbound.discard(event.stream_id)
-        stream = self._streams.get(event.stream_id)
-        if stream is not None:
-            await stream.handle(stream_events.EndBody(stream_id=event.stream_id))
+        stream_id = event.stream_id
+        stream = self._streams.get(stream_id)
+        left = self._inbound.pop(stream_id, None)
+        if stream is not None and left:
+            await self._spoil(stream_id, "the body is shorter than its Content-Length")
+        elif stream is not None:
+            await stream.handle(stream_events.EndBody(stream_id=stream_id))
+
+    async def _on_trailers(self, event: h2.events.TrailersReceived) -> None:
+        fault = fault_of_trailers(_fields(event))
+        if fault is not None and event.stream_id in self._streams:
+            # h2 takes no trailers but those that end their stream.
+            self._inbound.pop(event.stream_id, None)
+            await self._spoil(event.stream_id, fault)
 
     async def _on_reset(self, event: h2.events.StreamReset) -> None:
         self._charge()
-        self._inbound.discard(event.stream_id)
+        self._inbound.pop(event.stream_id, None)
         outbound = self._outbound.pop(event.stream_id, None)
         if outbound is not None:
             outbound.close()
@@ -269,7 +292,54 @@ class Http2:
         self._is_closed = True
         self._wire.end()
 
+    # What of it is malformed (RFC 9113, 8.1.1).
+
+    def _refuse(
+        self, stream_id: int, status: int, why: str | None, *, has_ended: bool, is_head: bool
+    ) -> None:
+        """Answer a request that no application may see, and have done with its stream."""
+        if status != 400:
+            why = None
+        headers, body = own_answer(status, why and f"the request is not valid HTTP: {why}")
+        head = [(b":status", b"%d" % status), *headers, *self._config.response_headers("h2")]
+        try:
+            if self._h2.local_flow_control_window(stream_id) < len(body) and not is_head:
+                # Nothing is kept for it until the client takes more.
+                self._h2.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            else:
+                self._h2.send_headers(stream_id, head, end_stream=is_head)
+                if not is_head:
+                    self._h2.send_data(stream_id, body, end_stream=True)
+                if not has_ended:
+                    # With any other code clients may throw the answer away (RFC 9113, 8.1).
+                    self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+        except ProtocolError:
+            return
+        self._soon()
+
+    async def _spoil(self, stream_id: int, why: str) -> None:
+        """A request turned out malformed after its head: its application hears that it is gone."""
+        stream, outbound = self._streams[stream_id], self._outbound.pop(stream_id, None)
+        has_ended = stream_id not in self._inbound
+        if outbound is None or outbound.is_begun or not isinstance(stream, HTTPStream):
+            self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
+        else:
+            is_head = stream.scope["method"] == "HEAD"
+            self._refuse(stream_id, 400, why, has_ended=has_ended, is_head=is_head)
+        if outbound is not None:
+            outbound.close()
+        await self._forget(stream_id)
+
     # What the application does.
+
+    def _write(self, stream_id: int, piece: bytes) -> bool:
+        """Add a piece to an answer that goes on, as `_stream_send` does with a `Body`."""
+        outbound = self._outbound.get(stream_id)
+        if outbound is None or outbound.data or outbound.is_closed or self._wire.is_paused:
+            return False
+        outbound.data += piece
+        self._soon()
+        return True
 
     async def _stream_send(self, event: stream_events.Event) -> None:
         stream_id = event.stream_id
@@ -280,8 +350,12 @@ class Http2:
             # hypercorn and the application may both refuse a WebSocket; the first one counts.
             return
         if isinstance(event, stream_events.Response):
+            outbound.is_begun = True
             self._headers(stream_id, event)
         elif isinstance(event, stream_events.Body | stream_events.Data):
+            await outbound.below(HIGH_BYTES)
+            if outbound.is_closed:
+                return
             outbound.data += event.data
             self._soon()
             await outbound.below(HIGH_BYTES)
@@ -321,7 +395,7 @@ class Http2:
         await self._forget(stream_id)
 
     async def _forget(self, stream_id: int) -> None:
-        self._inbound.discard(stream_id)
+        self._inbound.pop(stream_id, None)
         stream = self._streams.pop(stream_id, None)
         if stream is not None:
             await stream.handle(stream_events.StreamClosed(stream_id=stream_id))
@@ -391,6 +465,7 @@ _HANDLERS: Final[dict[type, Callable[[Http2, Any], Any]]] = {
     h2.events.RequestReceived: Http2._on_request,
     h2.events.DataReceived: Http2._on_data,
     h2.events.StreamEnded: Http2._on_end,
+    h2.events.TrailersReceived: Http2._on_trailers,
     h2.events.StreamReset: Http2._on_reset,
     h2.events.WindowUpdated: Http2._on_window,
     h2.events.RemoteSettingsChanged: Http2._on_window,
@@ -407,6 +482,7 @@ def _connection(config: Config) -> h2.connection.H2Connection:
         h2.config.H2Configuration(
             client_side=False,
             header_encoding=None,
+            validate_inbound_headers=False,
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
@@ -420,9 +496,36 @@ def _connection(config: Config) -> h2.connection.H2Connection:
             code.ENABLE_CONNECT_PROTOCOL: 1,
         },
     )
-    # Announcing a bound does not hold anybody to it: the decoder does.
-    made.decoder.max_header_list_size = config.h2_max_header_list_size
+    # Announcing a bound does not hold anybody to it: the decoder does, and `_on_request`.
+    made.decoder = _Decoder()
+    made.decoder.max_header_list_size = HEAD_BYTES_MAX
     return made
+
+
+class _Block(HeaderTuple):
+    """A whole header list in the place of a header."""
+
+    fields: list[tuple[bytes, bytes]]
+
+
+class _Decoder(Decoder):
+    """Shows h2 no headers.
+
+    h2 answers a malformed request with the end of the connection, and told not to validate it still
+    does so for a Content-Length that is none, or not kept, and for a `:status`.
+    """
+
+    def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:
+        del raw
+        block = _Block(b"", b"")
+        block.fields = list(super().decode(data, raw=True))
+        return [block]
+
+
+def _fields(event: Any) -> list[tuple[bytes, bytes]]:
+    (block,) = event.headers
+    assert isinstance(block, _Block)
+    return block.fields
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:

@@ -1,8 +1,7 @@
 """What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
 
-import asyncio
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeVar
 
 from topics.asgi.runtime import Deliver, Phase, Ticket, Told
 from topics.protocol.commands import Command
@@ -13,6 +12,19 @@ from topics.protocol.ports import Store
 from topics.protocol.turn import Room
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Reading(Protocol[T_co]):
+    """What a thread is busy with: of an `asyncio.Future` as much as is needed."""
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
+
+    def cancel(self) -> bool: ...
+
+    def result(self) -> T_co: ...
+
+    def __await__(self) -> Generator[Any, None, T_co]: ...
 
 
 class Shell(Protocol):
@@ -42,4 +54,5 @@ class Shell(Protocol):
 
     def process(self) -> Process: ...
 
-    def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]: ...
+    def read_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+        """Do what would hold up everybody else elsewhere: wait for a disk, inflate a body."""

@@ -3,9 +3,14 @@
 Pulled by its driver, one frame at a time; what the client does not take waits as a cursor.  It
 beats when nothing was sent for a while, and ends with a last `error` frame where the server ends it.
 A topic that the disk does not give back ends alone.
+
+Where the driver has a way to write at once, a frame that is there while nothing else is going on
+takes it and wakes no task: of many streams with the same news that is most of what each costs.
+Everything but the plain case, a frame in memory for a client with room, is left to `next`.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from topics.asgi.payload import read
@@ -30,21 +35,32 @@ class WatchFeed:
 
     def __init__(self, shell: Shell, wid: str, rewind: str | None) -> None:
         self._shell = shell
+        self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._session, self._stream = shell.engine.watching.open_stream(
-            wid, rewind, self._news.set, shell.now_ms
+            wid, rewind, self._on_news, shell.now_ms
         )
         self._beat_s = self._session.heartbeat_ms / 1000
+        self._sent_s = 0.0
         self._is_begun = False
         self._is_over = False
+        self._write: Callable[[bytes], bool] | None = None
+        self._is_waiting = False
+        """`next` waits for news, and everything before was taken."""
+        self._is_due = False
+        """A turn is on its way."""
+        self._kept: Frame | bytes | None = None
+        """What a turn has pulled and could not write."""
 
     async def next(self) -> bytes | None:
+        self._sent_s = self._loop.time()
         if not self._is_begun:
             self._is_begun = True
             return sse.opening(self._id()) + sse.heartbeat(self._shell.now_ms)
-        loop = asyncio.get_running_loop()
-        beat_at = loop.time() + self._beat_s
         while not self._is_over:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                return kept if isinstance(kept, bytes) else await self._written(kept)
             end = self._stream.ended_by
             if end is None and self._shell.phase is not Phase.READY:
                 end = SHUTTING_DOWN
@@ -54,14 +70,70 @@ class WatchFeed:
             frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
-            try:
-                async with asyncio.timeout_at(beat_at):
-                    # There may be news already, of a look that only skipped: others first.
-                    await asyncio.sleep(0)
-                    await self._news.wait()
-            except TimeoutError:
+            if not await self._has_news():
                 return sse.heartbeat(self._shell.now_ms)
         return None
+
+    async def _has_news(self) -> bool:
+        """Wait for news; False when it is time for a beat."""
+        self._is_waiting = True
+        try:
+            while True:
+                beat_s = self._sent_s + self._beat_s
+                try:
+                    async with asyncio.timeout_at(beat_s):
+                        # There may be news already, of a look that only skipped: others first.
+                        await asyncio.sleep(0)
+                        await self._news.wait()
+                        return True
+                except TimeoutError:
+                    if self._sent_s + self._beat_s <= beat_s:
+                        return False
+        finally:
+            self._is_waiting = False
+
+    def write_by(self, write: Callable[[bytes], bool]) -> None:
+        self._write = write
+
+    def _on_news(self) -> None:
+        if self._write is None or not self._is_waiting:
+            self._news.set()
+        elif not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_due = False
+        has_failed = True
+        try:
+            self._write_next()
+            has_failed = False
+        finally:
+            if has_failed:
+                # The position may be behind a frame that nobody got: the client must come back.
+                self._is_over = True
+                self._news.set()
+
+    def _write_next(self) -> None:
+        """Write one frame, if that is all there is to do; or wake `next`."""
+        shell, stream = self._shell, self._stream
+        if self._is_over or stream.ended_by is not None or shell.phase is not Phase.READY:
+            self._news.set()
+            return
+        if not self._is_waiting or self._news.is_set():
+            self._news.set()
+            return
+        frame = shell.engine.watching.next_frame(stream, shell.now_ms)
+        if frame is None:
+            return
+        piece = self._written_now(frame)
+        if isinstance(piece, bytes) and self._write is not None and self._write(piece):
+            self._sent_s = self._loop.time()
+            if stream.owed or stream.passing or stream.waiting:
+                self._on_news()
+            return
+        self._kept = piece
+        self._news.set()
 
     def _id(self) -> bytes:
         return sse.composite(self._session.watched.values())
@@ -70,18 +142,26 @@ class WatchFeed:
         self._is_over = True
         return last
 
-    async def _written(self, frame: Frame) -> bytes:
-        composite = self._id()
+    def _written_now(self, frame: Frame) -> Frame | bytes:
+        """The frame's bytes, or the frame where its records are not in memory."""
         if not isinstance(frame, RecordFrame) or "sse" in frame.texts:
-            return sse.encode(frame, composite)
+            return sse.encode(frame, self._id())
         texts = read(frame.records, blocking=False)
-        if texts is None:
-            texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        if texts is None or isinstance(texts, Rejection):
+            return frame
+        return sse.encode(frame, self._id(), texts)
+
+    async def _written(self, frame: Frame) -> bytes:
+        piece = self._written_now(frame)
+        if isinstance(piece, bytes):
+            return piece
+        assert isinstance(frame, RecordFrame)
+        texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):
             self._shell.engine.watches.on_unreadable(self._stream, frame)
             return sse.unreadable(frame.topic, texts)
-        return sse.encode(frame, composite, texts)
+        return sse.encode(frame, self._id(), texts)
 
     def close(self) -> None:
         self._is_over = True

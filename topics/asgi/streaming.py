@@ -3,16 +3,23 @@
 A piece is asked for when the one before it was taken, so that a client that does not read holds one
 piece and the transport's buffer, and is let go when it has taken none for a while.  Between two
 pieces everybody else gets a turn.
+
+Our own server offers `WRITE` in the scope of a request: `write(piece)` does what `send` does with a
+piece of a body that goes on, at once, and returns False where it would have to wait.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from topics.asgi.answers import Feed, Socket, Streaming
+from topics.asgi.answers import Feed, Socket, Streaming, Written
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
+Write = Callable[[bytes], bool]
+
+WRITE: Final = "topics.write"
+"""Of the extensions of a scope."""
 
 TAKE_S: Final = 30.0
 """A client that does not take one piece in this time is cut (§7.6)."""
@@ -20,7 +27,12 @@ MESSAGE_BYTES_MAX: Final = 8 << 20
 
 
 async def stream(
-    streaming: Streaming, send: Send, gone: Awaitable[object], *, take_s: float = TAKE_S
+    streaming: Streaming,
+    send: Send,
+    gone: Awaitable[object],
+    *,
+    write: Write | None = None,
+    take_s: float = TAKE_S,
 ) -> None:
     """Write an event stream until its feed ends it, or the client is gone or does not read."""
     feed = streaming.feed
@@ -36,6 +48,8 @@ async def stream(
         )
         ended = feed is None
         if feed is not None:
+            if write is not None and isinstance(feed, Written):
+                feed.write_by(write)
             pumping = asyncio.ensure_future(_pump(feed, send, take_s))
             await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
             ended = pumping.done() and pumping.result()

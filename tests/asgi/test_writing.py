@@ -1,0 +1,165 @@
+"""Pieces of a stream that are written at once, past the task that would send them (§7.6)."""
+
+import pytest
+
+from .clients import Client, Client2
+from .fakes import FakeFeed, Served, served
+
+GET = b"GET /feed HTTP/1.1\r\nHost: a\r\n\r\n"
+PIECE = b"x" * 50_000
+
+
+class Writer:
+    """A stream whose head has gone out, seen from its server."""
+
+    def __init__(self, server: Served) -> None:
+        self._server = server
+        server.until(lambda: bool(server.exchange.feeds))
+        self.feed: FakeFeed = server.exchange.feeds[-1]
+        server.until(lambda: self.feed.write is not None)
+        (self._connection,) = server.house.connections
+
+    def write(self, piece: bytes) -> bool:
+        async def call() -> bool:
+            assert self.feed.write is not None
+            return self.feed.write(piece)
+
+        done: bool = self._server.call(call())
+        return done
+
+    def send(self, piece: bytes | None) -> None:
+        """Through the task, as ever."""
+
+        async def call() -> None:
+            self.feed.pieces.put_nowait(piece)
+
+        self._server.call(call())
+
+    def until_taken(self) -> None:
+        self._server.until(self.feed.pieces.empty)
+
+    def unsent_bytes(self) -> int:
+        async def call() -> int:
+            return self._connection.unsent_bytes
+
+        size: int = self._server.call(call())
+        return size
+
+
+def until(client: Client, end: bytes) -> bytes:
+    got = b""
+    while not got.endswith(end):
+        got += client._more()
+    return got
+
+
+def test_what_is_written_comes_between_what_is_sent() -> None:
+    """In the order in which it was given, in chunks like everything else."""
+    with served() as server, Client(server.port) as client:
+        client.send(GET)
+        writer = Writer(server)
+        until(client, b"\r\n\r\n")
+
+        assert writer.write(b"one")
+        assert until(client, b"\r\none\r\n") == b"3\r\none\r\n"
+        writer.send(b"two")
+        assert until(client, b"two\r\n") == b"3\r\ntwo\r\n"
+        assert writer.write(b"x" * 20)
+        assert until(client, b"x\r\n") == b"14\r\n%b\r\n" % (b"x" * 20)
+        writer.send(None)
+        assert until(client, b"0\r\n\r\n")
+        server.until(lambda: writer.feed.closed)
+
+
+def test_a_client_of_http_1_0_knows_no_chunks() -> None:
+    """What is written to it has no frame."""
+    with served() as server, Client(server.port) as client:
+        client.send(GET.replace(b"/1.1", b"/1.0"))
+        writer = Writer(server)
+        until(client, b"\r\n\r\n")
+
+        assert writer.write(b"one")
+        writer.send(b"two")
+        writer.send(None)
+        assert client.until_end() == b"onetwo"
+
+
+def test_a_client_without_room_is_not_written_to() -> None:
+    """It holds the transport's buffer and one piece; what comes after that waits. (§7.6)"""
+    with served() as server, Client(server.port) as client:
+        client.send(GET)
+        writer = Writer(server)
+        until(client, b"\r\n\r\n")
+        count = 0
+        while writer.write(PIECE):
+            count += 1
+        held = writer.unsent_bytes()
+        assert 0 < held <= (64 << 10) + 2 * len(PIECE)
+
+        writer.send(b"last")
+        writer.until_taken()
+        assert not writer.write(PIECE)
+        assert writer.unsent_bytes() == held
+
+        got = until(client, b"4\r\nlast\r\n")
+        assert got.count(b"c350\r\n") == count
+        assert writer.write(b"more")
+        assert until(client, b"more\r\n") == b"4\r\nmore\r\n"
+
+
+def test_nothing_is_written_for_a_client_that_left() -> None:
+    """It is no error; whose stream it was hears of it as ever."""
+    with served() as server:
+        client = Client(server.port)
+        client.send(GET)
+        writer = Writer(server)
+        client.reset()
+        server.until(lambda: writer.feed.closed)
+
+        assert not writer.write(b"late")
+        assert server.tasks() == 0
+
+
+def test_nothing_is_written_into_the_next_answer() -> None:
+    """A feed that holds on to its way out of an answer that has ended writes nowhere."""
+    with served() as server, Client(server.port) as client:
+        client.send(GET)
+        writer = Writer(server)
+        writer.send(None)
+        until(client, b"0\r\n\r\n")
+
+        assert not writer.write(b"late")
+        client.send(GET.replace(b"/feed", b"/echo"))
+        assert client.answer()[::2] == (200, b"")
+
+
+def test_a_stream_of_http2_is_written_to_likewise() -> None:
+    """Among others on its connection."""
+    with served() as server, Client2(server.port) as client:
+        stream = client.ask(b"/feed")
+        writer = Writer(server)
+        assert writer.write(b"one")
+        writer.send(b"two")
+        writer.until_taken()
+        writer.send(None)
+
+        assert client.body(stream) == (200, b"onetwo")
+        assert not writer.write(b"late")
+        assert client.body(client.ask())[0] == 200
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_closed_window_takes_one_piece(sends: bool) -> None:
+    """HTTP/2: the second one waits for the first."""
+    with served() as server, Client2(server.port, window=0) as client:
+        client.ask(b"/feed")
+        writer = Writer(server)
+        assert writer.write(PIECE)
+        if sends:
+            writer.send(PIECE)
+            writer.until_taken()
+
+        assert not writer.write(PIECE)
+        (connection,) = server.house.connections
+        (outbound,) = connection._server._outbound.values()  # type: ignore[union-attr]
+        assert len(outbound.data) == len(PIECE)
