@@ -81,6 +81,10 @@ class TopicNotFound(NotFound):
     """404: the topic does not exist, and the call does not create it."""
 
 
+class RouterNotFound(NotFound):
+    """404: no router of that name."""
+
+
 class Conflict(TopicsError):
     """409: the topic's state forbids it (another type, not empty, not a queue, a cycle), or another
     stream took a watch over."""
@@ -102,9 +106,16 @@ class ServerFault(TopicsError):
     """500 and its kin.  Whether a write took effect is unknown; its idempotency key would tell."""
 
 
+class LeaseLost(TopicsError):
+    """A job that was worked on is not ours any more: its lease ran out, and the answer says that an
+    ack or an extension came too late.  It is told, and never raised: another has, or had, the job.
+    """
+
+
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
     "record_too_large": RecordTooLarge,
+    "router_not_found": RouterNotFound,
     "topic_not_found": TopicNotFound,
 }
 _BY_STATUS: Final[dict[int, type[TopicsError]]] = {
