@@ -10,7 +10,15 @@ from typing import Any
 import orjson
 
 from topics.protocol import bodies
-from topics.protocol.commands import Command, DeleteTopic, GetTopic, ListTopics
+from topics.protocol.commands import (
+    Command,
+    DeleteRouter,
+    DeleteTopic,
+    GetRouter,
+    GetTopic,
+    ListRouters,
+    ListTopics,
+)
 from topics.protocol.effects import Outcome, Parked, Records
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection
@@ -45,6 +53,8 @@ class Harness:
 
     def ask(self, command: Command) -> Outcome | Parked:
         self._tokens += 1
+        if self.auto:
+            self.pay(command)
         result = self.engine.submit(
             command, token=self._tokens, now_ms=self.now_ms, room=lambda _: self.room_bytes
         )
@@ -55,6 +65,14 @@ class Harness:
     @property
     def last_token(self) -> int:
         return self._tokens
+
+    def pay(self, command: Command) -> None:
+        """Work off what is owed to a command, as a shell does before it submits one."""
+        debt = self.engine.debt_of(command)
+        while debt is not None and not debt.is_settled:
+            debt.work(self.now_ms, lambda _: self.room_bytes)
+            self.read_fetches()
+            self.sync()
 
     def work_off(self) -> None:
         """Do what is owed (copies, jobs for who waits) until nothing is, a turn each."""
@@ -133,6 +151,34 @@ class Harness:
 
     def topic(self, name: str = "t") -> Topic:
         return self.engine.state.topics[name]
+
+    # Routers.
+
+    def route(self, name: str = "r", source: str = "s", dest: str = "d", **fields: object) -> Any:
+        body = orjson.dumps({"source": source, "dest": dest, **fields})
+        return shown(self.ask(bodies.parse_put_router(name, body)))
+
+    def router(self, name: str = "r") -> Any:
+        return shown(self.ask(GetRouter(name)))
+
+    def routers(self, prefix: str = "", page_size: int = 100, **fields: Any) -> Any:
+        wanted = {"after": "", "source": None, "dest": None, **fields}
+        return shown(self.ask(ListRouters(prefix, page_size, **wanted)))
+
+    def unroute(self, name: str = "r") -> Any:
+        return shown(self.ask(DeleteRouter(name)))
+
+    def datas(self, name: str = "d", from_seq: int = 0, **fields: object) -> list[Any]:
+        """What a reader of all finds, losses among the records as (from, to, reason)."""
+        found: list[Any] = []
+        while True:
+            page = self.diff(from_seq, name=name, **fields)
+            if (stone := page["tombstone"]) is not None:
+                found.append((stone["gap_from"], stone["gap_to"], stone["reason"]))
+            found += [record["data"] for record in page["records"]]
+            from_seq = page["next_from_seq"]
+            if page["caught_up"]:
+                return found
 
     # Work.
 

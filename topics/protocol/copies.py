@@ -7,6 +7,7 @@ splicing.  One pass over columns says where to cut, one join makes the text (§6
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -191,19 +192,19 @@ def _texts_of(ids: NDArray[np.uint32], text_of: Callable[[int], str]) -> list[st
 
 def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:
     """A `meta` with the keys of the stamp behind its own, or alone where it is empty."""
-    # A key may be spelled with escapes: then only a parser knows it.
-    if b"\\" in meta or any(b'"%b"' % key.encode() in meta for key in stamp):
+    added = b",".join([b"%b:%b" % (_quoted(k), v) for k, v in stamp.items()])
+    if not meta:
+        return b"{%b}" % added
+    # A key may be written with escapes; those few are looked at more closely.
+    if b"\\u" in meta or any(b'"%b"' % key.encode() in meta for key in stamp):
         own = _META.decode(meta)
-        kept = [(k, bytes(v)) for k, v in own.items() if k not in stamp]
-        meta = b"{%b}" % b",".join(b"%b:%b" % (_quoted(k), v) for k, v in kept)
-    head = meta[:-1].rstrip() if meta else b"{"
-    comma = b"" if head.endswith(b"{") and head.strip() == b"{" else b","
-    return b"%b%b%b}" % (
-        head,
-        comma,
-        b",".join(b"%b:%b" % (_quoted(k), v) for k, v in stamp.items()),
-    )
+        if not stamp.keys().isdisjoint(own):
+            kept = [(k, bytes(v)) for k, v in own.items() if k not in stamp]
+            meta = b"{%b}" % b",".join([b"%b:%b" % (_quoted(k), v) for k, v in kept])
+    head = meta[:-1].rstrip()
+    return b"%b,%b}" % (head, added) if len(head) > 1 else b"{%b}" % added
 
 
+@lru_cache
 def _quoted(key: str) -> bytes:
     return msgspec.json.encode(key)

@@ -52,7 +52,8 @@ class Debt:
 
     def _owes(self, router: Router) -> bool:
         routers = self._state.routers
-        if routers.by_id.get(router.router_id) is not router or router.blocked is not None:
+        is_there = routers.by_id.get(router.router_id) is router
+        if not is_there or router.is_blocked(self._state.now_ms):
             return False
         if self._through is None:
             # Copies that wait for a sync in a topic between are owed too, once they are shown.

@@ -152,24 +152,27 @@ class Forwarding:
         router = self._routers.by_name.get(command.router)
         if router is None:
             return _NOTHING
-        farther = [r for r in self._routers.upstream(router.source_id) if r is not router]
-        return [*farther, router], ()
+        # In a ring it is among those upstream, and comes once more when all have been round.
+        return [*self._routers.upstream(router.source_id), router], ()
 
     def _owing_to_change(self, command: PutRouter) -> Owing:
-        """What the config so far owes is forwarded as it says."""
+        """What the config so far owes is forwarded as it says; and a router begins behind what is
+        still on its way to its source."""
         router = self._routers.by_name.get(command.router)
-        if router is None or router.config == command.config:
+        if router is not None and router.config == command.config:
             return _NOTHING
-        return self._owing_to_router(DeleteRouter(command.router))
+        last, _ = _NOTHING if router is None else self._owing_to_router(GetRouter(router.name))
+        source = self._state.topics.get(command.config.source)
+        first = () if source is None else self._routers.upstream(source.topic_id)
+        return [*first, *last], () if source is None else (source,)
 
     def _owing_to_deletion(self, command: DeleteTopic) -> Owing:
         """What was written to a source is copied before it goes."""
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_source(topic.topic_id):
             return _NOTHING
-        last = self._routers.out_of(topic.topic_id)
-        farther = [r for r in self._routers.upstream(topic.topic_id) if r not in last]
-        return [*farther, *last], ()
+        upstream = self._routers.upstream(topic.topic_id)
+        return [*upstream, *self._routers.out_of(topic.topic_id)], ()
 
     # ------------------------------------------------------------------ commands
 

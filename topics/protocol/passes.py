@@ -127,10 +127,9 @@ class Passes:
 
     def owes(self, router: Router) -> bool:
         """Whether a router has something to do that it can do."""
-        source = self._state.by_id[router.source_id]
-        if router.blocked is not None or self._turn.read_only:
+        if router.is_blocked(self._state.now_ms) or self._turn.read_only:
             return False
-        return router.cursor < source.published_seq
+        return router.cursor < self._state.by_id[router.source_id].published_seq
 
     # ------------------------------------------------------------------ slices
 
@@ -187,7 +186,7 @@ class Passes:
         plan = self._plans.get(router.router_id)
         if plan is not None and plan.router is router and plan.texts is None:
             return False
-        if router.blocked is not None and router.blocked.retry_at_ms > now_ms:
+        if router.is_blocked(now_ms):
             return False
         return self._cursor(router) < self._state.by_id[router.source_id].published_seq
 

@@ -67,6 +67,10 @@ class Router:
         since_ms = now_ms if last is None else last.since_ms
         self.blocked = Blocked(code, message, since_ms, now_ms + backoff_ms, backoff_ms)
 
+    def is_blocked(self, now_ms: int) -> bool:
+        """Whether it waits for its pause to end."""
+        return self.blocked is not None and self.blocked.retry_at_ms > now_ms
+
     def retry(self) -> None:
         """Be tried again at once; how long it has been blocked is not forgotten."""
         if self.blocked is not None:
