@@ -258,14 +258,14 @@ class Queue:
             if job is not None:
                 self._move(job, Step.REMOVED)
 
-    def reconcile(self, live: Sequence[int], *, doubt: bool) -> None:
-        """After a replay: what is below `fresh_from` and live is known, and nothing else is.
+    def reconcile(self, live: Sequence[int]) -> None:
+        """After a crash: leases that may not be the last ones are given up; and what is below
+        `fresh_from` and live is known, and nothing else is.
 
         Args:
             live: Seqs of the live records below `fresh_from`.
-            doubt: Not every lease was logged: those that may not be the last ones are given up.
         """
-        for seq in self._doubtful if doubt else ():
+        for seq in self._doubtful:
             job = self.jobs.get(seq)
             if job is not None:
                 self._move(job, Step.RELEASED)
