@@ -152,7 +152,7 @@ class Jobs:
             self.known.clear()
             return f"known after a crash: {found}" if found else None
         for seq, job in self.known.items():
-            if job.is_refused or job.is_dying:
+            if job.refusals or job.is_dying:
                 # That it was refused is in no log; a checkpoint keeps its time, not its holder.
                 allowed = [
                     ("delayed", job.ready_ms, job.deliveries),

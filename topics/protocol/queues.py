@@ -345,8 +345,7 @@ class Queue:
                 job.deliveries,
                 job.until_ms if job.place in _TIMED else 0,
                 # A lease that ran out, with a time: a dead letter that was refused, and waits.
-                0 if job.place is Place.DELAYED else job.lease,
-                job.node,
+                *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
             )
             for job in self.jobs.values()
         ]
