@@ -15,6 +15,8 @@ import orjson
 
 from topics.protocol.models import TopicConfig
 
+from .jobs import Jobs
+
 
 class Violation(AssertionError):
     """An answer or a recovered state that the contract does not allow."""
@@ -101,6 +103,7 @@ class Found:
 
     Attributes:
         texts: Seq -> served text, tags included, of every live record.
+        jobs: Of a queue: what is known of each job that was delivered (`Job.shown`).
         evict_floor, holes: What a cursor will be told.
     """
 
@@ -112,6 +115,8 @@ class Found:
     texts: dict[int, bytes]
     count: int
     size_bytes: int
+    jobs: dict[int, tuple[Any, ...]] | None = None
+    dead_lettered: int = 0
 
 
 @dataclass(slots=True)
@@ -126,6 +131,7 @@ class Topic:
         lost: Seqs of live records that caps or time took.
         switches: How often the class of durability changed.
         volatile: All seqs given out in class `ephemeral`, whatever became of them.
+        jobs: What is known of jobs, where it is a queue.
     """
 
     name: str
@@ -140,6 +146,7 @@ class Topic:
     volatile: frozenset[int] = frozenset()
     switches: int = 0
     lost: set[int] = field(default_factory=set)
+    jobs: Jobs = field(default_factory=Jobs)
 
     def copy(self) -> "Topic":
         return Topic(
@@ -155,6 +162,7 @@ class Topic:
             self.volatile,
             self.switches,
             set(self.lost),
+            self.jobs.copy(),
         )  # fmt: skip
 
     @property
@@ -184,6 +192,7 @@ class Topic:
         """Live records go without anybody having asked: the floor rises behind them."""
         for seq in list(seqs):
             del self.records[seq]
+            self.jobs.forget([seq])
             self.lost.add(seq)
             self.evict_floor = max(self.evict_floor, seq + 1)
         self.holes = [hole for hole in self.holes if hole[1] >= self.evict_floor]
@@ -201,20 +210,38 @@ class Topic:
                 key.certain = False
 
     def make_room(self) -> None:
-        """The oldest go until the caps hold; the record at the head stays."""
-        if self.config.discard != "old":
+        """The oldest go until the caps hold; the record at the head stays, and what stands behind
+        a live lease."""
+        if self.config.discard == "old":
+            self.lose(self._too_many())
+
+    def require_leased_room(self, rows: list[Record]) -> None:
+        """Live leases keep a queue over its caps up to twice. (§0.10)"""
+        if self.config.discard != "old" or self.jobs.first_held() is None:
             return
+        trial = self.copy()
+        trial.records |= {row.seq: row for row in rows}
+        trial.lose(trial._too_many())
+        for cap, used in (
+            (self.config.cap_records, len(trial.records)),
+            (self.config.cap_bytes, trial.size_bytes),
+        ):
+            if cap and used > 2 * cap:
+                raise Refused("topic_full")
+
+    def _too_many(self) -> list[int]:
         cap_records, cap_bytes = self.config.cap_records, self.config.cap_bytes
         count, size_bytes = len(self.records), self.size_bytes
         newest = max(self.records, default=0)
-        gone = []
+        held = self.jobs.first_held()
+        gone = list[int]()
         for seq, record in self.records.items():
             over = (cap_records and count > cap_records) or (cap_bytes and size_bytes > cap_bytes)
-            if not over or (seq == newest and seq == self.head_seq):
+            if not over or (seq == newest and seq == self.head_seq) or seq == held:
                 break
             gone.append(seq)
             count, size_bytes = count - 1, size_bytes - len(record.text())
-        self.lose(gone)
+        return gone
 
     def require_room(self, entries: list[Record]) -> None:
         """`discard: "reject"` refuses what does not fit; nothing is evicted."""
@@ -229,14 +256,16 @@ class Topic:
 
     # -- a restart -----------------------------------------------------------------------------
 
-    def survive(self, found: Found, *, how: str, seen_seq: int, now_ms: int) -> None:
+    def survive(self, found: Found, *, how: str, clean: bool, seen_seq: int, now_ms: int) -> None:
         """Be what a restart showed, if the class of every record permits it.
 
         Args:
             how: `clean`, `kill` (the page cache survived) or `cut`.
+            clean: The process before had left its mark, however it ended then.
             seen_seq: The greatest seq of this instance that any client was told.
         """
         self.expire(now_ms)
+        self.jobs.settle(now_ms)
         stays = {s: r.text(tags=True) for s, r in self.records.items() if not r.volatile}
         check(self.epoch == found.epoch, "I29", f"{self.name}: {self.epoch} is {found.epoch}")
         check(self.config == found.config, "I30", f"{self.name}: {found.config}")
@@ -244,10 +273,25 @@ class Topic:
         self._check_head(found, how=how, seen_seq=seen_seq)
         lost = {s for s, r in self.records.items() if r.volatile}
         self._check_loss(found, lost, first_seq=min(stays, default=found.head_seq + 1))
+        self.jobs.forget(lost)
+        self._check_jobs(found, clean=clean)
         self.records = {s: r for s, r in self.records.items() if not r.volatile}
         self.head_seq, self.evict_floor = found.head_seq, found.evict_floor
         self.holes = list(found.holes)
         self.keys = {n: left for n, k in self.keys.items() if (left := k.surviving()) is not None}
+
+    def _check_jobs(self, found: Found, *, clean: bool) -> None:
+        """Leases last if they were to, or none is left; counts of deliveries with them."""
+        if found.jobs is None:
+            return
+        keeps = clean or self.config.leases_durable
+        wrong = self.jobs.survive(found.jobs, keeps=keeps, clean=clean)
+        check(wrong is None, "I22", f"{self.name}: {wrong}")
+        told = self.jobs.dead_lettered
+        check(found.dead_lettered <= told, "I23", f"{self.name}: {found.dead_lettered} of {told}")
+        if not self.volatile:
+            check(found.dead_lettered == told, "I23", f"{self.name}: {found.dead_lettered}, {told}")
+        self.jobs.dead_lettered = found.dead_lettered
 
     def _check_head(self, found: Found, *, how: str, seen_seq: int) -> None:
         is_exact = how == "clean" or self.config.durability == "fsync"
@@ -307,6 +351,7 @@ class Model:
         self.now_ms = max(self.now_ms, now_ms)
         for topic in self.topics.values():
             topic.expire(self.now_ms)
+            topic.jobs.settle(self.now_ms)
             topic.doubt_keys(self.now_ms)
 
     def topic(self, name: str) -> Topic:
@@ -329,6 +374,8 @@ class Model:
         if config == topic.config:
             return {"created": False}
         topic.switches += topic.config.durability != config.durability
+        if topic.config.leases_durable != config.leases_durable:
+            topic.jobs.doubt()
         topic.config = config
         topic.expire(self.now_ms)
         topic.doubt_keys(self.now_ms)
@@ -343,6 +390,8 @@ class Model:
         self, name: str, entries: list[Entry], key: str | None, config: TopicConfig
     ) -> dict[str, Any]:
         """§2: all or nothing; `config` is that of a topic which this write creates."""
+        if name not in self.topics and not config.auto_create:
+            raise Refused("topic_not_found")
         topic = self.topics.get(name) or Topic(name, config)
         hit = self._remembered(topic, key)
         if hit is not None:
@@ -353,6 +402,7 @@ class Model:
             Record(first + i, ts_ms, entry, topic.is_volatile) for i, entry in enumerate(entries)
         ]
         topic.require_room(rows)
+        topic.require_leased_room(rows)
         created = name not in self.topics
         self.topics[name] = topic
         topic.records |= {row.seq: row for row in rows}
@@ -414,19 +464,164 @@ class Model:
     def _remove(topic: Topic, seqs: list[int]) -> int:
         for seq in seqs:
             del topic.records[seq]
+        topic.jobs.forget(seqs)
         return len(seqs)
+
+    # -- work: each returns what the answer must say -------------------------------------------
+
+    def queue(self, name: str) -> Topic:
+        topic = self.topic(name)
+        if topic.config.type != "queue":
+            raise Refused("not_a_queue")
+        return topic
+
+    def counters(self, topic: Topic, head_seq: int) -> dict[str, int]:
+        """§10.7; what is not shown yet is not ready."""
+        in_flight, delayed = topic.jobs.in_flight, topic.jobs.delayed
+        ready = len(topic.shown(head_seq)) - in_flight - delayed
+        return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
+
+    def claim(
+        self, name: str, node: str, limit: int, lease_ms: int | None, head_seq: int, *, cold: bool
+    ) -> dict[str, Any]:
+        """§10.2, §10.6: lowest seq first; who was delivered too often goes elsewhere.
+
+        Args:
+            cold: Text has to be read first: what dies does so in `bury_dying`.
+        """
+        topic = self.queue(name)
+        chosen: list[int] = []
+        dying: list[int] = []
+        for record in topic.shown(head_seq):
+            if len(chosen) < limit and topic.jobs.is_claimable(record.seq):
+                is_done = topic.jobs.is_exhausted(record.seq, topic.config)
+                (dying if is_done else chosen).append(record.seq)
+        for seq in dying:
+            topic.jobs.known[seq].is_dying = True
+        if not cold:
+            self.bury(topic, dying)
+        until_ms = self.now_ms + (topic.config.lease_ms if lease_ms is None else lease_ms)
+        for seq in chosen:
+            topic.jobs.lease(seq, node, until_ms, lasting=topic.config.leases_durable)
+        return {"count": len(chosen), "ready": self.counters(topic, head_seq)["ready"]}
+
+    def learn_leases(self, name: str, leases: dict[int, int]) -> None:
+        """The numbers are the server's to choose."""
+        for seq, lease in leases.items():
+            self.topics[name].jobs.known[seq].lease = lease
+
+    def bury_dying(self) -> None:
+        """The text of what dies has come."""
+        for topic in list(self.topics.values()):
+            self.bury(topic, [seq for seq, job in topic.jobs.known.items() if job.is_dying])
+
+    def bury(self, topic: Topic, seqs: list[int]) -> None:
+        """One after the other to the dead-letter topic, or later again."""
+        for seq in sorted(seqs):
+            try:
+                self._copy(topic, seq)
+            except Refused:
+                topic.jobs.refuse(seq, self.now_ms)
+            else:
+                self._remove(topic, [seq])
+                topic.jobs.dead_lettered += 1
+
+    def _copy(self, topic: Topic, seq: int) -> None:
+        name, config = topic.config.dead_letter, TopicConfig()
+        if name is None:
+            raise Refused("topic_not_found")
+        dest = self.topics.get(name)
+        if dest is None and not topic.config.auto_create:
+            raise Refused("topic_not_found")
+        dest = dest or Topic(name, config)
+        entry = topic.records[seq].entry
+        meta = orjson.loads(entry.meta or b"{}") | {
+            "$dead_letter_from": topic.name,
+            "$dead_letter_deliveries": topic.jobs.known[seq].deliveries,
+            "$dead_letter_src_seq": seq,
+        }
+        entry = dataclasses.replace(entry, meta=orjson.dumps(meta))
+        ts_ms = max(self.now_ms, dest.last_ts_ms)
+        row = Record(dest.head_seq + 1, ts_ms, entry, dest.is_volatile)
+        dest.require_room([row])
+        dest.require_leased_room([row])
+        self.topics[name] = dest
+        dest.records[row.seq] = row
+        dest.head_seq, dest.last_ts_ms = row.seq, ts_ms
+        if dest.is_volatile:
+            dest.volatile |= {row.seq}
+        dest.make_room()
+
+    def ack(
+        self, name: str, node: str, seqs: list[int], leases: list[int] | None, head_seq: int
+    ) -> dict[str, Any]:
+        """§10.4"""
+        topic = self.queue(name)
+        held, skipped = topic.jobs.held(node, seqs, leases)
+        self._remove(topic, held)
+        return self._told(topic, {"acked": len(held), "skipped": skipped}, head_seq)
+
+    def nack(
+        self,
+        name: str,
+        node: str,
+        seqs: list[int],
+        leases: list[int] | None,
+        head_seq: int,
+        delay_ms: int,
+    ) -> dict[str, Any]:
+        """§10.5"""
+        topic = self.queue(name)
+        held, skipped = topic.jobs.held(node, seqs, leases)
+        ready_ms = self.now_ms + delay_ms if delay_ms else 0
+        topic.jobs.release(held, ready_ms, lasting=topic.config.leases_durable)
+        return self._told(topic, {"nacked": len(held), "skipped": skipped}, head_seq)
+
+    def extend(
+        self,
+        name: str,
+        node: str,
+        seqs: list[int],
+        leases: list[int] | None,
+        head_seq: int,
+        lease_ms: int,
+    ) -> dict[str, Any]:
+        """§10.6"""
+        topic = self.queue(name)
+        held, skipped = topic.jobs.held(node, seqs, leases)
+        until_ms = self.now_ms + lease_ms
+        topic.jobs.extend(held, until_ms, lasting=topic.config.leases_durable)
+        deadlines = {str(seq): until_ms for seq in held}
+        told = {"extended": len(held), "skipped": skipped, "deadlines": deadlines}
+        return self._told(topic, told, head_seq)
+
+    def _told(self, topic: Topic, told: dict[str, Any], head_seq: int) -> dict[str, Any]:
+        counters = self.counters(topic, head_seq)
+        return told | {"ready": counters["ready"], "in_flight": counters["in_flight"]}
 
     # -- a restart -----------------------------------------------------------------------------
 
     def survive(
-        self, found: dict[str, Found], *, how: str, seen: dict[str, int], now_ms: int
+        self,
+        found: dict[str, Found],
+        *,
+        how: str,
+        clean: bool,
+        seen: dict[str, int],
+        now_ms: int,
     ) -> None:
         """Be what a restart showed, or say why this state can't have become that."""
         check(set(self.topics) == set(found), "I29", f"{sorted(self.topics)} {sorted(found)}")
         self.now_ms = max(self.now_ms, now_ms)
         for name, topic in self.topics.items():
             epoch = found[name].epoch
-            topic.survive(found[name], how=how, seen_seq=seen.get(epoch, 0), now_ms=self.now_ms)
+            topic.survive(
+                found[name],
+                how=how,
+                clean=clean,
+                seen_seq=seen.get(epoch, 0),
+                now_ms=self.now_ms,
+            )
             check(
                 found[name].count == len(topic.records)
                 and found[name].size_bytes == topic.size_bytes,

@@ -39,6 +39,7 @@ class Process:
     Attributes:
         wrote: Called with the lsn of every write that returned.
         writing: Called before every write, for the case that it never returns.
+        fetched: Called when text that the engine asked for was handed over.
         failed: A write or sync failed: read-only until the next process.
         synced_lsn: What the loop has heard of; the store may have synced more.
     """
@@ -50,6 +51,7 @@ class Process:
         *,
         writing: Callable[[], None],
         wrote: Callable[[int], None],
+        fetched: Callable[[], None] = lambda: None,
     ) -> None:
         self.limits = limits
         self.store = store
@@ -60,6 +62,7 @@ class Process:
         self.failed = False
         self.writing = writing
         self.wrote = wrote
+        self.fetched = fetched
         self.synced_lsn = 0
         self._told: list[Waiter] = []
         self._syncing: deque[Waiter] = deque()
@@ -106,7 +109,18 @@ class Process:
         return self.store.room(reserve=reserve)
 
     def end_turn(self) -> None:
-        """One write for all that the turn's commands made true."""
+        """One write for all that the turn's commands made true; then what is owed, a turn each."""
+        self._write()
+        while self.engine.owes and not self.failed:
+            self.engine.work_off(self.now_ms, self._room)
+            fetches = self.engine.take_fetches()
+            for fetch in fetches:
+                fetch.done(fetch.read())
+            if fetches:
+                self.fetched()
+            self._write()
+
+    def _write(self) -> None:
         events = self.engine.take_events()
         waiters, self._told = self._told, []
         lsn = self.store.written_lsn
@@ -263,6 +277,7 @@ class Process:
 
     def stop(self) -> bool:
         """As on SIGTERM; True where it left the clean mark."""
+        self.engine.release_all()
         self.give_up_upkeep()
         self.end_turn()
         if not self.failed:
@@ -293,13 +308,20 @@ def payload(outcome: Outcome) -> tuple[bytes, bytes]:
 
 def _texts(records: Records) -> list[Buffer]:
     out: list[Buffer] = []
+    inserts = iter(records.inserts) if records.inserts else None
     for run, spans in records.extents:
         texts = run.read(spans)
         if texts is None:
             texts = run.read_blocking(spans)
         if not records.is_verbatim:
             texts = project(
-                run, spans, texts, tags=records.tags, meta=records.meta, data=records.data
+                run,
+                spans,
+                texts,
+                tags=records.tags,
+                meta=records.meta,
+                data=records.data,
+                inserts=inserts,
             )
         out += texts
     return out

@@ -3,12 +3,14 @@
 A failure is one line with the seed; `told_story(seed, crashes=...)` lives it again.
 """
 
+import random
 from collections.abc import Callable
 
 import pytest
 
 from .files import Cut
 from .script import append, delete, plain, put, upkeep
+from .traffic import Style
 from .world import World, told_story
 
 CRASHES = 6
@@ -172,6 +174,26 @@ def test_a_life_of_stops(seed: int) -> None:
     """Cut and killed again and again, at any call, also while it recovers, with failing calls in
     some worlds, a server goes on with what it promised. (§0.10)"""
     assert told_story(seed, crashes=CRASHES).crashes >= CRASHES
+
+
+@pytest.mark.parametrize("seed", range(48))
+def test_a_life_of_work(seed: int) -> None:
+    """Jobs that were acked stay gone, a job is in its queue or in the dead-letter topic and in one
+    of them, lasting leases and counts of deliveries stand where they stood, and others are gone
+    together. (§10.1, §10.4, §10.6)"""
+    assert worked_story(seed).crashes >= CRASHES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(40))
+def test_many_lives_of_work(block: int, stride: int) -> None:
+    """The same, for a thousand seeds more (forty by default)."""
+    for seed in range(1000 + 25 * block, 1025 + 25 * block, stride):
+        worked_story(seed, crashes=12)
+
+
+def worked_story(seed: int, crashes: int = CRASHES) -> World:
+    return told_story(seed, crashes=crashes, style=Style.working(random.Random(seed)))
 
 
 @pytest.mark.long

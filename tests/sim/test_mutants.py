@@ -10,19 +10,28 @@ sown, because the worlds proved them to be no bug here:
 """
 
 import dataclasses
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from topics.protocol import state
+from topics.protocol import engine, state
+from topics.protocol.admission import Admission
 from topics.protocol.commands import Append, Command
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection, StoreError, WriteFailed
-from topics.protocol.events import Event, Floors, RecordsAppended
+from topics.protocol.events import (
+    Event,
+    Floors,
+    JobsLeased,
+    JobsReleased,
+    RecordsAppended,
+)
 from topics.protocol.hot import HotRun
 from topics.protocol.ports import Recovery
+from topics.protocol.queues import Job, Queue
 from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
 from topics.store import wal
@@ -34,6 +43,7 @@ from topics.store.wal import Log
 
 from .files import SimFile, SimFiles
 from .model import Violation
+from .traffic import Style
 from .world import told_story
 
 SEEDS = 200
@@ -238,6 +248,97 @@ def deletes_lost_in_a_seal(patch: Patch) -> None:
     patch.setattr(state.State, "_pass_on_kills", staticmethod(lambda old, new: None))
 
 
+# Queues.
+
+
+def dead_letters_in_two_entries(patch: Patch) -> None:
+    def change(event: Event) -> Event:
+        if isinstance(event, RecordsAppended):
+            return msgspec.structs.replace(event, cause=None)
+        return event
+
+    _written(patch, change)
+
+
+def _not_logged(patch: Patch, kind: type) -> None:
+    write = DiskStore.write
+
+    def forgetful(self: DiskStore, events: Sequence[Event]) -> int:
+        return write(self, [event for event in events if not isinstance(event, kind)])
+
+    patch.setattr(DiskStore, "write", forgetful)
+
+
+def leases_not_logged(patch: Patch) -> None:
+    _not_logged(patch, JobsLeased)
+
+
+def releases_not_logged(patch: Patch) -> None:
+    _not_logged(patch, JobsReleased)
+
+
+def leases_outlive_every_crash(patch: Patch) -> None:
+    patch.setattr(state.State, "recover_jobs", lambda self, clean: None)
+
+
+def leases_outlive_their_jobs(patch: Patch) -> None:
+    patch.setattr(Queue, "reconcile", lambda self, live: None)
+
+
+def leases_of_another_time_believed(patch: Patch) -> None:
+    patch.setattr(Queue, "lose_track", lambda self: None)
+
+
+def leases_left_out_of_the_last_checkpoint(patch: Patch) -> None:
+    image = Queue.image
+    patch.setattr(Queue, "image", lambda self, *, lasting: image(self, lasting=False))
+
+
+def lease_numbers_begin_again(patch: Patch) -> None:
+    patch.setattr(engine, "LEASES_BITS", 0)
+
+
+def a_lease_ends_at_its_deadline(patch: Patch) -> None:
+    patch.setattr(Job, "ends_ms", property(lambda self: self.until_ms))
+
+
+def caps_evict_leased_jobs(patch: Patch) -> None:
+    patch.setattr(Admission, "first_held", lambda self, topic: None)
+
+
+def tokens_not_compared(patch: Patch) -> None:
+    holds = Queue.holds
+    patch.setattr(Queue, "holds", lambda self, seq, node, lease: holds(self, seq, node, None))
+
+
+def unpublished_jobs_claimed(patch: Patch) -> None:
+    first_live = Topic.first_live
+
+    def hasty(self: Topic, first_seq: int, limit: int) -> list[int]:
+        published, self.published_seq = self.published_seq, self.head_seq
+        try:
+            return first_live(self, first_seq, limit)
+        finally:
+            self.published_seq = published
+
+    patch.setattr(Topic, "first_live", hasty)
+
+
+AT_WORK = (
+    dead_letters_in_two_entries,
+    leases_not_logged,
+    releases_not_logged,
+    leases_outlive_every_crash,
+    leases_outlive_their_jobs,
+    leases_of_another_time_believed,
+    leases_left_out_of_the_last_checkpoint,
+    lease_numbers_begin_again,
+    a_lease_ends_at_its_deadline,
+    caps_evict_leased_jobs,
+    tokens_not_compared,
+    unpublished_jobs_claimed,
+)
+
 MUTANTS = (
     acknowledged_before_the_sync,
     log_file_without_its_directory_entry,
@@ -275,9 +376,20 @@ def test_a_sown_bug_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch
     assert isinstance(reason, Violation | StoreError | AssertionError | KeyError)
 
 
-def _reason_to_fail(seed: int) -> BaseException | None:
+@pytest.mark.parametrize("mutant", AT_WORK, ids=lambda mutant: mutant.__name__)
+def test_a_bug_sown_at_work_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """The same in worlds of queues."""
+    mutant(monkeypatch)
+    reasons = (_reason_to_fail(seed, at_work=True) for seed in range(SEEDS))
+    reason = next((reason for reason in reasons if reason is not None), None)
+
+    assert isinstance(reason, Violation | StoreError | AssertionError | KeyError)
+
+
+def _reason_to_fail(seed: int, *, at_work: bool = False) -> BaseException | None:
+    style = Style.working(random.Random(seed)) if at_work else None
     try:
-        told_story(seed, crashes=CRASHES)
+        told_story(seed, crashes=CRASHES, style=style)
     except AssertionError as found:
         return found.__cause__
     return None

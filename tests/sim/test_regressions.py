@@ -129,3 +129,30 @@ def test_a_dropped_run_takes_no_live_neighbour_along(world: World) -> None:
     world.crash("kill")
 
     assert list(world.model.topics["a"].records) == [4, 5, 6]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_leased_job_of_an_ephemeral_past(world: World, how: str) -> None:
+    """A job that lived in memory only is not in flight after a restart, though its queue is of
+    another class by then. (§0.10, §10.7)"""
+    work = {"type": "queue", "leases_durable": True}
+    world.traffic.put_class("a", "ephemeral", **work)
+    append(world, 2)
+    world.settle()
+    world.traffic.claim("a", "n1", 1, None)
+    world.traffic.put_class("a", "disk", **work)
+    append(world, 1)
+    world.settle()
+    world.traffic.claim("a", "n1", 2, None)
+    world.end_turn()
+    world.settle()
+
+    if how == "stop":
+        world.stop()
+    else:
+        world.crash(how)
+
+    found = world.model.topics["a"]
+    assert list(found.records) == list(found.jobs.known) == [3]
+    world.traffic.get("a")
+    world.traffic.claim("a", "n2", 9, None)

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from topics.protocol.commands import (
+    Ack,
     Append,
+    Claim,
     Command,
     DeleteRecords,
     DeleteTopic,
     Diff,
+    Extend,
     GetTopic,
+    Nack,
     Purge,
     PutTopic,
 )
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 
 NAMES = ("a", "b", "c")
 NODES = ("n1", "n2")
+CLASSES = ("fsync", "disk", "ephemeral", "memory")
+DEAD = "c"
 TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
@@ -48,6 +54,8 @@ class Style:
 
     Attributes:
         sizes: Bytes of payload; often one for all, because equal records hide the least.
+        queues: Which of the names are queues; the last name takes their dead letters.
+        cold: How often sealed text has to be waited for.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
     """
@@ -62,14 +70,36 @@ class Style:
     harsh: bool
     faults: float = 0.0
     discards: tuple[str, ...] = ("old", "old", "old", "reject")
+    queues: tuple[str, ...] = ()
+    cold: float = 0.0
+
+    @staticmethod
+    def working(rng: random.Random) -> "Style":
+        """Queues among the topics, and one topic for what they give up on."""
+        classes = rng.choice([("fsync",), ("disk",), ("disk", "fsync"), CLASSES])
+        # Where a dead letter may be refused its text is at hand, so that it is refused at once.
+        cold = rng.choice((0.0, 0.5))
+        return Style(
+            names=NAMES,
+            classes=classes,
+            sizes=(rng.choice(SIZES),),
+            caps=rng.choice([(0,), (0,), (0, 2, 3)]) if not cold else (0,),
+            ttls_ms=rng.choice([(0,), (0,), (0, 500)]),
+            segment_max_records=rng.choice((8, 16, 64)),
+            checkpoint_bytes=rng.choice((4 << 10, 16 << 10, 64 << 10)),
+            harsh=rng.random() < 0.3,
+            faults=rng.choice((0.0, 0.0, 0.02)),
+            discards=("old", "old", "reject") if not cold else ("old",),
+            queues=rng.choice([("a",), ("a", "b")]),
+            cold=cold,
+        )
 
     @staticmethod
     def drawn(rng: random.Random) -> "Style":
         size = rng.choice(SIZES)
-        classes = ("fsync", "disk", "ephemeral", "memory")
         return Style(
             names=NAMES[: rng.choice((1, 2, 3))],
-            classes=rng.choice([("fsync",), ("disk",), ("disk", "fsync"), classes]),
+            classes=rng.choice([("fsync",), ("disk",), ("disk", "fsync"), CLASSES]),
             sizes=rng.choice([(size,), (size,), SIZES, (*SIZES, LARGE)]),
             caps=rng.choice([(0,), (0, 1, 2, 3), (0, 0, 20)]),
             ttls_ms=rng.choice([(0,), (0,), (0, 50, 500)]),
@@ -94,6 +124,7 @@ class Clients:
 
     Attributes:
         seen: Epoch -> greatest seq; `texts`: (epoch, seq) -> the record's bytes.
+        leases: Every lease number that was ever given.
         acked: Epoch -> greatest seq whose append was acknowledged in this process.
     """
 
@@ -101,6 +132,7 @@ class Clients:
     texts: dict[tuple[str, int], bytes] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
     floors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    leases: set[int] = field(default_factory=set)
 
     def saw_head(self, epoch: str, seq: int) -> None:
         self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
@@ -131,6 +163,8 @@ class Traffic:
         kind = rng.random()
         if name not in self.world.model.topics and rng.random() < 0.5:
             self.put(name)
+        elif name in self.world.style.queues and rng.random() < 0.6:
+            self.work(name)
         elif kind < 0.45:
             self.append(name)
         elif kind < 0.72:
@@ -196,7 +230,7 @@ class Traffic:
                 self.world.model.settle_key(command.topic, key, remembered=answer["deduped"])
 
     def put(self, name: str) -> None:
-        self.put_config(name, self.drawn_config())
+        self.put_config(name, self.drawn_config(name))
 
     def put_class(self, name: str, durability: Any, **fields: Any) -> None:
         durable = durability == "fsync"
@@ -205,10 +239,21 @@ class Traffic:
     def put_config(self, name: str, config: TopicConfig) -> None:
         self.call(PutTopic(name, config, True), lambda: self.world.model.put(name, config))
 
-    def drawn_config(self) -> TopicConfig:
+    def drawn_config(self, name: str) -> TopicConfig:
         rng, style = self.world.rng, self.world.style
         durability: Any = rng.choice(style.classes)
+        work: dict[str, Any] = {}
+        if name in style.queues:
+            work = {
+                "type": "queue",
+                "auto_create": rng.random() < 0.8,
+                "lease_ms": rng.choice((100, 100, 60_000)),
+                "max_deliveries": rng.choice((0, 1, 2)),
+                "dead_letter": rng.choice((None, DEAD, DEAD)),
+                "leases_durable": rng.random() < 0.6,
+            }
         return TopicConfig(
+            **work,
             ttl_ms=rng.choice(style.ttls_ms),
             cap_records=rng.choice(style.caps),
             cap_bytes=rng.choice((0, 0, 300, 3000)) if any(style.caps) else 0,
@@ -237,7 +282,7 @@ class Traffic:
         self._append(name, [self._entry(size)], None)
 
     def _append(self, name: str, entries: list[Entry], key: str | None) -> None:
-        config = self.drawn_config()
+        config = self.drawn_config(name)
         command = append_of(name, entries, key, config)
         self.call(command, lambda: self.world.model.append(name, entries, key, config))
 
@@ -277,6 +322,105 @@ class Traffic:
         command = Purge(name, seq, keep, None if subject is None else parse_subject(subject))
         answer = self.call(command, lambda: self.world.model.purge(name, seq, keep, subject))
         self._check_state(name, answer)
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def work(self, name: str) -> None:
+        rng = self.world.rng
+        node, kind = rng.choice(NODES), rng.random()
+        if kind < 0.45:
+            self.claim(name, node, rng.choice((1, 1, 2, 3, 20)), rng.choice((None, None, 100)))
+            return
+        seqs = self._drawn_jobs(name)
+        leases = None if rng.random() < 0.5 else [self._drawn_lease(name, seq) for seq in seqs]
+        if kind < 0.7:
+            self.ack(name, node, seqs, leases)
+        elif kind < 0.85:
+            self.nack(name, node, seqs, leases, rng.choice((0, 0, 50, 5000)))
+        else:
+            self.extend(name, node, seqs, leases, rng.choice((100, 1000, 60_000)))
+
+    def _drawn_jobs(self, name: str) -> list[int]:
+        """Mostly jobs that somebody holds or held."""
+        rng = self.world.rng
+        topic = self.world.model.topics.get(name)
+        known = sorted(topic.jobs.known) if topic is not None else []
+        return [
+            rng.choice(known) if known and rng.random() < 0.8 else self._near_head(name)
+            for _ in range(rng.choice((0, 1, 1, 2, 3)))
+        ]
+
+    def _drawn_lease(self, name: str, seq: int) -> int:
+        """The last lease of a job, or one before it, or none."""
+        rng, given = self.world.rng, self.world.clients.leases
+        topic = self.world.model.topics.get(name)
+        job = topic.jobs.known.get(seq) if topic is not None else None
+        if job is not None and rng.random() < 0.7:
+            return job.lease
+        return rng.choice(sorted(given)) if given and rng.random() < 0.9 else 0
+
+    def _shown(self, name: str) -> int:
+        """The head that is shown, which only the server knows."""
+        held = self.world.process.engine.state.topics.get(name)
+        return 0 if held is None else held.published_seq
+
+    def claim(self, name: str, node: str, limit: int, lease_ms: int | None) -> None:
+        world = self.world
+        fetches = world.process.engine.turn.fetches
+        before = len(fetches)
+        answer = self.call(
+            Claim(name, node, limit, lease_ms, 0),
+            lambda: world.model.claim(
+                name, node, limit, lease_ms, self._shown(name), cold=len(fetches) > before
+            ),
+        )
+        if answer is None:
+            return
+        topic = world.model.topics[name]
+        numbers = {
+            j["$seq"]: int(j["lease_id"].removeprefix("lease_"), 16) for j in answer["claimed"]
+        }
+        check(len(numbers) == answer["count"], "I18", f"one job twice: {answer}")
+        fresh = {seq for seq, job in topic.jobs.known.items() if job.lease == -1}
+        check(numbers.keys() == fresh, "I18", f"{sorted(fresh)} expected: {answer}")
+        check(list(numbers) == sorted(numbers), "answer", f"not ascending: {answer}")
+        world.model.learn_leases(name, numbers)
+        for job in answer["claimed"]:
+            self._check_job(topic, job)
+
+    def _check_job(self, topic: Topic, answer: dict[str, Any]) -> None:
+        """One claimed job: its record, and what it is leased under. (I18, I20)"""
+        job = topic.jobs.known[answer["$seq"]]
+        expected = orjson.loads(topic.records[answer["$seq"]].text(tags=True)) | {
+            "lease_id": f"lease_{job.lease:x}",
+            "deadline": job.until_ms,
+            "deliveries": job.deliveries,
+        }
+        check(answer == expected, "I20", f"{expected} expected: {answer}")
+        check(job.lease not in self.world.clients.leases, "I21", f"a lease again: {answer}")
+        self.world.clients.leases.add(job.lease)
+
+    def ack(self, name: str, node: str, seqs: list[int], leases: list[int] | None) -> None:
+        self.call(
+            Ack(name, node, seqs, leases),
+            lambda: self.world.model.ack(name, node, seqs, leases, self._shown(name)),
+        )
+
+    def nack(
+        self, name: str, node: str, seqs: list[int], leases: list[int] | None, delay_ms: int
+    ) -> None:
+        self.call(
+            Nack(name, node, seqs, leases, delay_ms),
+            lambda: self.world.model.nack(name, node, seqs, leases, self._shown(name), delay_ms),
+        )
+
+    def extend(
+        self, name: str, node: str, seqs: list[int], leases: list[int] | None, lease_ms: int
+    ) -> None:
+        self.call(
+            Extend(name, node, seqs, leases, lease_ms),
+            lambda: self.world.model.extend(name, node, seqs, leases, self._shown(name), lease_ms),
+        )
 
     def delete_topic(self, name: str) -> None:
         self.call(DeleteTopic(name), lambda: self.world.model.delete_topic(name))
@@ -341,6 +485,11 @@ class Traffic:
         shown = topic.shown(answer["head_seq"])
         totals = (len(shown), sum(len(r.text()) for r in shown))
         check((answer["count"], answer["bytes"]) == totals, "I13", f"{totals}: {answer}")
+        if "queue" in answer:
+            expected = self.world.model.counters(topic, answer["head_seq"])
+            expected["dead_lettered"] = topic.jobs.dead_lettered
+            told = {"delayed": 0} | answer["queue"]
+            check(told == expected, "I19", f"{expected}: {answer}")
         earliest = topic.earliest(answer["head_seq"])
         check(answer["earliest_seq"] == earliest, "I8", f"{earliest}: {answer}")
         self._learn_floors(topic, earliest)

@@ -5,6 +5,7 @@ step.  Refuses to know how a batch or a page is made.  Invariant: whatever a rec
 model after some write that the kind of stop permits, and is final then.
 """
 
+import dataclasses
 import errno
 import random
 from typing import Any
@@ -18,6 +19,7 @@ from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
 from .files import Cut, Fault, SimFiles
+from .jobs import shown_jobs
 from .model import Found, Key, Model, Violation, check
 from .process import Process, payload
 from .reading import Ask, Page
@@ -66,7 +68,11 @@ class World:
     def _recover(self) -> None:
         self.clock_ms = max(self.clock_ms, self.highest_ms)
         self.process = Process(
-            self.store(), self.style.limits, writing=self._writing, wrote=self._wrote
+            self.store(),
+            self.style.limits,
+            writing=self._writing,
+            wrote=self._wrote,
+            fetched=self._fetched,
         )
         self.recovery = self.process.recover(self.clock_ms)
 
@@ -80,6 +86,9 @@ class World:
     def _wrote(self, lsn: int) -> None:
         self.in_flight = False
         self.history.append((lsn, self.model.copy()))
+
+    def _fetched(self) -> None:
+        self.model.bury_dying()
 
     def crash(self, how: str) -> None:
         """Stop here, and look at what the next process finds; it may be cut short itself."""
@@ -155,7 +164,13 @@ class World:
         for candidate in candidates:
             model = candidate.copy()
             try:
-                model.survive(found, how=how, seen=self.clients.seen, now_ms=self.clock_ms)
+                model.survive(
+                    found,
+                    how=how,
+                    clean=self.recovery.clean,
+                    seen=self.clients.seen,
+                    now_ms=self.clock_ms,
+                )
                 matching.append(model)
             except Violation as why:
                 reasons.append(why)
@@ -187,6 +202,9 @@ class World:
             if was_clean and first is not None and first.config.durability == "ephemeral":
                 # The first of the two may have given out seqs that only its memory knew.
                 continue
+            if was_clean and first and second and not first.config.leases_durable:
+                # The second of the two follows a crash, which takes leases.
+                first = dataclasses.replace(first, jobs=second.jobs)
             check(first == second, "I31", f"{name}: {_without_texts(first, second)}")
         self.process, self.files = process, files
 
@@ -208,8 +226,18 @@ class World:
                 texts,
                 state["count"],
                 state["bytes"],
+                *self._jobs(topic.topic_id, state),
             )
         return out
+
+    def _jobs(self, topic_id: int, state: dict[str, Any]) -> tuple[Any, int]:
+        queue = self.process.engine.state.queues.get(topic_id)
+        if queue is None:
+            return None, 0
+        told = state["queue"]
+        counted = told["ready"] + told["in_flight"] + told.get("delayed", 0)
+        check(counted == state["count"], "I19", state)
+        return shown_jobs(queue, self.process.engine.state.now_ms), told["dead_lettered"]
 
     def _walk(self, name: str) -> list[bytes]:
         texts, at = [], 0
@@ -249,6 +277,8 @@ class World:
         process = self.process
         if self.rng.random() < self.style.faults:
             self._fail_soon()
+        if self.style.queues:
+            self.files.cold = self.rng.random() < self.style.cold
         if kind < 0.62:
             self.turn()
         elif kind < 0.70:

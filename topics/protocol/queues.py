@@ -258,14 +258,14 @@ class Queue:
             if job is not None:
                 self._move(job, Step.REMOVED)
 
-    def reconcile(self, live: Sequence[int], *, doubt: bool) -> None:
-        """After a replay: what is below `fresh_from` and live is known, and nothing else is.
+    def reconcile(self, live: Sequence[int]) -> None:
+        """After a crash: leases that may not be the last ones are given up; and what is below
+        `fresh_from` and live is known, and nothing else is.
 
         Args:
             live: Seqs of the live records below `fresh_from`.
-            doubt: Not every lease was logged: those that may not be the last ones are given up.
         """
-        for seq in self._doubtful if doubt else ():
+        for seq in self._doubtful:
             job = self.jobs.get(seq)
             if job is not None:
                 self._move(job, Step.RELEASED)
@@ -345,8 +345,7 @@ class Queue:
                 job.deliveries,
                 job.until_ms if job.place in _TIMED else 0,
                 # A lease that ran out, with a time: a dead letter that was refused, and waits.
-                0 if job.place is Place.DELAYED else job.lease,
-                job.node,
+                *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
             )
             for job in self.jobs.values()
         ]

@@ -494,6 +494,8 @@ class State:
         if image.queue is not None:
             queue = self.queues[topic.topic_id] = Queue()
             queue.restore(image.queue)
+            # Jobs of a checkpoint may be in memory only, like their records.
+            queue.remove(np.array(image.volatile, np.uint64).reshape(-1, 2))
             self.next_lease = max([self.next_lease, *(j.lease + 1 for j in image.queue.jobs)])
 
     def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:
@@ -521,9 +523,9 @@ class State:
             topic = self.by_id[topic_id]
             if not clean and not topic.config.leases_durable:
                 self.queues[topic_id] = Queue(queue.dead_lettered)
-            elif queue.fresh_from > 1 and not (clean and topic.config.durability != "ephemeral"):
+            elif queue.fresh_from > 1 and not clean:
                 found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
-                queue.reconcile([seq for seqs in found for seq in seqs], doubt=not clean)
+                queue.reconcile([seq for seqs in found for seq in seqs])
 
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""
