@@ -18,7 +18,7 @@ from topics.protocol.limits import Limits
 from topics.testing import START_MS, _Shell
 
 TEXT = page.DOCUMENT.decode()
-SIZE_MAX_BYTES = 25_000
+SIZE_MAX_BYTES = 28_000
 
 
 def ask(

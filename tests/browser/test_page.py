@@ -66,6 +66,14 @@ def cells(page: Any, topic: str) -> list[str]:
     return texts
 
 
+def jobs(page: Any, topic: str) -> list[str]:
+    """What is told of a queue's jobs to who looks: the zeros that say nothing are left out."""
+    texts: list[str] = page.locator(
+        f'tr[data-topic="{topic}"] .jobs span:visible'
+    ).all_inner_texts()
+    return texts
+
+
 # ---------------------------------------------------------------------- topics
 
 
@@ -128,6 +136,28 @@ def test_many_topics_have_pages_and_a_prefix(
 
     page.locator("#prefix").fill("none")
     page.wait_for_selector("#nothing", state="visible")
+
+
+def test_a_queue_tells_of_its_jobs(api: Api, page: Any, visit: Callable[..., None]) -> None:
+    """Ready, in flight, delayed and dead, in words and as a bar of those alive. (§10.7)"""
+    api.put("log")
+    api.put("jobs", type="queue", max_deliveries=1, dead_letter="jobs.dead")
+    api.append("jobs", *range(9))
+    visit()
+    page.wait_for_selector('tr[data-topic="jobs"] .jobs')
+    assert jobs(page, "jobs") == ["9 ready", "0 in flight"]
+    assert page.locator('tr[data-topic="log"] .jobs').count() == 0
+
+    claim = {"node": "w", "max": 4, "lease_ms": 600_000}
+    api.ok("POST", "/v0/topics/jobs/claim", claim)
+    api.ok("POST", "/v0/topics/jobs/nack", {"node": "w", "seqs": [1], "delay_ms": 600_000})
+    api.ok("POST", "/v0/topics/jobs/nack", {"node": "w", "seqs": [2]})
+    api.ok("POST", "/v0/topics/jobs/claim", claim | {"max": 1})  # buries 2, gives 5
+
+    shows(page, 'tr[data-topic="jobs"] span.dead', "1 dead-lettered")
+    assert jobs(page, "jobs") == ["4 ready", "3 in flight", "1 delayed", "1 dead-lettered"]
+    grow = "parts => parts.map(part => +getComputedStyle(part).flexGrow)"
+    assert page.eval_on_selector_all('tr[data-topic="jobs"] .meter i', grow) == [4, 3, 1]
 
 
 def test_nothing_is_asked_while_nobody_looks(
