@@ -7,40 +7,10 @@ from typing import Any
 import pytest
 from contract.api import Api
 from contract.server import Server
-from contract.wire import Http1
 
-from .conftest import Console
+from .conftest import Console, shows
 
 HOSTILE = '<img src=x onerror="document.title=1"></div><script>document.title=1</script>'
-
-
-@pytest.fixture
-def api(server: Server) -> Iterator[Api]:
-    wire = Http1(server.port)
-    yield Api(wire)
-    wire.reset()
-
-
-@pytest.fixture
-def visit(server: Server, page: Any) -> Callable[..., None]:
-    """Open the page, and tail a topic if one is named, once the first records are there."""
-
-    def visit(topic: str = "", state: str = "live") -> None:
-        page.goto(f"http://127.0.0.1:{server.port}/")
-        shows(page, "#phase", "ready")
-        if topic:
-            page.get_by_role("button", name=topic, exact=True).click()
-            shows(page, "#state", state)
-
-    return visit
-
-
-def shows(page: Any, selector: str, text: str) -> None:
-    """Return once the element's whole text is this."""
-    page.wait_for_function(
-        "([selector, text]) => document.querySelector(selector)?.textContent === text",
-        arg=[selector, text],
-    )
 
 
 def seqs(page: Any, last: int) -> list[int]:
@@ -387,6 +357,7 @@ def test_a_key_is_a_header_and_never_an_address(
 
     page.route("**/v0/topics**", door)
     page.route("**/v0/watch**", door)
+    page.route("**/v0/routers**", door)
     visit()
     shows(page, "#trouble", "This server asks for a key. Type it in above.")
 
