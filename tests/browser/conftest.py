@@ -2,13 +2,15 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from contract.api import Api
 from contract.server import Server
+from contract.wire import Http1
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 ARGUMENTS: Final = (
@@ -82,3 +84,32 @@ def page(browser: Any, console: Console) -> Iterator[Any]:
     yield page
     context.close()
     assert console.alarms == []
+
+
+@pytest.fixture
+def api(server: Server) -> Iterator[Api]:
+    wire = Http1(server.port)
+    yield Api(wire)
+    wire.reset()
+
+
+@pytest.fixture
+def visit(server: Server, page: Any) -> Callable[..., None]:
+    """Open the page, and tail a topic if one is named, once the first records are there."""
+
+    def visit(topic: str = "", state: str = "live") -> None:
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        shows(page, "#phase", "ready")
+        if topic:
+            page.get_by_role("button", name=topic, exact=True).click()
+            shows(page, "#state", state)
+
+    return visit
+
+
+def shows(page: Any, selector: str, text: str) -> None:
+    """Return once the element's whole text is this."""
+    page.wait_for_function(
+        "([selector, text]) => document.querySelector(selector)?.textContent === text",
+        arg=[selector, text],
+    )

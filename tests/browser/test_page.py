@@ -7,40 +7,10 @@ from typing import Any
 import pytest
 from contract.api import Api
 from contract.server import Server
-from contract.wire import Http1
 
-from .conftest import Console
+from .conftest import Console, shows
 
 HOSTILE = '<img src=x onerror="document.title=1"></div><script>document.title=1</script>'
-
-
-@pytest.fixture
-def api(server: Server) -> Iterator[Api]:
-    wire = Http1(server.port)
-    yield Api(wire)
-    wire.reset()
-
-
-@pytest.fixture
-def visit(server: Server, page: Any) -> Callable[..., None]:
-    """Open the page, and tail a topic if one is named, once the first records are there."""
-
-    def visit(topic: str = "", state: str = "live") -> None:
-        page.goto(f"http://127.0.0.1:{server.port}/")
-        shows(page, "#phase", "ready")
-        if topic:
-            page.get_by_role("button", name=topic, exact=True).click()
-            shows(page, "#state", state)
-
-    return visit
-
-
-def shows(page: Any, selector: str, text: str) -> None:
-    """Return once the element's whole text is this."""
-    page.wait_for_function(
-        "([selector, text]) => document.querySelector(selector)?.textContent === text",
-        arg=[selector, text],
-    )
 
 
 def seqs(page: Any, last: int) -> list[int]:
@@ -63,6 +33,14 @@ def notes(page: Any, kind: str = "note") -> list[str]:
 
 def cells(page: Any, topic: str) -> list[str]:
     texts: list[str] = page.locator(f'tr[data-topic="{topic}"] td').all_text_contents()
+    return texts
+
+
+def jobs(page: Any, topic: str) -> list[str]:
+    """What is told of a queue's jobs to who looks: the zeros that say nothing are left out."""
+    texts: list[str] = page.locator(
+        f'tr[data-topic="{topic}"] .jobs span:visible'
+    ).all_inner_texts()
     return texts
 
 
@@ -128,6 +106,28 @@ def test_many_topics_have_pages_and_a_prefix(
 
     page.locator("#prefix").fill("none")
     page.wait_for_selector("#nothing", state="visible")
+
+
+def test_a_queue_tells_of_its_jobs(api: Api, page: Any, visit: Callable[..., None]) -> None:
+    """Ready, in flight, delayed and dead, in words and as a bar of those alive. (§10.7)"""
+    api.put("log")
+    api.put("jobs", type="queue", max_deliveries=1, dead_letter="jobs.dead")
+    api.append("jobs", *range(9))
+    visit()
+    page.wait_for_selector('tr[data-topic="jobs"] .jobs')
+    assert jobs(page, "jobs") == ["9 ready", "0 in flight"]
+    assert page.locator('tr[data-topic="log"] .jobs').count() == 0
+
+    claim = {"node": "w", "max": 4, "lease_ms": 600_000}
+    api.ok("POST", "/v0/topics/jobs/claim", claim)
+    api.ok("POST", "/v0/topics/jobs/nack", {"node": "w", "seqs": [1], "delay_ms": 600_000})
+    api.ok("POST", "/v0/topics/jobs/nack", {"node": "w", "seqs": [2]})
+    api.ok("POST", "/v0/topics/jobs/claim", claim | {"max": 1})  # buries 2, gives 5
+
+    shows(page, 'tr[data-topic="jobs"] span.dead', "1 dead-lettered")
+    assert jobs(page, "jobs") == ["4 ready", "3 in flight", "1 delayed", "1 dead-lettered"]
+    grow = "parts => parts.map(part => +getComputedStyle(part).flexGrow)"
+    assert page.eval_on_selector_all('tr[data-topic="jobs"] .meter i', grow) == [4, 3, 1]
 
 
 def test_nothing_is_asked_while_nobody_looks(
@@ -357,6 +357,7 @@ def test_a_key_is_a_header_and_never_an_address(
 
     page.route("**/v0/topics**", door)
     page.route("**/v0/watch**", door)
+    page.route("**/v0/routers**", door)
     visit()
     shows(page, "#trouble", "This server asks for a key. Type it in above.")
 
