@@ -16,18 +16,28 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
-from topics.client.calls import Call, Outcome
+from topics.client.calls import Call, Leases, Outcome
 from topics.client.models import (
+    Acked,
     Appended,
     AppendedMany,
+    Claimed,
     Configured,
     Deleted,
     Diff,
+    Extended,
+    Guarantee,
     Health,
+    Job,
+    Nacked,
     Purged,
     Ready,
     Record,
     RecordHead,
+    Router,
+    RouterConfig,
+    RouterDeleted,
+    RouterSummary,
     Tombstone,
     TopicDeleted,
     TopicState,
@@ -47,6 +57,7 @@ from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 
 T = TypeVar("T")
+J = TypeVar("J")
 R = TypeVar("R")
 A = TypeVar("A")
 
@@ -119,7 +130,7 @@ class AsyncClient:
 
     def topics(self, *, prefix: str = "", page_size: int = 1000) -> AsyncIterator[TopicSummary]:
         """As `Client.topics`, with `async for`."""
-        return self._walk(walks.Lister(prefix=prefix, page_size=page_size))
+        return self._walk(walks.topics(prefix=prefix, page_size=page_size))
 
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
         """As `Client.delete_topic`."""
@@ -230,6 +241,122 @@ class AsyncClient:
     ) -> Purged:
         """As `Client.purge`."""
         return await self._do(calls.purge(topic, seq=seq, keep=keep, filter=filter))
+
+    @overload
+    async def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+    ) -> Claimed[Job[Any]]: ...
+
+    @overload
+    async def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        job_type: type[J],
+    ) -> Claimed[J]: ...
+
+    async def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        job_type: type[Any] = Job,
+    ) -> Claimed[Any]:
+        """As `Client.claim`."""
+        call = calls.claim(queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+        return await self._do(call)
+
+    async def ack(
+        self, queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None = None
+    ) -> Acked:
+        """As `Client.ack`."""
+        return await self._do(calls.ack(queue, jobs, node=node, lease_ids=lease_ids))
+
+    async def nack(
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        delay_ms: int = 0,
+        lease_ids: list[str] | None = None,
+    ) -> Nacked:
+        """As `Client.nack`."""
+        call = calls.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
+        return await self._do(call)
+
+    async def extend(
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        lease_ms: int,
+        lease_ids: list[str] | None = None,
+    ) -> Extended:
+        """As `Client.extend`."""
+        call = calls.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
+        return await self._do(call)
+
+    async def put_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: Match | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: Guarantee = "at_least_once",
+    ) -> RouterConfig:
+        """As `Client.put_router`."""
+        call = calls.put_router(
+            name,
+            source,
+            dest,
+            filter=filter,
+            preserve_node=preserve_node,
+            preserve_tag=preserve_tag,
+            create_dest=create_dest,
+            allow_cycle=allow_cycle,
+            guarantee=guarantee,
+        )
+        return await self._do(call)
+
+    async def router(self, name: str) -> Router:
+        """As `Client.router`."""
+        return await self._do(calls.router(name))
+
+    def routers(
+        self,
+        *,
+        prefix: str = "",
+        source: str | None = None,
+        dest: str | None = None,
+        page_size: int = 1000,
+    ) -> AsyncIterator[RouterSummary]:
+        """As `Client.routers`, with `async for`."""
+        walk = walks.routers(prefix=prefix, source=source, dest=dest, page_size=page_size)
+        return self._walk(walk)
+
+    async def delete_router(self, name: str) -> RouterDeleted:
+        """As `Client.delete_router`."""
+        return await self._do(calls.delete_router(name))
 
     async def health(self) -> Health:
         """As `Client.health`."""

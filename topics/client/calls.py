@@ -7,7 +7,7 @@ Owns every path, parameter and body of the API that the client uses.  Does no I/
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -15,14 +15,23 @@ import msgspec
 
 from topics.client.errors import BadAnswer, InvalidRequest, Unreachable, error_of
 from topics.client.models import (
+    Acked,
     Appended,
+    Claimed,
     Configured,
     Deleted,
     Diff,
+    Extended,
+    Guarantee,
     Health,
+    Nacked,
     NewRecord,
     Purged,
     Ready,
+    Router,
+    RouterConfig,
+    RouterDeleted,
+    RoutersPage,
     TopicConfig,
     TopicDeleted,
     TopicsPage,
@@ -32,6 +41,8 @@ from topics.client.models import (
 from topics.client.options import AppendOptions, Begin, Config, DiffOptions, Match, WriteOptions
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+J = TypeVar("J")
 R = TypeVar("R")
 Outcome = httpx.Response | httpx.RequestError
 """What came of sending a request once."""
@@ -42,8 +53,22 @@ PAGE_RECORDS: Final = 1000
 """Records asked for at once: what a server grants by default (§3)."""
 
 
+class Leased(Protocol):
+    """What an ack names: a `Job`, a `HeldJob`, or anything that says which job and which lease."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def lease_id(self) -> str: ...
+
+
+Leases = int | Leased | Iterable[int | Leased]
+"""Jobs by their seq, or as they were claimed: then their lease ids go with them."""
+
+
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(Generic[T_co]):
     """One request, and how to read its answer.
 
     Attributes:
@@ -59,7 +84,7 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    decode: Callable[[bytes], T]
+    decode: Callable[[bytes], T_co]
     params: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     accept: str = "application/json"
@@ -68,7 +93,7 @@ class Call(Generic[T]):
     is_patient: bool = True
     wait_ms: int = 0
 
-    def result(self, outcome: Outcome) -> T:
+    def result(self, outcome: Outcome) -> T_co:
         """The value of an answer.
 
         Raises:
@@ -107,10 +132,14 @@ def topic_path(topic: str, action: str = "") -> str:
     Raises:
         InvalidRequest: A name that would change the path; nothing is sent.
     """
-    if topic in ("", ".", ".."):
-        raise InvalidRequest("invalid_request", 0, f"{topic!r} is not a topic name")
-    name = quote(topic, safe=":")
-    return f"/v0/topics/{name}/{action}" if action else f"/v0/topics/{name}"
+    path = f"/v0/topics/{_segment(topic, 'topic')}"
+    return f"{path}/{action}" if action else path
+
+
+def _segment(name: str, kind: str) -> str:
+    if name in ("", ".", ".."):
+        raise InvalidRequest("invalid_request", 0, f"{name!r} is not a {kind} name")
+    return quote(name, safe=":")
 
 
 def put_topic(topic: str, config: Config) -> Call[Configured]:
@@ -232,6 +261,107 @@ def purge(topic: str, *, seq: int | None, keep: int | None, filter: str | None) 
     return Call("POST", path, reads(Purged), body=body, is_repeatable=False)
 
 
+def claim(
+    queue: str,
+    job_type: type[J],
+    *,
+    node: str,
+    max: int,
+    lease_ms: int | None,
+    wait_ms: int | None,
+) -> Call[Claimed[J]]:
+    """Repeatable: what an attempt whose answer was lost had claimed comes again when its lease ends,
+    as after any worker that vanished (§10.3)."""
+    options = {"node": node, "max": max, "lease_ms": lease_ms, "wait_ms": wait_ms}
+    kind: Any = Claimed[job_type]  # type: ignore[valid-type]
+    body, path = _present(options), topic_path(queue, "claim")
+    return Call("POST", path, reads(kind), body=body, wait_ms=min(wait_ms or 0, WAIT_MS_MAX))
+
+
+def ack(queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None) -> Call[Acked]:
+    """Repeatable: what is done is done (§10.4)."""
+    body = _present({"node": node, **_leases(jobs, lease_ids)})
+    return Call("POST", topic_path(queue, "ack"), reads(Acked), body=body)
+
+
+def nack(
+    queue: str, jobs: Leases, *, node: str, delay_ms: int, lease_ids: list[str] | None
+) -> Call[Nacked]:
+    """Repeatable only under lease ids: without them a second attempt could give back what the same
+    node has claimed again meanwhile."""
+    leases = _leases(jobs, lease_ids)
+    body = _present({"node": node, "delay_ms": delay_ms, **leases})
+    path, is_fenced = topic_path(queue, "nack"), leases["lease_ids"] is not None
+    return Call("POST", path, reads(Nacked), body=body, is_repeatable=is_fenced)
+
+
+def extend(
+    queue: str, jobs: Leases, *, node: str, lease_ms: int, lease_ids: list[str] | None
+) -> Call[Extended]:
+    """Repeatable: it sets the deadline, and adds nothing to it (§10.6)."""
+    body = _present({"node": node, "lease_ms": lease_ms, **_leases(jobs, lease_ids)})
+    return Call("POST", topic_path(queue, "extend"), reads(Extended), body=body)
+
+
+def _leases(jobs: Leases, lease_ids: list[str] | None) -> dict[str, Any]:
+    """Fields that name jobs: by seq, and under their leases where these are known."""
+    named = list(jobs) if isinstance(jobs, Iterable) else [jobs]
+    seqs = [job if isinstance(job, int) else job.seq for job in named]
+    known = [job.lease_id for job in named if not isinstance(job, int)]
+    if lease_ids is None and known:
+        lease_ids = known
+    if lease_ids is not None and len(lease_ids) != len(seqs):
+        raise ValueError(f"{len(lease_ids)} lease ids for {len(seqs)} jobs")
+    return {"seqs": seqs, "lease_ids": lease_ids}
+
+
+def router_path(router: str) -> str:
+    return f"/v0/routers/{_segment(router, 'router')}"
+
+
+def put_router(
+    router: str,
+    source: str,
+    dest: str,
+    *,
+    filter: Match | None,
+    preserve_node: bool,
+    preserve_tag: bool,
+    create_dest: bool,
+    allow_cycle: bool,
+    guarantee: Guarantee,
+) -> Call[RouterConfig]:
+    body = {
+        "source": source,
+        "dest": dest,
+        "filter": filter,
+        "preserve_node": preserve_node,
+        "preserve_tag": preserve_tag,
+        "create_dest": create_dest,
+        "allow_cycle": allow_cycle,
+        "guarantee": guarantee,
+    }
+    return Call("PUT", router_path(router), reads(RouterConfig), body=_json(body))
+
+
+def router(router: str) -> Call[Router]:
+    return Call("GET", router_path(router), reads(Router))
+
+
+def routers(
+    *, prefix: str, source: str | None, dest: str | None, page_size: int, cursor: str | None
+) -> Call[RoutersPage]:
+    asked = {"prefix": prefix or None, "source": source, "dest": dest, "cursor": cursor}
+    params = {name: value for name, value in asked.items() if value is not None}
+    params["page_size"] = str(page_size)
+    return Call("GET", "/v0/routers", reads(RoutersPage), params)
+
+
+def delete_router(router: str) -> Call[RouterDeleted]:
+    # Not repeatable, as of topics: another may have made one of that name between two attempts.
+    return Call("DELETE", router_path(router), reads(RouterDeleted), is_repeatable=False)
+
+
 def health() -> Call[Health]:
     return Call("GET", "/v0/health", reads(Health), is_patient=False)
 
@@ -261,6 +391,11 @@ def reads(kind: type[T]) -> Callable[[bytes], T]:
     if kind not in _DECODERS:
         _DECODERS[kind] = msgspec.json.Decoder(kind).decode
     return _DECODERS[kind]
+
+
+def _present(fields: Mapping[str, Any]) -> bytes:
+    """A body of the fields that say something."""
+    return _json({name: value for name, value in fields.items() if value is not None})
 
 
 def _reads_diff(record_type: type[R]) -> Callable[[bytes], Diff[R]]:

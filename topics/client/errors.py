@@ -81,6 +81,10 @@ class TopicNotFound(NotFound):
     """404: the topic does not exist, and the call does not create it."""
 
 
+class RouterNotFound(NotFound):
+    """404: no router of that name."""
+
+
 class Conflict(TopicsError):
     """409: the topic's state forbids it (another type, not empty, not a queue, a cycle), or another
     stream took a watch over."""
@@ -105,6 +109,7 @@ class ServerFault(TopicsError):
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
     "record_too_large": RecordTooLarge,
+    "router_not_found": RouterNotFound,
     "topic_not_found": TopicNotFound,
 }
 _BY_STATUS: Final[dict[int, type[TopicsError]]] = {

@@ -5,12 +5,16 @@ counts from 1; times are milliseconds since the epoch.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 D = TypeVar("D")
+J = TypeVar("J")
 R = TypeVar("R")
+
+Guarantee = Literal["at_least_once", "exactly_once"]
+"""What a router promises when the server comes back from a crash (§6)."""
 
 _SERVED: Final = {"seq": "$seq", "ts_ms": "$ts", "node": "$node", "tag": "$tag"}
 
@@ -157,8 +161,27 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
     config: TopicConfig
 
 
+class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a queue's jobs are: `ready + in_flight + delayed` is the topic's `count` (§10.7).
+
+    Attributes:
+        ready: Would be claimed now.
+        in_flight: Under a lease.
+        delayed: Given back with a delay that has not passed.
+        dead_lettered: Moved to the dead-letter topic since the queue was made.
+    """
+
+    ready: int
+    in_flight: int
+    delayed: int = 0
+    dead_lettered: int = 0
+
+
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a topic stands: live seqs lie in [earliest_seq, head_seq], `count` of them."""
+    """Where a topic stands: live seqs lie in [earliest_seq, head_seq], `count` of them.
+
+    `queue` is None where the topic is a log.
+    """
 
     topic: str
     head_seq: int
@@ -172,10 +195,11 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     last_write_ts: int | None = None
     last_read_ts: int | None = None
     epoch: str | None = None
+    queue: QueueCounts | None = None
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic of the list."""
+    """One topic of the list; `queue` is None where it is a log."""
 
     topic: str
     head_seq: int
@@ -184,12 +208,13 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     durable: bool = False
     effective_priority: int = 0
+    queue: QueueCounts | None = None
 
 
 class TopicsPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of the list; no `next_cursor` on the last."""
 
-    topics: list[TopicSummary]
+    items: list[TopicSummary] = msgspec.field(name="topics")
     next_cursor: str | None = None
 
 
@@ -265,6 +290,171 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     bytes: int
     success: bool = True
+
+
+class Job(
+    msgspec.Struct,
+    Generic[D],
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={**_SERVED, "deadline_ms": "deadline"},
+):
+    """A job as it was claimed: a record, and the lease under which it is ours.
+
+    `Job[Resize]` decodes `data` into that type; `Job[msgspec.Raw]` leaves its JSON alone.
+
+    Attributes:
+        node: Who wrote it; None where nobody was named.
+        lease_id: Of this delivery alone; given back with an ack, it fences whoever comes too late.
+        deadline_ms: When another may have it, unless the lease is extended.
+        deliveries: How often it was handed out, this time included.
+    """
+
+    seq: int
+    ts_ms: int
+    node: str | None = None
+    tag: str | None = None
+    data: D
+    meta: dict[str, Any] | None = None
+    lease_id: str
+    deadline_ms: int
+    deliveries: int
+
+
+class Claimed(msgspec.Struct, Generic[J], frozen=True, kw_only=True):
+    """Answer of `claim`: at most `max` jobs, by seq; `ready` more could be claimed after it."""
+
+    topic: str
+    jobs: list[J] = msgspec.field(name="claimed")
+    ready: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.jobs)
+
+
+class Acked(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `ack`: how many jobs are done and gone, and where the queue stands after it.
+
+    `skipped` are seqs whose lease was not ours any more; or which an earlier attempt of the same
+    call, whose answer was lost, had already dealt with.
+    """
+
+    topic: str
+    acked: int
+    skipped: list[int] = []
+    ready: int = 0
+    in_flight: int = 0
+
+
+class Nacked(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `nack`: how many jobs were given back; `skipped` as for `Acked`."""
+
+    topic: str
+    nacked: int
+    skipped: list[int] = []
+    ready: int = 0
+    in_flight: int = 0
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `extend`: the new deadline of each job that is still ours, by seq; the others are
+    `skipped`, and somebody else may have them."""
+
+    topic: str
+    extended: int
+    skipped: list[int] = []
+    deadlines_ms: dict[int, int] = msgspec.field(name="deadlines", default_factory=dict)
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a router stands still: what its destination answered, and when it tries again.
+
+    Attributes:
+        code: `error.code` of the refusal, e.g. "topic_full".
+        since_ms: Since when, milliseconds since the epoch.
+        retry_ms: The pause between attempts at present.
+    """
+
+    code: str
+    message: str = ""
+    since_ms: int = msgspec.field(name="since", default=0)
+    retry_ms: int = 0
+
+
+class RouterLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of the source, seqs [gap_from, gap_to], that were gone before they were forwarded."""
+
+    gap_from: int
+    gap_to: int
+    reason: str = ""
+    ts_ms: int = msgspec.field(name="ts", default=0)
+
+
+class RouterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `put_router`; `created` only where this call made the router."""
+
+    router: str
+    created: bool
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    filter: str | tuple[str, str, str] | None = None
+    allow_cycle: bool = False
+    guarantee: str = "at_least_once"
+
+
+class RouterSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One router of the list.
+
+    Attributes:
+        filter: The tags that are forwarded; None forwards all.
+        forwarded_total: Copies appended to `dest` so far.
+        lag: Records of the source that it has not come to yet.
+        blocked: Why it stands still; None while it does not.
+    """
+
+    router: str
+    source: str
+    dest: str
+    guarantee: str = "at_least_once"
+    filter: str | tuple[str, str, str] | None = None
+    forwarded_total: int = 0
+    lag: int = 0
+    blocked: Blocked | None = None
+
+
+class Router(RouterSummary, frozen=True, kw_only=True):
+    """A router, and how far it is.
+
+    Attributes:
+        cursor_seq: Of the source: forwarded through this one.
+        lost_total: Records of the source that were gone before they were forwarded.
+        loss: The last such loss.
+    """
+
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    allow_cycle: bool = False
+    cursor_seq: int = msgspec.field(name="cursor", default=0)
+    lost_total: int = 0
+    loss: RouterLoss | None = None
+
+
+class RoutersPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the list; no `next_cursor` on the last."""
+
+    items: list[RouterSummary] = msgspec.field(name="routers")
+    next_cursor: str | None = None
+
+
+class RouterDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `delete_router`; `deleted` is false where there was none."""
+
+    router: str
+    deleted: bool
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

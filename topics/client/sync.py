@@ -9,18 +9,28 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
-from topics.client.calls import Call, Outcome
+from topics.client.calls import Call, Leases, Outcome
 from topics.client.models import (
+    Acked,
     Appended,
     AppendedMany,
+    Claimed,
     Configured,
     Deleted,
     Diff,
+    Extended,
+    Guarantee,
     Health,
+    Job,
+    Nacked,
     Purged,
     Ready,
     Record,
     RecordHead,
+    Router,
+    RouterConfig,
+    RouterDeleted,
+    RouterSummary,
     Tombstone,
     TopicDeleted,
     TopicState,
@@ -40,6 +50,7 @@ from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 
 T = TypeVar("T")
+J = TypeVar("J")
 R = TypeVar("R")
 A = TypeVar("A")
 
@@ -139,7 +150,7 @@ class Client:
         for topic in client.topics(prefix="tenant42:"):
             print(topic.topic, topic.count)
         """
-        yield from self._walk(walks.Lister(prefix=prefix, page_size=page_size))
+        yield from self._walk(walks.topics(prefix=prefix, page_size=page_size))
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
         """Remove a topic with all its records; `Conflict` if it is not empty and should be."""
@@ -301,6 +312,173 @@ class Client:
                 `>` one or more.
         """
         return self._do(calls.purge(topic, seq=seq, keep=keep, filter=filter))
+
+    @overload
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+    ) -> Claimed[Job[Any]]: ...
+
+    @overload
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        job_type: type[J],
+    ) -> Claimed[J]: ...
+
+    def claim(
+        self,
+        queue: str,
+        *,
+        node: str,
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int | None = None,
+        job_type: type[Any] = Job,
+    ) -> Claimed[Any]:
+        """Lease up to `max` jobs of a queue; `work` does this, and the rest, in a loop.
+
+            claimed = client.claim("jobs", node="w1", max=16, wait_ms=30_000)
+            ...
+            client.ack("jobs", claimed.jobs, node="w1")
+
+        A job that is neither acked nor extended before its deadline is another's.  An attempt
+        whose connection broke is repeated; what it may have leased comes again when that lease
+        ends.
+
+        Args:
+            node: Who claims; an ack names the same.
+            max: The server grants 1000 by default.
+            lease_ms: For how long, within [100, 86,400,000]; by default the queue's `lease_ms`.
+            wait_ms: Where nothing is ready, wait for a first job, at most 30,000.
+            job_type: `Job[T]` decodes `data` into T.
+
+        Raises:
+            TopicNotFound: No such queue.
+            Conflict: A topic, but no queue.
+        """
+        call = calls.claim(queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+        return self._do(call)
+
+    def ack(
+        self, queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None = None
+    ) -> Acked:
+        """Say that jobs are done: they are deleted for good.
+
+            client.ack("jobs", claimed.jobs, node="w1")          # as they were claimed
+            client.ack("jobs", [480101], node="w1", lease_ids=["lease_7f3a9c"])
+
+        Jobs as they were claimed carry their lease ids, so that one whose lease another has by
+        now is not acked in its name, but `skipped`.  Bare seqs count while `node` holds them.
+        """
+        return self._do(calls.ack(queue, jobs, node=node, lease_ids=lease_ids))
+
+    def nack(
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        delay_ms: int = 0,
+        lease_ids: list[str] | None = None,
+    ) -> Nacked:
+        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day).
+
+        `jobs` and `lease_ids` as for `ack`.  Without lease ids it is not repeated where its
+        answer was lost.
+        """
+        call = calls.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
+        return self._do(call)
+
+    def extend(
+        self,
+        queue: str,
+        jobs: Leases,
+        *,
+        node: str,
+        lease_ms: int,
+        lease_ids: list[str] | None = None,
+    ) -> Extended:
+        """Keep jobs for `lease_ms` from now on; `jobs` and `lease_ids` as for `ack`."""
+        call = calls.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
+        return self._do(call)
+
+    def put_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: Match | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: Guarantee = "at_least_once",
+    ) -> RouterConfig:
+        """Have every record that is appended to `source` from now on appended to `dest` too.
+
+            client.put_router("orders-audit", "orders", "audit", filter="eu.*")
+
+        Replaces the router of that name; the same again changes nothing.
+
+        Args:
+            filter: Forward only records whose tag matches, in the grammar of `delete`.
+            preserve_node: Copies keep their writer, who is not sent them back.
+            preserve_tag: Copies keep their tag.
+            create_dest: False raises `TopicNotFound` where `dest` does not exist.
+            allow_cycle: Allow a ring of routers; a record goes round it 8 times at most.
+            guarantee: "exactly_once" appends no copy twice, whatever crashes.
+
+        Raises:
+            Conflict: It would close a ring (`detail["cycle"]`), or `dest` has another source.
+        """
+        call = calls.put_router(
+            name,
+            source,
+            dest,
+            filter=filter,
+            preserve_node=preserve_node,
+            preserve_tag=preserve_tag,
+            create_dest=create_dest,
+            allow_cycle=allow_cycle,
+            guarantee=guarantee,
+        )
+        return self._do(call)
+
+    def router(self, name: str) -> Router:
+        """A router, how far it is, and what holds it up.  Raises `RouterNotFound`."""
+        return self._do(calls.router(name))
+
+    def routers(
+        self,
+        *,
+        prefix: str = "",
+        source: str | None = None,
+        dest: str | None = None,
+        page_size: int = 1000,
+    ) -> Iterator[RouterSummary]:
+        """All routers whose name begins with `prefix`, of this source and destination, page by page.
+
+        for router in client.routers(source="orders"):
+            print(router.dest, router.lag)
+        """
+        walk = walks.routers(prefix=prefix, source=source, dest=dest, page_size=page_size)
+        yield from self._walk(walk)
+
+    def delete_router(self, name: str) -> RouterDeleted:
+        """Stop forwarding at once; what was forwarded stays."""
+        return self._do(calls.delete_router(name))
 
     def health(self) -> Health:
         """Whether the process answers, at once and without retrying a refusal."""

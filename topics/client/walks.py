@@ -13,14 +13,15 @@ from topics.client.models import (
     Appended,
     AppendedMany,
     Diff,
+    RouterSummary,
     Tombstone,
-    TopicsPage,
     TopicSummary,
 )
 from topics.client.options import DiffOptions, PageOptions, WriteOptions
 
 R = TypeVar("R")
 A = TypeVar("A")
+T = TypeVar("T")
 I_co = TypeVar("I_co", covariant=True)
 
 BATCH_RECORDS: Final = 1000
@@ -97,24 +98,45 @@ class Reader(Generic[R]):
         return [answer.tombstone, *answer.records] if answer.tombstone else answer.records
 
 
-class Lister:
-    """Lists topics, page by page."""
+class Page(Protocol[I_co]):
+    """One page of a list; no `next_cursor` on the last."""
 
-    def __init__(self, *, prefix: str, page_size: int) -> None:
-        self._prefix = prefix
-        self._page_size = page_size
+    @property
+    def items(self) -> Sequence[I_co]: ...
+
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+class Lister(Generic[T]):
+    """Lists things page by page; `call_of` makes the call for the page at a cursor."""
+
+    def __init__(self, call_of: Callable[[str | None], Call[Page[T]]]) -> None:
+        self._call_of = call_of
         self._cursor: str | None = None
         self._is_done = False
 
-    def call(self) -> Call[TopicsPage] | None:
-        if self._is_done:
-            return None
-        return calls.topics(prefix=self._prefix, page_size=self._page_size, cursor=self._cursor)
+    def call(self) -> Call[Page[T]] | None:
+        return None if self._is_done else self._call_of(self._cursor)
 
-    def take(self, answer: TopicsPage) -> Sequence[TopicSummary]:
+    def take(self, answer: Page[T]) -> Sequence[T]:
         self._cursor = answer.next_cursor
         self._is_done = answer.next_cursor is None
-        return answer.topics
+        return answer.items
+
+
+def topics(*, prefix: str, page_size: int) -> Lister[TopicSummary]:
+    return Lister(lambda at: calls.topics(prefix=prefix, page_size=page_size, cursor=at))
+
+
+def routers(
+    *, prefix: str, source: str | None, dest: str | None, page_size: int
+) -> Lister[RouterSummary]:
+    return Lister(
+        lambda at: calls.routers(
+            prefix=prefix, source=source, dest=dest, page_size=page_size, cursor=at
+        )
+    )
 
 
 class Batcher:
