@@ -6,12 +6,14 @@ package knows the contract and nothing of the server's own code.
 """
 
 from topics.client.aio import AsyncClient, AsyncWatch
+from topics.client.aiowork import AsyncHeldJob, AsyncWork
 from topics.client.errors import (
     BadAnswer,
     BatchTooLarge,
     Conflict,
     Forbidden,
     InvalidRequest,
+    LeaseLost,
     NotFound,
     NotReady,
     PayloadTooLarge,
@@ -66,10 +68,12 @@ from topics.client.options import (
     DiffOptions,
     ReadOptions,
     WatchOptions,
+    WorkOptions,
     WriteOptions,
 )
 from topics.client.retry import Clock, Retry
 from topics.client.sync import Client, Watch
+from topics.client.work import HeldJob, Work
 
 __all__ = [
     "Acked",
@@ -77,7 +81,9 @@ __all__ = [
     "Appended",
     "AppendedMany",
     "AsyncClient",
+    "AsyncHeldJob",
     "AsyncWatch",
+    "AsyncWork",
     "BadAnswer",
     "BatchOptions",
     "BatchTooLarge",
@@ -95,8 +101,10 @@ __all__ = [
     "Extended",
     "Forbidden",
     "Health",
+    "HeldJob",
     "InvalidRequest",
     "Job",
+    "LeaseLost",
     "Nacked",
     "NewRecord",
     "NotFound",
@@ -133,5 +141,7 @@ __all__ = [
     "Watch",
     "WatchOptions",
     "Watched",
+    "Work",
+    "WorkOptions",
     "WriteOptions",
 ]

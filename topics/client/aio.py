@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
+from topics.client.aiowork import AsyncHeldJob, AsyncWork
 from topics.client.calls import Call, Leases, Outcome
 from topics.client.models import (
     Acked,
@@ -52,10 +53,13 @@ from topics.client.options import (
     Match,
     ReadOptions,
     WatchOptions,
+    WorkOptions,
 )
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
+from topics.client.working import OnError, Worker, log_error
 
+D = TypeVar("D")
 T = TypeVar("T")
 J = TypeVar("J")
 R = TypeVar("R")
@@ -310,6 +314,55 @@ class AsyncClient:
         """As `Client.extend`."""
         call = calls.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
         return await self._do(call)
+
+    @overload
+    def work(self, queue: str, **options: Unpack[WorkOptions]) -> AsyncWork[Any]: ...
+
+    @overload
+    def work(
+        self, queue: str, *, job_type: type[Job[D]], **options: Unpack[WorkOptions]
+    ) -> AsyncWork[D]: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[AsyncHeldJob[Any]], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[AsyncHeldJob[Any]] = log_error,
+        **options: Unpack[WorkOptions],
+    ) -> Awaitable[int]: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[AsyncHeldJob[D]] = log_error,
+        job_type: type[Job[D]],
+        **options: Unpack[WorkOptions],
+    ) -> Awaitable[int]: ...
+
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[AsyncHeldJob[Any]], Awaitable[object]] | None = None,
+        *,
+        concurrency: int = 1,
+        on_error: OnError[AsyncHeldJob[Any]] = log_error,
+        job_type: type[Job[Any]] = Job,
+        **options: Unpack[WorkOptions],
+    ) -> "AsyncWork[Any] | Awaitable[int]":
+        """As `Client.work`: `async for`, `async with`, a `handler` that is awaited, and `work` itself
+        where there is one."""
+        worker = Worker(queue, job_type, retry=self._retry, clock=self._clock, **options)
+        work = AsyncWork(self, worker)
+        if handler is None:
+            return work
+        return work._run_all(handler, concurrency, on_error)
 
     async def put_router(
         self,

@@ -106,6 +106,12 @@ class ServerFault(TopicsError):
     """500 and its kin.  Whether a write took effect is unknown; its idempotency key would tell."""
 
 
+class LeaseLost(TopicsError):
+    """A job that was worked on is not ours any more: its lease ran out, and the answer says that an
+    ack or an extension came too late.  It is told, and never raised: another has, or had, the job.
+    """
+
+
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
     "record_too_large": RecordTooLarge,

@@ -154,6 +154,35 @@ class Begin(TypedDict, total=False):
     match: Match | None
 
 
+class WorkOptions(TypedDict, total=False):
+    """Of `work`.
+
+    Attributes:
+        node: Who works; by default this machine and process.
+        max: Jobs claimed at once (1).  More saves requests where jobs are short; those that wait
+            for their turn are leased meanwhile.
+        lease_ms: How soon another may have the jobs of a worker that vanished, within
+            [100, 86,400,000]; by default the queue's `lease_ms`.  A job in hand is extended in the
+            background, so that it may take as long as it takes.
+        wait_ms: How long a claim waits for a first job (5000), at most 30,000; a `stop` of the
+            blocking client is heeded after it.
+        first_delay_ms: How long a job rests that failed at its first delivery (1000); doubles with
+            each.
+        longest_delay_ms: The delay that the doubling ends at (300,000).
+        drain: End where nothing is ready, instead of waiting for more.
+        limit: End after so many jobs.
+    """
+
+    node: str | None
+    max: int
+    lease_ms: int | None
+    wait_ms: int
+    first_delay_ms: int
+    longest_delay_ms: int
+    drain: bool
+    limit: int | None
+
+
 class WatchOptions(Begin, total=False):
     """Of `watch`; those of `Begin` are for every topic that has none of its own.
 

@@ -45,10 +45,14 @@ from topics.client.options import (
     Match,
     ReadOptions,
     WatchOptions,
+    WorkOptions,
 )
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
+from topics.client.work import HeldJob, Work
+from topics.client.working import OnError, Worker, log_error
 
+D = TypeVar("D")
 T = TypeVar("T")
 J = TypeVar("J")
 R = TypeVar("R")
@@ -412,6 +416,70 @@ class Client:
         """Keep jobs for `lease_ms` from now on; `jobs` and `lease_ids` as for `ack`."""
         call = calls.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
         return self._do(call)
+
+    @overload
+    def work(self, queue: str, **options: Unpack[WorkOptions]) -> Work[Any]: ...
+
+    @overload
+    def work(
+        self, queue: str, *, job_type: type[Job[D]], **options: Unpack[WorkOptions]
+    ) -> Work[D]: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[Any]], object],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[Any]] = log_error,
+        **options: Unpack[WorkOptions],
+    ) -> int: ...
+
+    @overload
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[D]], object],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[D]] = log_error,
+        job_type: type[Job[D]],
+        **options: Unpack[WorkOptions],
+    ) -> int: ...
+
+    def work(
+        self,
+        queue: str,
+        handler: Callable[[HeldJob[Any]], object] | None = None,
+        *,
+        concurrency: int = 1,
+        on_error: OnError[HeldJob[Any]] = log_error,
+        job_type: type[Job[Any]] = Job,
+        **options: Unpack[WorkOptions],
+    ) -> "Work[Any] | int":
+        """Work on a queue: claim jobs, keep them while they take, ack them, give back what fails.
+
+            client.work("jobs", resize, concurrency=4)       # resize(job), until it is interrupted
+
+            with client.work("jobs", node="w1") as work:     # or one after the other
+                for job in work:
+                    with job:
+                        resize(job.data)
+
+        With a `handler` it is `Work.run`, and gives how many jobs were done; without one it is a
+        `Work`, to iterate.  Leases are extended in the background, and everything that is said of
+        a job carries its lease id: a worker that comes too late changes nothing.
+
+        Options: `WorkOptions`; `concurrency` and `on_error` as for `Work.run`; `job_type=Job[T]`
+        decodes `data` into T.
+        """
+        worker = Worker(queue, job_type, retry=self._retry, clock=self._clock, **options)
+        work = Work(self, worker)
+        if handler is None:
+            return work
+        with work:
+            return work.run(handler, concurrency=concurrency, on_error=on_error)
 
     def put_router(
         self,

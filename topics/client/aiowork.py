@@ -1,0 +1,274 @@
+"""`AsyncWork`: a worker for asyncio, that claims, keeps and settles jobs of a queue."""
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+from topics.client.errors import Conflict, NotFound, TopicsError
+from topics.client.models import Claimed, Job
+from topics.client.working import Asked, Fate, Held, OnError, Worker, chunks, lease_lost, log_error
+
+if TYPE_CHECKING:
+    from topics.client.aio import AsyncClient
+
+D = TypeVar("D")
+
+LAST_CLAIM_S: Final = 0.5
+"""How long a claim under way may still bring jobs when the work is stopped.  One that waits for a
+job is cut off then, and the server forgets it; one that is being answered has arrived by then."""
+
+
+class AsyncHeldJob(Held[D]):
+    """A job in hand: `HeldJob` for asyncio.
+
+        async for job in client.work("jobs"):
+            async with job:
+                await resize(job.data)
+
+    A task that is cancelled gives its job back at once.
+    """
+
+    def __init__(self, work: "AsyncWork[D]", job: Job[D]) -> None:
+        super().__init__(work.queue, job)
+        self._work = work
+
+    async def ack(self) -> bool:
+        """As `HeldJob.ack`."""
+        await self._work._settle([self], None)
+        return self._fate is Fate.ACKED
+
+    async def nack(self, *, delay_ms: int | None = None) -> bool:
+        """As `HeldJob.nack`."""
+        if delay_ms is None:
+            delay_ms = self._work._worker.delay_ms(self.deliveries)
+        await self._work._settle([self], delay_ms)
+        return self._fate is Fate.NACKED
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.ack()
+        else:
+            with suppress(TopicsError):
+                await self.nack(delay_ms=None if isinstance(error, Exception) else 0)
+
+
+class AsyncWork(Generic[D]):
+    """What `AsyncClient.work` gives: `Work` for asyncio.
+
+    Several tasks may iterate at once: each claims for itself.
+    """
+
+    def __init__(self, client: "AsyncClient", worker: Worker[D]) -> None:
+        self._client = client
+        self._worker = worker
+        self._stopping = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def queue(self) -> str:
+        return self._worker.queue
+
+    @property
+    def node(self) -> str:
+        """Who works."""
+        return self._worker.node
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def stop(self) -> None:
+        """Claim no more; what is in hand is finished.  For this event loop's own signal handlers
+        and tasks."""
+        self._stopping.set()
+
+    async def aclose(self) -> None:
+        """As `Work.close`."""
+        self.stop()
+        await self._give_back(list(self._worker.held.values()))
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+
+    async def __aiter__(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
+        await self._open()
+        while (asked := self._next_claim()) is not None:
+            jobs, pause_s = await self._claim(asked)
+            try:
+                while jobs and not self._stopping.is_set():
+                    yield jobs.popleft()
+            finally:
+                await self._give_back(jobs)
+            if pause_s and not self._stopping.is_set():
+                await self._client._sleep(pause_s)
+
+    async def run(
+        self,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        *,
+        concurrency: int = 1,
+        on_error: OnError[AsyncHeldJob[D]] = log_error,
+    ) -> int:
+        """As `Work.run`, in so many tasks.  Cancelled, it cancels them, and gives back their jobs."""
+        runs = [asyncio.create_task(self._run(handler, on_error)) for _ in range(concurrency)]
+        try:
+            await asyncio.wait(runs)
+        finally:
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
+        return sum(run.result() for run in runs)
+
+    async def _run_all(
+        self,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        concurrency: int,
+        on_error: OnError[AsyncHeldJob[D]],
+    ) -> int:
+        async with self:
+            return await self.run(handler, concurrency=concurrency, on_error=on_error)
+
+    async def _run(
+        self,
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+    ) -> int:
+        done = 0
+        jobs = aiter(self)
+        try:
+            async for job in jobs:
+                done += await self._handle(job, handler, on_error)
+        except Exception:
+            self.stop()
+            raise
+        finally:
+            await jobs.aclose()
+        return done
+
+    async def _handle(
+        self,
+        job: AsyncHeldJob[D],
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+    ) -> bool:
+        try:
+            await handler(job)
+        except Exception as error:
+            await job.nack()
+            on_error(job, error)
+        except BaseException:
+            with suppress(TopicsError):
+                await job.nack(delay_ms=0)
+            raise
+        else:
+            await job.ack()
+        if job.is_lost:
+            on_error(job, lease_lost(job))
+        return job._fate is Fate.ACKED
+
+    # ------------------------------------------------------------------ claiming
+
+    async def _open(self) -> None:
+        call = self._worker.opening()
+        if call is not None:
+            self._worker.opened(await self._client._do(call))
+
+    def _next_claim(self) -> Asked[D] | None:
+        return None if self._stopping.is_set() else self._worker.claim()
+
+    async def _claim(self, asked: Asked[D]) -> tuple[deque[AsyncHeldJob[D]], float]:
+        claim = asyncio.ensure_future(self._client._do(asked.call))
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([claim, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not claim.done():
+                await asyncio.wait([claim], timeout=LAST_CLAIM_S)
+        except asyncio.CancelledError:
+            if claim.done() and claim.exception() is None:
+                jobs, _ = self._took(asked, claim.result())
+                await self._give_back(jobs)
+            raise
+        finally:
+            stopped.cancel()
+            claim.cancel()
+            if not claim.done():
+                # So that its connection is let go before anything else happens.
+                await asyncio.wait([claim])
+        if claim.cancelled() or claim.exception() is not None:
+            self._worker.unanswered(asked)
+        return (deque(), 0.0) if claim.cancelled() else self._took(asked, claim.result())
+
+    def _took(
+        self, asked: Asked[D], answer: Claimed[Job[D]]
+    ) -> tuple[deque[AsyncHeldJob[D]], float]:
+        pause_s = self._worker.claimed(asked, answer)
+        jobs = self._worker.hold(AsyncHeldJob(self, job) for job in answer.jobs)
+        if jobs and self._keeper is None:
+            every_s = self._worker.extend_every_s
+            # It holds no reference to us: a worker that was dropped lets its leases run out.
+            self._keeper = asyncio.create_task(_keep(weakref.ref(self), every_s))
+        return deque(jobs), pause_s
+
+    async def _give_back(self, jobs: Iterable[Held[D]]) -> None:
+        with suppress(TopicsError):
+            await self._settle(list(jobs), 0)
+
+    async def _settle(self, jobs: Iterable[Held[D]], delay_ms: int | None) -> None:
+        """Ack jobs, or nack them with a delay, unless something was said about them already."""
+        worker = self._worker
+        for some in chunks(list(jobs)):
+            ours = worker.settling(some)
+            if not ours:
+                continue
+            call: Any = worker.ack(ours) if delay_ms is None else worker.nack(ours, delay_ms)
+            answer = None
+            try:
+                answer = await self._client._do(call)
+            finally:
+                worker.settled(ours, answer)
+
+    # ------------------------------------------------------------------ leases
+
+    async def _extend(self) -> float:
+        """Extend what is in hand, each in one attempt; seconds until the next time."""
+        pause_s = self._worker.extend_every_s
+        for call, jobs in self._worker.extensions():
+            try:
+                answer = call.result(await self._client._send(call))
+            except (NotFound, Conflict):
+                # The queue is gone, and its leases with it.
+                self._worker.lost(jobs)
+            except TopicsError:
+                pause_s = self._worker.extend_again_s
+            else:
+                self._worker.extended(jobs, answer)
+        return pause_s
+
+
+async def _keep(found: "weakref.ref[AsyncWork[Any]]", pause_s: float) -> None:
+    while True:
+        await asyncio.sleep(pause_s)
+        work = found()
+        if work is None:
+            return
+        pause_s = await work._extend()
+        del work
