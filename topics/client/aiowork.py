@@ -190,32 +190,40 @@ class AsyncWork(Generic[D]):
     async def _open(self) -> None:
         call = self._worker.opening()
         if call is not None:
-            self._worker.opened(await self._client._do(call))
+            opening = asyncio.ensure_future(self._client._do(call))
+            await self._unless_stopped(opening)
+            if not opening.cancelled():
+                self._worker.opened(opening.result())
 
     def _next_claim(self) -> Asked[D] | None:
         return None if self._stopping.is_set() else self._worker.claim()
 
     async def _claim(self, asked: Asked[D]) -> tuple[deque[AsyncHeldJob[D]], float]:
         claim = asyncio.ensure_future(self._client._do(asked.call))
-        stopped = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait([claim, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if not claim.done():
-                await asyncio.wait([claim], timeout=LAST_CLAIM_S)
+            await self._unless_stopped(claim)
         except asyncio.CancelledError:
-            if claim.done() and claim.exception() is None:
+            if not claim.cancelled() and claim.exception() is None:
                 jobs, _ = self._took(asked, claim.result())
                 await self._give_back(jobs)
             raise
-        finally:
-            stopped.cancel()
-            claim.cancel()
-            if not claim.done():
-                # So that its connection is let go before anything else happens.
-                await asyncio.wait([claim])
         if claim.cancelled() or claim.exception() is not None:
             self._worker.unanswered(asked)
         return (deque(), 0.0) if claim.cancelled() else self._took(asked, claim.result())
+
+    async def _unless_stopped(self, asking: "asyncio.Future[Any]") -> None:
+        """Wait for an answer, or for `stop` and a moment; `asking` is done then, or cancelled."""
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([asking, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                await asyncio.wait([asking], timeout=LAST_CLAIM_S)
+        finally:
+            stopped.cancel()
+            asking.cancel()
+            if not asking.done():
+                # So that its connection is let go before anything else happens.
+                await asyncio.wait([asking])
 
     def _took(
         self, asked: Asked[D], answer: Claimed[Job[D]]
