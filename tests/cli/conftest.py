@@ -11,6 +11,7 @@ import pytest
 
 import topics.client
 from topics.cli import main
+from topics.testing import MemoryTopics
 
 
 class Log:
@@ -94,3 +95,15 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., click.testing.Result]:
         return runner.invoke(main, [str(arg) for arg in args], input=input, env=env)
 
     return run
+
+
+@pytest.fixture
+def memory(memory_topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
+    """The real engine in memory is what the commands of this test talk to."""
+    transport = memory_topics.client._http._transport
+    app = httpx.ASGITransport(app=memory_topics.app)
+    blocking = functools.partial(topics.client.Client, transport=transport)
+    awaited = functools.partial(topics.client.AsyncClient, transport=app)
+    monkeypatch.setattr(topics.client, "Client", blocking)
+    monkeypatch.setattr(topics.client, "AsyncClient", awaited)
+    return memory_topics

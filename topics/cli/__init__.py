@@ -7,7 +7,7 @@ runs, so that `topics --help` answers at once.
 import click
 
 from topics import __version__
-from topics.cli import append, config, inspect, listing, read, serve, watch
+from topics.cli import append, config, inspect, listing, read, serve, watch, work
 from topics.cli.exits import Guarded
 
 
@@ -21,6 +21,7 @@ Exit codes:
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
   4    records were lost (read --strict)
+  5    jobs failed (work --drain, work --max-jobs)
   130  interrupted; but for watch, the last line says how far it came
 """,
 )
@@ -33,6 +34,7 @@ def main() -> None:
     topics append jobs jobs.ndjson               one record a line
     topics read jobs --follow                    records as they come, one a line
     topics watch jobs audit --tail               records of several topics, for a person
+    topics work jobs -- ./resize                 a command for each job of a queue
     topics topics                                what there is
     topics inspect topics-data                   is every byte what was written?
 
@@ -42,5 +44,5 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, listing, inspect):
+for module in (serve, config, append, read, watch, work, listing, inspect):
     main.add_command(module.command)

@@ -17,6 +17,7 @@ REFUSED: Final = 1
 UNUSABLE: Final = 2
 CORRUPT: Final = 3
 LOST: Final = 4
+FAILED: Final = 5
 INTERRUPTED: Final = 130
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +11,7 @@ import click
 from topics.cli.exits import UNUSABLE, Stop, refusals
 
 if TYPE_CHECKING:
-    from topics.client import Client
+    from topics.client import AsyncClient, Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +26,37 @@ def with_client(
             its connection itself does not want that.
     """
 
-    @click.option(
+    @_target_options
+    @wraps(command)
+    def run(url: str, api_key: str | None, retry_for: float, **rest: Any) -> int | None:
+        with refusals(), _client(url, api_key, retry_for, tells_waits) as client:
+            return command(client, **rest)
+
+    return run
+
+
+def with_async_client(
+    command: Callable[..., Coroutine[Any, Any, int | None]],
+) -> Callable[..., int | None]:
+    """The same for a command that awaits: its client is an `AsyncClient`."""
+
+    @_target_options
+    @wraps(command)
+    def run(url: str, api_key: str | None, retry_for: float, **rest: Any) -> int | None:
+        import asyncio
+
+        async def awaited() -> int | None:
+            async with _async_client(url, api_key, retry_for) as client:
+                return await command(client, **rest)
+
+        with refusals():
+            return asyncio.run(awaited())
+
+    return run
+
+
+def _target_options(command: F) -> F:
+    url = click.option(
         "--url",
         envvar="TOPICS_URL",
         default=_local_url,
@@ -34,8 +64,10 @@ def with_client(
         show_envvar=True,
         help="The server.",
     )
-    @click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="Key to present.")
-    @click.option(
+    key = click.option(
+        "--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="Key to present."
+    )
+    patience = click.option(
         "--retry-for",
         type=click.FloatRange(min=0),
         default=15.0,
@@ -43,12 +75,7 @@ def with_client(
         metavar="SECONDS",
         help="How long to try again while the server is away, busy or starting.",
     )
-    @wraps(command)
-    def run(url: str, api_key: str | None, retry_for: float, **rest: Any) -> int | None:
-        with refusals(), _client(url, api_key, retry_for, tells_waits) as client:
-            return command(client, **rest)
-
-    return run
+    return url(key(patience(command)))
 
 
 def _local_url() -> str:
@@ -67,10 +94,19 @@ class _Patience:
         self._has_told = has_told
 
     def sleep(self, seconds: float) -> None:
+        self._tell()
+        time.sleep(seconds)
+
+    async def sleep_async(self, seconds: float) -> None:
+        import asyncio
+
+        self._tell()
+        await asyncio.sleep(seconds)
+
+    def _tell(self) -> None:
         if not self._has_told:
             self._has_told = True
             click.echo(f"topics: {self._url} does not answer yet; trying again", err=True)
-        time.sleep(seconds)
 
 
 def _client(url: str, api_key: str | None, retry_for_s: float, tells_waits: bool) -> "Client":
@@ -80,5 +116,16 @@ def _client(url: str, api_key: str | None, retry_for_s: float, tells_waits: bool
         patience = _Patience(url, has_told=not tells_waits)
         retry = Retry(for_s=retry_for_s)
         return Client(url, api_key=api_key, retry=retry, sleep=patience.sleep)
+    except ValueError as error:
+        raise Stop(str(error), UNUSABLE) from None
+
+
+def _async_client(url: str, api_key: str | None, retry_for_s: float) -> "AsyncClient":
+    from topics.client import AsyncClient, Retry
+
+    try:
+        patience = _Patience(url, has_told=False)
+        retry = Retry(for_s=retry_for_s)
+        return AsyncClient(url, api_key=api_key, retry=retry, sleep=patience.sleep_async)
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None
