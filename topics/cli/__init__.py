@@ -7,7 +7,7 @@ runs, so that `topics --help` answers at once.
 import click
 
 from topics import __version__
-from topics.cli import append, config, inspect, listing, read, serve, watch, work
+from topics.cli import append, config, inspect, listing, read, redrive, serve, watch, work
 from topics.cli.exits import Guarded
 
 
@@ -35,6 +35,7 @@ def main() -> None:
     topics read jobs --follow                    records as they come, one a line
     topics watch jobs audit --tail               records of several topics, for a person
     topics work jobs -- ./resize                 a command for each job of a queue
+    topics redrive jobs-dead --to jobs           dead letters, back to their queue
     topics topics                                what there is
     topics inspect topics-data                   is every byte what was written?
 
@@ -44,5 +45,5 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, work, listing, inspect):
+for module in (serve, config, append, read, watch, work, redrive, listing, inspect):
     main.add_command(module.command)
