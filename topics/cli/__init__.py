@@ -7,7 +7,7 @@ runs, so that `topics --help` answers at once.
 import click
 
 from topics import __version__
-from topics.cli import append, config, inspect, listing, read, redrive, serve, watch, work
+from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
 from topics.cli.exits import Guarded
 
 
@@ -37,6 +37,7 @@ def main() -> None:
     topics work jobs -- ./resize                 a command for each job of a queue
     topics redrive jobs-dead --to jobs           dead letters, back to their queue
     topics topics                                what there is
+    topics routers --graph                       what flows where
     topics inspect topics-data                   is every byte what was written?
 
     Every setting of the server is an environment variable and an option of `topics serve`;
@@ -45,5 +46,5 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, work, redrive, listing, inspect):
+for module in (serve, config, append, read, watch, work, redrive, listing, routers, inspect):
     main.add_command(module.command)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @with_client
 def command(client: "Client", prefix: str, as_json: bool) -> None:
-    """List the topics: how many records, how large, and which sequence numbers."""
+    """List the topics: how many records, how large, which sequence numbers; of queues, how many jobs
+    are ready and how many in flight."""
     found = client.topics(prefix=prefix)
     if as_json:
         import msgspec
@@ -33,12 +34,18 @@ def _print_table(topics: "Iterable[TopicSummary]") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    found = list(topics)
+    has_queues = any(topic.queue is not None for topic in found)
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", overflow="fold")
     for name in ("records", "bytes", "first seq", "head seq"):
         table.add_column(name, justify="right", no_wrap=True)
-    for topic in topics:
-        numbers = (topic.count, topic.bytes, topic.earliest_seq, topic.head_seq)
+    for name in ("ready", "in flight") if has_queues else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    for topic in found:
+        numbers = [topic.count, topic.bytes, topic.earliest_seq, topic.head_seq]
+        if topic.queue is not None:
+            numbers += [topic.queue.ready, topic.queue.in_flight]
         table.add_row(topic.topic, *(f"{number:,}" for number in numbers))
     # Into a pipe a name is never folded: whoever reads it wants it whole.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400).print(table)
