@@ -193,10 +193,16 @@ class InContext:
 
 
 class Handled:
-    """Works through the queue with a handler; `errors` is what it was told of failures."""
+    """Works through a queue with a handler; `errors` is what it was told of failures."""
 
-    def __init__(self, act: Callable[[Any], Any] = lambda _job: None, **options: Any) -> None:
-        self.act = act
+    def __init__(
+        self,
+        act: Callable[[Any], Any] = lambda _job: None,
+        *,
+        queue: str = "jobs",
+        **options: Any,
+    ) -> None:
+        self.act, self.queue = act, queue
         self.options = {"node": NODE, "drain": True, "lease_ms": 30_000, **options}
         self.errors: list[tuple[int, Exception]] = []
         self.held: list[HeldJob[Any]] = []
@@ -213,7 +219,7 @@ class Handled:
             handler(job)
 
         call = handler if isinstance(client, Client) else awaited
-        return client.work("jobs", call, on_error=on_error, **self.options)
+        return client.work(self.queue, call, on_error=on_error, **self.options)
 
 
 def gone() -> httpx.Response:

@@ -118,6 +118,8 @@ class AsyncWork(Generic[D]):
                     yield jobs.popleft()
             finally:
                 await self._give_back(jobs)
+            if pause_s is None:
+                return
             if pause_s and not self._stopping.is_set():
                 await self._client._sleep(pause_s)
 
@@ -198,7 +200,7 @@ class AsyncWork(Generic[D]):
     def _next_claim(self) -> Asked[D] | None:
         return None if self._stopping.is_set() else self._worker.claim()
 
-    async def _claim(self, asked: Asked[D]) -> tuple[deque[AsyncHeldJob[D]], float]:
+    async def _claim(self, asked: Asked[D]) -> tuple[deque[AsyncHeldJob[D]], float | None]:
         claim = asyncio.ensure_future(self._client._do(asked.call))
         try:
             await self._unless_stopped(claim)
@@ -227,7 +229,7 @@ class AsyncWork(Generic[D]):
 
     def _took(
         self, asked: Asked[D], answer: Claimed[Job[D]]
-    ) -> tuple[deque[AsyncHeldJob[D]], float]:
+    ) -> tuple[deque[AsyncHeldJob[D]], float | None]:
         pause_s = self._worker.claimed(asked, answer)
         jobs = self._worker.hold(AsyncHeldJob(self, job) for job in answer.jobs)
         if jobs and self._keeper is None:

@@ -132,6 +132,8 @@ class Work(Generic[D]):
                     yield jobs.popleft()
             finally:
                 self._give_back(jobs)
+            if pause_s is None:
+                return
             if pause_s and not self._stopping.is_set():
                 self._client._sleep(pause_s)
 
@@ -213,7 +215,7 @@ class Work(Generic[D]):
         with self._lock:
             return None if self._stopping.is_set() else self._worker.claim()
 
-    def _claim(self, asked: Asked[D]) -> tuple[deque[HeldJob[D]], float]:
+    def _claim(self, asked: Asked[D]) -> tuple[deque[HeldJob[D]], float | None]:
         try:
             answer: Claimed[Job[D]] = self._client._do(asked.call)
         except BaseException:

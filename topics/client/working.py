@@ -163,7 +163,6 @@ class Worker(Generic[D]):
         self._longest_delay_ms = longest_delay_ms
         self._drains = drain
         self._left = limit
-        self._is_dry = False
         self._idle_pause_s = retry.first_pause_s
 
     # ------------------------------------------------------------------ claiming
@@ -177,7 +176,7 @@ class Worker(Generic[D]):
 
     def claim(self) -> Asked[D] | None:
         """The next claim; None where there is nothing more to do."""
-        if self._is_dry or self._left == 0:
+        if self._left == 0:
             return None
         max = self._max if self._left is None else min(self._max, self._left)
         if self._left is not None:
@@ -197,11 +196,15 @@ class Worker(Generic[D]):
         if self._left is not None:
             self._left += asked.max
 
-    def claimed(self, asked: Asked[D], answer: Claimed[Job[D]]) -> float:
-        """What a claim brought; seconds to wait before the next one."""
+    def claimed(self, asked: Asked[D], answer: Claimed[Job[D]]) -> float | None:
+        """What a claim brought; seconds to wait before the next one, None where the queue is drained.
+
+        That ends the hand that asked, and no other: one that has a job may yet give it back.
+        """
         if self._left is not None:
             self._left += max(asked.max - len(answer.jobs), 0)
-        self._is_dry = self._drains and not answer.jobs
+        if self._drains and not answer.jobs:
+            return None
         waited_s = self._clock.now_s() - asked.at_s
         if self._drains or answer.jobs or waited_s >= self._wait_ms / 2000:
             self._idle_pause_s = self._retry.first_pause_s
