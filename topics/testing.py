@@ -13,6 +13,7 @@ only the test moves:
 With pytest, the fixture `memory_topics` is one of these, fresh for each test.
 """
 
+import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import TracebackType
@@ -101,6 +102,7 @@ class _Shell:
     """Implements `exchange.Shell`: every command is its own turn, written and synced at once."""
 
     def __init__(self, limits: Limits, start_ms: int) -> None:
+        self.lock = threading.RLock()
         self.limits = limits
         self.store = MemoryStore()
         self.engine = Engine(limits, self.store)
@@ -164,6 +166,10 @@ class _Shell:
                 parked[2](Told(wake.result))
 
     def advance(self, ms: int) -> None:
+        with self.lock:
+            self._advance(ms)
+
+    def _advance(self, ms: int) -> None:
         assert ms >= 0
         self.now_ms += ms
         for token, (command, deadline_ms, _) in list(self._parked.items()):
@@ -225,6 +231,11 @@ class _Transport(httpx.BaseTransport):
         self._shell = shell
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        # `Client.work` extends leases from a thread of its own.
+        with self._shell.lock:
+            return self._handle(request)
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
         url = urlsplit(request.url.raw_path)
         headers = [(name.lower(), value) for name, value in request.headers.raw]
         found = self._exchange.begin(Head(request.method, url.path, url.query, headers))

@@ -223,7 +223,8 @@ def test_waiting_is_the_servers(face: Any) -> None:
     assert [b["wait_ms"] for b in queue.bodies if "max" in b] == [5000, 30_000]
 
 
-def test_a_server_that_does_not_wait(face: Any) -> None:
+@pytest.mark.parametrize("wait_ms", [5000, 0])
+def test_a_server_that_does_not_wait(face: Any, wait_ms: int) -> None:
     """Empty answers that come at once are not asked for without pause."""
     queue = Queue()
 
@@ -233,7 +234,7 @@ def test_a_server_that_does_not_wait(face: Any) -> None:
 
     queue.before = fill
     script = Before(queue)
-    face(script).do(Handled(drain=False, limit=1))
+    face(script).do(Handled(drain=False, limit=1, wait_ms=wait_ms))
 
     assert script.pauses_s == [0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
@@ -637,18 +638,47 @@ def test_a_cancelled_worker_gives_its_jobs_back() -> None:
 
 
 class Parking(httpx.AsyncBaseTransport):
-    """Holds claims that find nothing, like the server does."""
+    """Holds claims that wait and find nothing, like the server does."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.parked = asyncio.Event()
         self.filled = asyncio.Event()
+        self.waiting = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/claim") and not self.queue.ready:
+        if b'"wait_ms"' in request.content and not self.queue.ready:
+            self.waiting += 1
             self.parked.set()
             await self.filled.wait()
+            self.waiting -= 1
         return self.queue(request)
+
+
+def test_one_of_several_hands_waits() -> None:
+    """An idle worker holds one claim, however many hands it has; jobs that come reach all of them.
+    (§10.2)"""
+    queue = Queue()
+
+    async def story() -> int:
+        transport, meeting = Parking(queue), asyncio.Barrier(3)
+
+        async def handler(_job: Any) -> None:
+            await meeting.wait()
+
+        async with AsyncClient(URL, transport=transport) as client:
+            options: Any = {"concurrency": 3, "limit": 3, "lease_ms": 9000}
+            working = asyncio.ensure_future(client.work("jobs", handler, **options))
+            await transport.parked.wait()
+            while queue.said.count("claim 0") < 2:
+                await asyncio.sleep(0)
+            assert transport.waiting == 1
+            queue.jobs = Queue(*"abc").jobs
+            transport.filled.set()
+            return await working
+
+    assert asyncio.run(story()) == 3
+    assert queue.jobs == {}
 
 
 @pytest.mark.parametrize("comes", [False, True], ids=["nothing", "a job at the last moment"])

@@ -288,6 +288,17 @@ def test_in_memory(memory_topics: MemoryTopics) -> None:
     assert letter.data == "bad"  # type: ignore[union-attr]
 
 
+def test_several_hands_in_memory(memory_topics: MemoryTopics) -> None:
+    """The engine is asked by one thread at a time, whoever they are, keepers included."""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue")
+    client.append("jobs", *range(300))
+    handled = Handled(concurrency=4, max=3, lease_ms=100)
+
+    assert handled(client) == 300
+    assert sorted(job.data for job in handled.held) == list(range(300))
+
+
 def test_in_memory_over_asgi(memory_topics: MemoryTopics) -> None:
     """A worker that awaits gets what another task appends. (§10.2)"""
 

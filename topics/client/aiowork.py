@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from topics.client.errors import Conflict, NotFound, TopicsError
 from topics.client.models import Claimed, Job
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from topics.client.aio import AsyncClient
 
 D = TypeVar("D")
+_Found: TypeAlias = "tuple[deque[AsyncHeldJob[D]], float | None]"
+"""Jobs, and the pause before the next claim; None where the queue is drained."""
 
 LAST_CLAIM_S: Final = 0.5
 """How long a claim under way may still bring jobs when the work is stopped.  One that waits for a
@@ -74,6 +76,8 @@ class AsyncWork(Generic[D]):
         self._client = client
         self._worker = worker
         self._stopping = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """To wait for a job."""
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -111,8 +115,8 @@ class AsyncWork(Generic[D]):
 
     async def __aiter__(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
         await self._open()
-        while (asked := self._next_claim()) is not None:
-            jobs, pause_s = await self._claim(asked)
+        while (found := await self._find()) is not None:
+            jobs, pause_s = found
             try:
                 while jobs and not self._stopping.is_set():
                     yield jobs.popleft()
@@ -197,10 +201,20 @@ class AsyncWork(Generic[D]):
             if not opening.cancelled():
                 self._worker.opened(opening.result())
 
-    def _next_claim(self) -> Asked[D] | None:
-        return None if self._stopping.is_set() else self._worker.claim()
+    async def _find(self) -> "_Found[D] | None":
+        """As `Work._find`."""
+        if self._worker.drains or self._turn.locked():
+            found = await self._claim(waits=False)
+            if self._worker.drains or found is None or found[0]:
+                return found
+        async with self._turn:
+            return await self._claim(waits=True)
 
-    async def _claim(self, asked: Asked[D]) -> tuple[deque[AsyncHeldJob[D]], float | None]:
+    async def _claim(self, *, waits: bool) -> "_Found[D] | None":
+        asked = None if self._stopping.is_set() else self._worker.claim(waits=waits)
+        return None if asked is None else await self._ask(asked)
+
+    async def _ask(self, asked: Asked[D]) -> "_Found[D]":
         claim = asyncio.ensure_future(self._client._do(asked.call))
         try:
             await self._unless_stopped(claim)
@@ -227,9 +241,7 @@ class AsyncWork(Generic[D]):
                 # So that its connection is let go before anything else happens.
                 await asyncio.wait([asking])
 
-    def _took(
-        self, asked: Asked[D], answer: Claimed[Job[D]]
-    ) -> tuple[deque[AsyncHeldJob[D]], float | None]:
+    def _took(self, asked: Asked[D], answer: Claimed[Job[D]]) -> "_Found[D]":
         pause_s = self._worker.claimed(asked, answer)
         jobs = self._worker.hold(AsyncHeldJob(self, job) for job in answer.jobs)
         if jobs and self._keeper is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from topics.client.errors import Conflict, NotFound, TopicsError
 from topics.client.models import Claimed, Job
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from topics.client.sync import Client
 
 D = TypeVar("D")
+_Found: TypeAlias = "tuple[deque[HeldJob[D]], float | None]"
+"""Jobs, and the pause before the next claim; None where the queue is drained."""
 
 
 class HeldJob(Held[D]):
@@ -80,6 +82,8 @@ class Work(Generic[D]):
         self._client = client
         self._worker = worker
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        """To wait for a job."""
         self._stopping = threading.Event()
         self._closing = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -125,8 +129,8 @@ class Work(Generic[D]):
 
     def __iter__(self) -> Generator[HeldJob[D], None, None]:
         self._open()
-        while (asked := self._next_claim()) is not None:
-            jobs, pause_s = self._claim(asked)
+        while (found := self._find()) is not None:
+            jobs, pause_s = found
             try:
                 while jobs and not self._stopping.is_set():
                     yield jobs.popleft()
@@ -211,11 +215,26 @@ class Work(Generic[D]):
             with self._lock:
                 self._worker.opened(state)
 
-    def _next_claim(self) -> Asked[D] | None:
-        with self._lock:
-            return None if self._stopping.is_set() else self._worker.claim()
+    def _find(self) -> "_Found[D] | None":
+        """Jobs, at once where there are some, else when it is our turn to wait for them; None where
+        there is nothing more to do."""
+        drains = self._worker.drains
+        if drains or not self._turn.acquire(blocking=False):
+            found = self._claim(waits=False)
+            if drains or found is None or found[0]:
+                return found
+            self._turn.acquire()
+        try:
+            return self._claim(waits=True)
+        finally:
+            self._turn.release()
 
-    def _claim(self, asked: Asked[D]) -> tuple[deque[HeldJob[D]], float | None]:
+    def _claim(self, *, waits: bool) -> "_Found[D] | None":
+        with self._lock:
+            asked = None if self._stopping.is_set() else self._worker.claim(waits=waits)
+        return None if asked is None else self._ask(asked)
+
+    def _ask(self, asked: Asked[D]) -> "_Found[D]":
         try:
             answer: Claimed[Job[D]] = self._client._do(asked.call)
         except BaseException:

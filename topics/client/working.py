@@ -117,6 +117,7 @@ class Asked(Generic[D]):
 
     call: Call[Claimed[Job[D]]]
     max: int
+    waits: bool
     at_s: float
 
 
@@ -124,7 +125,7 @@ class Worker(Generic[D]):
     """One worker, to be carried by a face:
 
     if call := opening(): send it, give `opened` the answer
-    while asked := claim():
+    while asked := claim(waits=...):
         send it, give `claimed` the answer, `hold` the jobs, pause
         hand each out; `settling` before an ack or a nack, `acked` or `nacked` after it
     meanwhile, every `extend_every_s`: send `extensions()`, give `extended` each answer
@@ -158,10 +159,10 @@ class Worker(Generic[D]):
         self._retry = retry
         self._clock = clock
         self._max = max
-        self._wait_ms = 0 if drain else min(wait_ms, WAIT_MS_MAX)
+        self._wait_ms = min(wait_ms, WAIT_MS_MAX)
         self._first_delay_ms = first_delay_ms
         self._longest_delay_ms = longest_delay_ms
-        self._drains = drain
+        self.drains = drain
         self._left = limit
         self._idle_pause_s = retry.first_pause_s
 
@@ -174,8 +175,12 @@ class Worker(Generic[D]):
     def opened(self, state: TopicState) -> None:
         self.lease_ms = state.config.lease_ms
 
-    def claim(self) -> Asked[D] | None:
-        """The next claim; None where there is nothing more to do."""
+    def claim(self, *, waits: bool) -> Asked[D] | None:
+        """The next claim; None where there is nothing more to do.
+
+        Of several hands one waits for a job, and the others for their turn: more would tie up a
+        connection each, and gain nothing.
+        """
         if self._left == 0:
             return None
         max = self._max if self._left is None else min(self._max, self._left)
@@ -187,9 +192,9 @@ class Worker(Generic[D]):
             node=self.node,
             max=max,
             lease_ms=self.lease_ms,
-            wait_ms=self._wait_ms or None,
+            wait_ms=self._wait_ms or None if waits else None,
         )
-        return Asked(call, max, self._clock.now_s())
+        return Asked(call, max, waits, self._clock.now_s())
 
     def unanswered(self, asked: Asked[D]) -> None:
         """A claim came to nothing."""
@@ -203,10 +208,10 @@ class Worker(Generic[D]):
         """
         if self._left is not None:
             self._left += max(asked.max - len(answer.jobs), 0)
-        if self._drains and not answer.jobs:
+        if self.drains and not answer.jobs:
             return None
         waited_s = self._clock.now_s() - asked.at_s
-        if self._drains or answer.jobs or waited_s >= self._wait_ms / 2000:
+        if answer.jobs or not asked.waits or 0 < self._wait_ms / 2000 <= waited_s:
             self._idle_pause_s = self._retry.first_pause_s
             return 0.0
         # The server did not wait: it knows no long poll, or another claimer was faster.
