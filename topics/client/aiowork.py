@@ -355,7 +355,7 @@ async def _keep(found: "weakref.ref[AsyncWork[Any]]", pause_s: float) -> None:
     while True:
         await asyncio.sleep(pause_s)
         work = found()
-        if work is None:
+        if work is None or work._client.is_closed:
             return
         pause_s = await work._extend()
         del work

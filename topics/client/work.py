@@ -134,8 +134,10 @@ class Work(Generic[D]):
     def close(self) -> None:
         """Claim no more, and give back what is in hand: others may have it at once."""
         self.stop()
+        with self._lock:
+            held = list(self._worker.held.values())
         with suppress(TopicsError):
-            self._settle(list(self._worker.held.values()), 0)
+            self._settle(held, 0)
         self._closing.set()
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join()
@@ -353,7 +355,7 @@ class Work(Generic[D]):
 def _keep(found: "weakref.ref[Work[Any]]", closing: threading.Event, pause_s: float) -> None:
     while not closing.wait(pause_s):
         work = found()
-        if work is None:
+        if work is None or work._client.is_closed:
             return
         pause_s = work._extend()
         del work
