@@ -52,9 +52,9 @@ def test_letters_go_back_as_they_were(dead: MemoryTopics, run: Any) -> None:
 
     assert (done.exit_code, done.stderr) == (0, "3 letters were moved from dead to jobs\n")
     assert done.stdout.splitlines() == [
-        "dead 1 -> jobs 4 a:1 (1 deliveries)",
-        "dead 2 -> jobs 5 (1 deliveries)",
-        "dead 3 -> jobs 6 (1 deliveries)",
+        "dead 1 -> jobs 4 a:1 (deliveries: 1)",
+        "dead 2 -> jobs 5 (deliveries: 1)",
+        "dead 3 -> jobs 6 (deliveries: 1)",
     ]
     assert raw(dead, "jobs") == [
         b'{"$seq":0,"$ts":0,"$node":"web","$tag":"a:1","data":{"x":1.0e5},"meta":{"m":2.50}}',
@@ -72,7 +72,7 @@ def test_a_rehearsal_changes_nothing(dead: MemoryTopics, run: Any) -> None:
     done = run("redrive", "dead", "--to", "jobs", "--dry-run")
 
     assert (done.exit_code, done.stderr) == (0, "2 would be moved from dead to jobs\n")
-    assert done.stdout.splitlines()[0] == "dead 1 -> jobs t\\u000a1 (1 deliveries)"
+    assert done.stdout.splitlines()[0] == "dead 1 -> jobs t\\u000a1 (deliveries: 1)"
     assert raw(dead, "dead") == before
     assert raw(dead, "jobs") == []
 
@@ -102,11 +102,17 @@ def test_dead_letters_in_a_queue(dead: MemoryTopics, run: Any) -> None:
     bury(dead, *range(45))
     (held,) = dead.client.claim("dead", node="someone").jobs
 
+    rehearsed = run("redrive", "dead", "--to", "jobs", "--dry-run")
+    assert rehearsed.stderr.splitlines() == [
+        "topics: dead: 1 of them are leased or delayed, and would stay",
+        "45 would be moved from dead to jobs",
+    ]
+
     done = run("redrive", "dead", "--to", "jobs")
 
     assert done.exit_code == 0
     assert done.stderr.splitlines() == [
-        "topics: 1 more of dead are leased or delayed; they can be moved when that is over",
+        "topics: dead: 1 more are leased or delayed: move them when that is over",
         "44 letters were moved from dead to jobs",
     ]
     assert [record.data for record in dead.client.read("jobs")] == list(range(1, 45))  # type: ignore[union-attr]

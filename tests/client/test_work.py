@@ -723,6 +723,33 @@ def test_a_worker_that_was_dropped_keeps_nothing() -> None:
     assert not any(said.startswith("nack") for said in queue.said)
 
 
+def test_a_client_that_was_closed(face: Any) -> None:
+    """What extends leases ends with its client, quietly."""
+    queue = Queue("a")
+    keepers: list[Any] = []
+
+    class Leaves(InContext):
+        def _sync(self, work: Any) -> Any:
+            self.held.append(next(iter(work)))
+            keepers.append(work._keeper)
+            self.work = work
+
+        async def _async(self, work: Any) -> Any:
+            jobs = aiter(work)
+            self.held.append(await anext(jobs))
+            await jobs.aclose()
+            await work._client.aclose()
+            await asyncio.wait([work._keeper])
+
+    left = Leaves(lease_ms=60)
+    work(face, queue, left)
+    for keeper in keepers:
+        keeper.join(60)
+        assert not keeper.is_alive()
+
+    assert not left.held[0].is_settled
+
+
 def test_a_dropped_asynchronous_worker_keeps_nothing() -> None:
     """Likewise."""
     queue = Queue("a")

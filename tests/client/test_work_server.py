@@ -1,7 +1,6 @@
 """Both faces working on queues of a real server, over a socket, and of an engine in memory."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -221,51 +220,128 @@ def test_a_worker_that_is_killed(client: Client, server: Server, queue: str) -> 
     assert [(job.seq, job.deliveries) for job in taken] == [(1, 2), (2, 2)]
 
 
+class Killed:
+    """A server with `total` jobs, killed and started again each time so many of them are done; its
+    workers go on until all are."""
+
+    def __init__(self, home: Path, total: int, *at: int) -> None:
+        self.server = Server(home)
+        self.total = total
+        self.done: list[int] = []
+        self._at = at
+        self._reached = {count: Event() for count in (*at, total)}
+
+    def _act(self, job: Any) -> None:
+        if job.data == "end":
+            raise _Enough
+        self.done.append(job.data)
+        for enough, reached in self._reached.items():
+            if len(set(self.done)) >= enough:
+                reached.set()
+
+    def run(self, face: Any, *, hands: int, **options: Any) -> None:
+        self.server.start()
+        port = self.server.url.rpartition(":")[2]
+        with self.server.client() as client:
+            client.put_topic("jobs", type="queue", lease_ms=1000)
+            client.append("jobs", *range(self.total))
+        working = Handled(
+            self._act, concurrency=hands, drain=False, **{"lease_ms": None, **options}
+        )
+
+        def work() -> None:
+            with suppress(_Enough):
+                collect(face(self.server.url, retry=Retry(for_s=60)), working)
+
+        thread = Thread(target=work)
+        thread.start()
+        for enough in self._at:
+            assert self._reached[enough].wait(60)
+            self.server.kill()
+            self.server.start(port=port)
+        assert self._reached[self.total].wait(60)
+        with self.server.client() as client:
+            while client.topic("jobs").count:
+                assert thread.is_alive()
+            client.append("jobs", *["end"] * hands)
+        thread.join()
+        self.server.end()
+
+
 @pytest.mark.parametrize("face", [Client, AsyncClient])
 def test_a_server_that_is_killed(face: Any, tmp_path: Path) -> None:
     """A SIGKILL of the server costs its workers nothing: every job is done, and none is left.
     (§10.1)"""
-    server = Server(tmp_path)
-    server.start()
-    port, total = server.url.rpartition(":")[2], 400
-    with server.client() as client:
-        client.put_topic("jobs", type="queue", lease_ms=1000)
-        client.append("jobs", *range(total))
-    done: list[int] = []
-    working = jobs_of("jobs", lambda job: done.append(job.data), concurrency=2, drain=False)
-    working.options["limit"] = None
+    story = Killed(tmp_path, 200, 50, 120)
 
-    def run() -> None:
-        with suppress(_Enough):
-            collect(face(server.url, retry=Retry(for_s=60)), working)
+    story.run(face, hands=2)
 
-    def stop_at_the_end(job: Any) -> None:
-        done.append(job.data)
-        if job.data == "end":
-            raise _Enough
-
-    working.act = stop_at_the_end
-    thread = Thread(target=run)
-    thread.start()
-    for at_least in (50, 200):
-        while len(done) < at_least:
-            assert thread.is_alive()
-            os.sched_yield()
-        server.kill()
-        server.start(port=port)
-    with server.client() as client:
-        while client.topic("jobs").count:
-            assert thread.is_alive()
-        # One for each of the two hands.
-        client.append("jobs", "end", "end")
-    thread.join()
-    server.end()
-
-    assert set(done) == {*range(total), "end"}
+    assert set(story.done) == set(range(200))
 
 
 class _Enough(BaseException):
     """Ends a worker from within, without being a failure of its job."""
+
+
+# ---------------------------------------------------------------------- jobs that are pushed
+
+
+def test_pushed_jobs_are_worked_on(do: Any, client: Client, queue: str) -> None:
+    """Over streams of several hands every job is done, what fails comes again. (§10.8)"""
+    client.put_topic(queue, type="queue", max_deliveries=2, dead_letter=f"{queue}:dead")
+    client.append(queue, *range(30))
+
+    def act(job: Any) -> None:
+        if job.data == 7 and job.deliveries == 1:
+            raise ValueError(job.data)
+
+    options: Any = {"push": True, "drain": False, "limit": 31, "first_delay_ms": 0}
+    jobs = jobs_of(queue, act, max=4, concurrency=2, **options)
+
+    assert do(jobs) == 30
+    assert [seq for seq, _ in jobs.errors] == [8]
+    assert client.topic(queue).count == 0
+
+
+def test_a_pushed_worker_that_is_killed(client: Client, server: Server, queue: str) -> None:
+    """After a SIGKILL its jobs are another's at once, and not when their lease ends. (§10.8)"""
+    client.append(queue, "a", "b")
+    program = (
+        "import sys, topics\n"
+        f"work = topics.Client({server.url!r}).work({queue!r}, max=2, push=True, lease_ms=9**7)\n"
+        "for job in work:\n"
+        "    print(job.seq, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"1\n"
+        worker.kill()
+
+    # A lease of more than an hour: nobody waited for its end.
+    taken = [client.claim(queue, node="other", wait_ms=30_000).jobs[0] for _ in range(2)]
+
+    assert [job.seq for job in taken] == [1, 2]
+
+
+@pytest.mark.parametrize("face", [Client, AsyncClient])
+def test_a_server_that_is_killed_under_streams(face: Any, tmp_path: Path) -> None:
+    """Streams are opened again after a SIGKILL of the server; every job is done. (§10.8)"""
+    story = Killed(tmp_path, 200, 50)
+
+    story.run(face, hands=1, push=True)
+
+    assert set(story.done) == set(range(200))
+
+
+def test_a_queue_that_is_deleted_under_a_stream(do: Any, client: Client, queue: str) -> None:
+    """It is told, and ends the work. (§10.8)"""
+    client.append(queue, "a")
+    jobs = jobs_of(queue, lambda _job: client.delete_topic(queue), push=True, drain=False)
+
+    with pytest.raises(TopicNotFound):
+        do(jobs)
 
 
 # ---------------------------------------------------------------------- in memory

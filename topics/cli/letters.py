@@ -82,6 +82,7 @@ class Redrive:
         for letter in self._letters():
             count += 1
             self._tell(self._line(letter, ""))
+        self._count_left()
         return count
 
     def run(self) -> None:
@@ -94,6 +95,10 @@ class Redrive:
             self._from_queue()
         else:
             self._from_log()
+
+    def _count_left(self) -> None:
+        counts = self._client.topic(self._source.topic, touch=False).queue
+        self.left = 0 if counts is None else counts.in_flight + counts.delayed
 
     # ------------------------------------------------------------------ a log
 
@@ -150,9 +155,7 @@ class Redrive:
                     continue
                 with job:
                     self._append(job)
-        counts = self._client.topic(topic, touch=False).queue
-        if counts is not None:
-            self.left = counts.in_flight + counts.delayed
+        self._count_left()
 
     def _matches(self, tag: str | None) -> bool:
         """Whether a tag is meant, in the grammar of a bare-string `match` (§5)."""
@@ -184,7 +187,7 @@ class Redrive:
             parts.append(visible(letter.tag))
         deliveries = (letter.meta or {}).get(f"{MARKS}deliveries")
         if deliveries is not None:
-            parts.append(f"({visible(bytes(deliveries).decode())} deliveries)")
+            parts.append(f"(deliveries: {visible(bytes(deliveries).decode())})")
         return " ".join(parts)
 
 

@@ -44,6 +44,7 @@ def command(
     redrive = Redrive(client, source, queue, match, click.echo)
     if dry_run:
         count = redrive.rehearse()
+        _tell_left(redrive, dead_letters, "of them are leased or delayed, and would stay")
         click.echo(f"{count:,} would be moved from {dead_letters} to {queue}", err=True)
         return
     try:
@@ -51,7 +52,8 @@ def command(
             redrive.run()
     except KeyboardInterrupt:
         raise Stop(f"interrupted; {redrive.done}", INTERRUPTED) from None
-    _tell(redrive, dead_letters)
+    _tell_left(redrive, dead_letters, "more are leased or delayed: move them when that is over")
+    click.echo(redrive.done, err=True)
 
 
 def _require_queue(state: "TopicState") -> None:
@@ -59,10 +61,6 @@ def _require_queue(state: "TopicState") -> None:
         raise Stop(f"{state.topic} is a {state.type}, and no queue", UNUSABLE)
 
 
-def _tell(redrive: "Redrive", dead_letters: str) -> None:
+def _tell_left(redrive: "Redrive", dead_letters: str, what: str) -> None:
     if redrive.left:
-        warn(
-            f"{redrive.left:,} more of {dead_letters} are leased or delayed; "
-            "they can be moved when that is over"
-        )
-    click.echo(redrive.done, err=True)
+        warn(f"{dead_letters}: {redrive.left:,} {what}")

@@ -119,6 +119,10 @@ class AsyncClient:
         """Let the connections go."""
         await self._http.aclose()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._http.is_closed
+
     async def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
         """As `Client.put_topic`."""
         return await self._do(calls.put_topic(topic, config))

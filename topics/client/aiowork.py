@@ -3,14 +3,27 @@
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
+import httpx
+
+from topics.client.calls import Outcome
 from topics.client.errors import Conflict, NotFound, TopicsError
 from topics.client.models import Claimed, Job
-from topics.client.working import Asked, Fate, Held, OnError, Worker, chunks, lease_lost, log_error
+from topics.client.pushing import SILENCE_S
+from topics.client.working import (
+    Asked,
+    Fate,
+    Held,
+    OnError,
+    Worker,
+    chunks,
+    lease_lost,
+    log_error,
+)
 
 if TYPE_CHECKING:
     from topics.client.aio import AsyncClient
@@ -115,6 +128,14 @@ class AsyncWork(Generic[D]):
 
     async def __aiter__(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
         await self._open()
+        jobs = self._pushed() if self._worker.pushes else self._claimed()
+        try:
+            async for job in jobs:
+                yield job
+        finally:
+            await jobs.aclose()
+
+    async def _claimed(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
         while (found := await self._find()) is not None:
             jobs, pause_s = found
             try:
@@ -126,6 +147,42 @@ class AsyncWork(Generic[D]):
                 return
             if pause_s and not self._stopping.is_set():
                 await self._client._sleep(pause_s)
+
+    async def _pushed(self) -> AsyncGenerator[AsyncHeldJob[D], None]:
+        stream = self._worker.pushing()
+        while not (self._stopping.is_set() or self._worker.is_through):
+            try:
+                async with self._client._open(stream.call, SILENCE_S) as response:
+                    outcome: Outcome = response
+                    if stream.opens(response):
+                        pieces = response.aiter_bytes()
+                        while (piece := await self._piece(pieces)) is not None:
+                            for job in self._held(stream.take(piece)):
+                                # What comes after the last one goes back with the connection.
+                                if not self._is_wanted():
+                                    return
+                                yield job
+                            if not stream.is_listening:
+                                break
+                    else:
+                        await response.aread()
+            except httpx.RequestError as error:
+                outcome = error
+            if not self._stopping.is_set():
+                await self._client._sleep(stream.ended(outcome))
+
+    def _is_wanted(self) -> bool:
+        """As `Work._is_wanted`."""
+        is_wanted = not self._stopping.is_set() and self._worker.counts_one()
+        if self._worker.is_through:
+            self.stop()
+        return is_wanted
+
+    async def _piece(self, pieces: AsyncIterator[bytes]) -> bytes | None:
+        """The next piece of a stream; None at its end, and when the work is stopped."""
+        reading = asyncio.ensure_future(_next(pieces))
+        await self._unless_stopped(reading)
+        return None if reading.cancelled() else reading.result()
 
     async def run(
         self,
@@ -243,12 +300,16 @@ class AsyncWork(Generic[D]):
 
     def _took(self, asked: Asked[D], answer: Claimed[Job[D]]) -> "_Found[D]":
         pause_s = self._worker.claimed(asked, answer)
-        jobs = self._worker.hold(AsyncHeldJob(self, job) for job in answer.jobs)
-        if jobs and self._keeper is None:
+        return deque(self._held(answer.jobs)), pause_s
+
+    def _held(self, jobs: Iterable[Job[D]]) -> list[AsyncHeldJob[D]]:
+        """Jobs in hand from now on, and kept."""
+        held = self._worker.hold(AsyncHeldJob(self, job) for job in jobs)
+        if held and self._keeper is None:
             every_s = self._worker.extend_every_s
             # It holds no reference to us: a worker that was dropped lets its leases run out.
             self._keeper = asyncio.create_task(_keep(weakref.ref(self), every_s))
-        return deque(jobs), pause_s
+        return held
 
     async def _give_back(self, jobs: Iterable[Held[D]]) -> None:
         with suppress(TopicsError):
@@ -286,11 +347,15 @@ class AsyncWork(Generic[D]):
         return pause_s
 
 
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)
+
+
 async def _keep(found: "weakref.ref[AsyncWork[Any]]", pause_s: float) -> None:
     while True:
         await asyncio.sleep(pause_s)
         work = found()
-        if work is None:
+        if work is None or work._client.is_closed:
             return
         pause_s = await work._extend()
         del work

@@ -278,6 +278,14 @@ def claim(
     return Call("POST", path, reads(kind), body=body, wait_ms=min(wait_ms or 0, WAIT_MS_MAX))
 
 
+def open_work(queue: str, *, node: str, max: int, lease_ms: int | None) -> Call[bytes]:
+    params = {"node": node, "max": str(max)}
+    if lease_ms is not None:
+        params["lease_ms"] = str(lease_ms)
+    path = topic_path(queue, "work")
+    return Call("GET", path, bytes, params, accept="text/event-stream")
+
+
 def ack(queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None) -> Call[Acked]:
     """Repeatable: what is done is done (§10.4)."""
     body = _present({"node": node, **_leases(jobs, lease_ids)})

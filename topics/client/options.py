@@ -169,6 +169,10 @@ class WorkOptions(TypedDict, total=False):
         first_delay_ms: How long a job rests that failed at its first delivery (1000); doubles with
             each.
         longest_delay_ms: The delay that the doubling ends at (300,000).
+        push: Have jobs pushed over a connection (of each hand) instead of claiming them.  When that
+            breaks, as it does when the process is killed, they are another's at once, and not when
+            their lease ends; not together with `drain`.  A `stop` of the blocking client is heeded
+            with the next job or heartbeat, within 15 s.
         drain: End where nothing is ready, instead of waiting for more.
         limit: End after so many jobs.
     """
@@ -179,6 +183,7 @@ class WorkOptions(TypedDict, total=False):
     wait_ms: int
     first_delay_ms: int
     longest_delay_ms: int
+    push: bool
     drain: bool
     limit: int | None
 

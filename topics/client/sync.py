@@ -124,6 +124,10 @@ class Client:
         """Let the connections go."""
         self._http.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._http.is_closed
+
     def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
         """Create a topic, or replace its whole config: what is omitted returns to its default.
 

@@ -46,10 +46,10 @@ RECONNECT_S_MAX: Final = 60.0
 """The longest pause that a `retry` field is believed."""
 
 _STARTS: Final = frozenset({"from_seq", "from_ts", "tail"})
-_ADVISORY: Final = 429
+ADVISORY: Final = 429
 """The server paces the stream, which goes on (§7.5)."""
 _FORGOTTEN: Final = frozenset({404, 410})
-_PASSING: Final = frozenset({408, 502, 503, 504})
+PASSING: Final = frozenset({408, 502, 503, 504})
 """Ends of a stream that a new connection may mend; any other, as 409, ends the watch."""
 
 
@@ -265,18 +265,14 @@ class Watcher(Generic[R]):
     @staticmethod
     def opens(response: httpx.Response) -> bool:
         """Whether an answer is a stream to read on; else its body belongs to `ended`."""
-        kind = response.headers.get("content-type", "")
-        if response.is_success and not kind.startswith("text/event-stream"):
-            message = f"expected an event stream, got {kind or 'no content type'}"
-            raise BadAnswer("bad_answer", response.status_code, message)
-        return response.is_success
+        return is_stream(response)
 
     def take(self, piece: bytes) -> Iterator[Watched[R]]:
         """What a piece of the stream brings, to be handed out to the end."""
         try:
             told = self._parser.feed(piece)
         except ValueError as error:
-            raise BadAnswer("bad_answer", 200, f"watch: {error}") from error
+            raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
         for said in told:
             self._hear()
             match said:
@@ -289,7 +285,7 @@ class Watcher(Generic[R]):
                 case Event(kind="topic-deleted"):
                     yield from self._gone(said)
                 case Event(kind="error"):
-                    self._end(_read(_Fault, said.data))
+                    self._end(fault_of(said.data))
                 case Event():
                     self._id = said.id
             if not self.is_listening:
@@ -309,9 +305,9 @@ class Watcher(Generic[R]):
         """What came of a stream in the end; seconds to wait before the next step."""
         self.is_listening = False
         if self._has_heard:
-            self._lose(self._fault or _why(call, outcome))
+            self._lose(self._fault or why_ended(call, outcome))
             # Others were cut off in the same moment, and must not come back in the same.
-            pause_s = max(self._pause_s, self._retry.first_pause_s, _asked_s(self._fault))
+            pause_s = max(self._pause_s, self._retry.first_pause_s, asked_s(self._fault))
             return pause_s * (1 + 0.5 * self._clock.jitter())
         if isinstance(outcome, httpx.Response) and outcome.status_code in _FORGOTTEN:
             self._session = None
@@ -331,9 +327,9 @@ class Watcher(Generic[R]):
         if is_worth:
             pause_s = attempts.next_pause_s(max(asked_pause_s(outcome), self._pause_s))
         if pause_s is None:
-            raise _why(call, outcome)
+            raise why_ended(call, outcome)
         self._attempts = attempts
-        self._lose(_why(call, outcome))
+        self._lose(why_ended(call, outcome))
         return pause_s
 
     def _lose(self, why: TopicsError) -> None:
@@ -345,7 +341,7 @@ class Watcher(Generic[R]):
     # ------------------------------------------------------------------ frames
 
     def _records(self, event: Event) -> Iterator[Watched[R]]:
-        frame = _read(self._frames, event.data)
+        frame = read_event(self._frames, event.data)
         place = self._find(frame.topic)
         if place is None:
             self._id = event.id
@@ -362,7 +358,7 @@ class Watcher(Generic[R]):
             yield Watched(frame.topic, frame.records[last])
 
     def _tombstone(self, event: Event) -> Iterator[Watched[R]]:
-        stone, topic = _read(Tombstone, event.data), _read(_Named, event.data).topic
+        stone, topic = read_event(Tombstone, event.data), read_event(_Named, event.data).topic
         place = self._find(topic)
         if place is None:
             self._id = event.id
@@ -379,7 +375,7 @@ class Watcher(Generic[R]):
                 yield Watched(topic, _after(seen_seq, stone))
 
     def _gone(self, event: Event) -> Iterator[Watched[R]]:
-        named = _read(_Named, event.data)
+        named = read_event(_Named, event.data)
         self._id = event.id
         if self._places is None or self._places.pop(named.topic, None) is None:
             return
@@ -402,16 +398,16 @@ class Watcher(Generic[R]):
         self._midway = None
         self._id = event.id
 
-    def _end(self, fault: _Fault) -> None:
+    def _end(self, fault: TopicsError) -> None:
         """The server's last word; raises where a new connection would hear it again."""
-        if fault.code == _ADVISORY:
+        if fault.status == ADVISORY:
             return
         self.is_listening = False
-        self._fault = stream_error(fault.code, fault.error, fault.retry_after_ms / 1000)
-        if fault.code in _FORGOTTEN:
+        self._fault = fault
+        if fault.status in _FORGOTTEN:
             self._session = None
-        elif fault.code not in _PASSING:
-            raise self._fault
+        elif fault.status not in PASSING:
+            raise fault
 
 
 def _begins(topics: Sequence[Topic], options: WatchOptions) -> dict[str, Begin]:
@@ -453,16 +449,17 @@ def _parse_cursor(text: str | None) -> tuple[str | None, dict[str, int]]:
     return event_id or None, ahead
 
 
-def _read(kind: type[T], data: bytes) -> T:
+def read_event(kind: type[T], data: bytes) -> T:
+    """The data of an event; raises `BadAnswer` where they are not in our form."""
     try:
         return calls.reads(kind)(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadAnswer("bad_answer", 200, f"watch: {error}") from error
+        raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
 
 
 def _seqs(data: bytes) -> list[int]:
     """The seqs of a record frame, ascending, whatever its records are decoded into."""
-    return [record.seq for record in _read(_Frame[_Numbered], data).records]
+    return [record.seq for record in read_event(_Frame[_Numbered], data).records]
 
 
 def _recreated(position: WatchPosition) -> Tombstone:
@@ -485,7 +482,27 @@ def _after(seq: int, stone: Tombstone) -> Tombstone:
     )
 
 
-def _why(call: Call[Any], outcome: Outcome) -> TopicsError:
+def is_stream(response: httpx.Response) -> bool:
+    """Whether an answer is a stream of events, and no refusal.
+
+    Raises:
+        BadAnswer: It is neither.
+    """
+    kind = response.headers.get("content-type", "")
+    if response.is_success and not kind.startswith("text/event-stream"):
+        message = f"expected an event stream, got {kind or 'no content type'}"
+        raise BadAnswer("bad_answer", response.status_code, message)
+    return response.is_success
+
+
+def fault_of(data: bytes) -> TopicsError:
+    """The exception that an `error` event tells of (§7.5)."""
+    fault = read_event(_Fault, data)
+    return stream_error(fault.code, fault.error, fault.retry_after_ms / 1000)
+
+
+def why_ended(call: Call[Any], outcome: Outcome) -> TopicsError:
+    """The error in what came of a stream in the end."""
     if isinstance(outcome, httpx.Response) and outcome.is_success:
         return Unreachable("unreachable", 0, "the stream ended")
     try:
@@ -495,5 +512,6 @@ def _why(call: Call[Any], outcome: Outcome) -> TopicsError:
     raise AssertionError("neither a value nor an error")
 
 
-def _asked_s(fault: TopicsError | None) -> float:
+def asked_s(fault: TopicsError | None) -> float:
+    """The pause that the server's last word asked for."""
     return (fault.retry_after_s or 0.0) if fault is not None else 0.0

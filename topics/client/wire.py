@@ -74,6 +74,7 @@ def stream(call: Call[Any], *, timeout_s: float, silence_s: float) -> dict[str, 
     return {
         "method": call.method,
         "url": call.path,
+        "params": call.params or None,
         "headers": headers,
         "timeout": httpx.Timeout(timeout_s, read=silence_s),
     }

@@ -9,9 +9,22 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
+import httpx
+
+from topics.client.calls import Outcome
 from topics.client.errors import Conflict, NotFound, TopicsError
 from topics.client.models import Claimed, Job
-from topics.client.working import Asked, Fate, Held, OnError, Worker, chunks, lease_lost, log_error
+from topics.client.pushing import SILENCE_S
+from topics.client.working import (
+    Asked,
+    Fate,
+    Held,
+    OnError,
+    Worker,
+    chunks,
+    lease_lost,
+    log_error,
+)
 
 if TYPE_CHECKING:
     from topics.client.sync import Client
@@ -121,14 +134,19 @@ class Work(Generic[D]):
     def close(self) -> None:
         """Claim no more, and give back what is in hand: others may have it at once."""
         self.stop()
+        with self._lock:
+            held = list(self._worker.held.values())
         with suppress(TopicsError):
-            self._settle(list(self._worker.held.values()), 0)
+            self._settle(held, 0)
         self._closing.set()
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join()
 
     def __iter__(self) -> Generator[HeldJob[D], None, None]:
         self._open()
+        yield from self._pushed() if self._worker.pushes else self._claimed()
+
+    def _claimed(self) -> Generator[HeldJob[D], None, None]:
         while (found := self._find()) is not None:
             jobs, pause_s = found
             try:
@@ -140,6 +158,36 @@ class Work(Generic[D]):
                 return
             if pause_s and not self._stopping.is_set():
                 self._client._sleep(pause_s)
+
+    def _pushed(self) -> Generator[HeldJob[D], None, None]:
+        stream = self._worker.pushing()
+        while not (self._stopping.is_set() or self._worker.is_through):
+            try:
+                with self._client._open(stream.call, SILENCE_S) as response:
+                    outcome: Outcome = response
+                    if stream.opens(response):
+                        for piece in response.iter_bytes():
+                            for job in self._held(stream.take(piece)):
+                                # What comes after the last one goes back with the connection.
+                                if not self._is_wanted():
+                                    return
+                                yield job
+                            if self._stopping.is_set() or not stream.is_listening:
+                                break
+                    else:
+                        response.read()
+            except httpx.RequestError as error:
+                outcome = error
+            if not self._stopping.is_set():
+                self._client._sleep(stream.ended(outcome))
+
+    def _is_wanted(self) -> bool:
+        """Whether a job that was pushed is to be worked on; the last one is the other hands' end."""
+        with self._lock:
+            is_wanted = not self._stopping.is_set() and self._worker.counts_one()
+            if self._worker.is_through:
+                self.stop()
+        return is_wanted
 
     def run(
         self,
@@ -243,10 +291,15 @@ class Work(Generic[D]):
             raise
         with self._lock:
             pause_s = self._worker.claimed(asked, answer)
-            jobs = self._worker.hold(HeldJob(self, job) for job in answer.jobs)
-            if jobs and self._keeper is None:
+        return deque(self._held(answer.jobs)), pause_s
+
+    def _held(self, jobs: Iterable[Job[D]]) -> list[HeldJob[D]]:
+        """Jobs in hand from now on, and kept."""
+        with self._lock:
+            held = self._worker.hold(HeldJob(self, job) for job in jobs)
+            if held and self._keeper is None:
                 self._keeper = self._start_keeper()
-        return deque(jobs), pause_s
+        return held
 
     def _give_back(self, jobs: Iterable[HeldJob[D]]) -> None:
         """Jobs that nobody has begun with."""
@@ -302,7 +355,7 @@ class Work(Generic[D]):
 def _keep(found: "weakref.ref[Work[Any]]", closing: threading.Event, pause_s: float) -> None:
     while not closing.wait(pause_s):
         work = found()
-        if work is None:
+        if work is None or work._client.is_closed:
             return
         pause_s = work._extend()
         del work

@@ -19,6 +19,7 @@ from topics.client import calls
 from topics.client.calls import WAIT_MS_MAX, Call
 from topics.client.errors import LeaseLost
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked, TopicState
+from topics.client.pushing import Pushed
 from topics.client.retry import Clock, Retry
 
 D = TypeVar("D")
@@ -144,11 +145,14 @@ class Worker(Generic[D]):
         wait_ms: int = 5000,
         first_delay_ms: int = 1000,
         longest_delay_ms: int = 300_000,
+        push: bool = False,
         drain: bool = False,
         limit: int | None = None,
     ) -> None:
         if max < 1:
             raise ValueError("a worker claims at least one job")
+        if push and drain:
+            raise ValueError("a stream does not tell when there is no more: push, or drain")
         self.queue = queue
         self.node = node or own_node()
         self.lease_ms = lease_ms
@@ -163,6 +167,7 @@ class Worker(Generic[D]):
         self._first_delay_ms = first_delay_ms
         self._longest_delay_ms = longest_delay_ms
         self.drains = drain
+        self.pushes = push
         self._left = limit
         self._idle_pause_s = retry.first_pause_s
 
@@ -224,6 +229,26 @@ class Worker(Generic[D]):
         held = list(jobs)
         self.held.update((job.lease_id, job) for job in held)
         return held
+
+    # ------------------------------------------------------------------ jobs that are pushed
+
+    def pushing(self) -> Pushed[D]:
+        """A stream for one hand."""
+        call = calls.open_work(self.queue, node=self.node, max=self._max, lease_ms=self.lease_ms)
+        return Pushed(call, self._job_type, self._retry, self._clock)
+
+    def counts_one(self) -> bool:
+        """Count a job that was pushed; False where that is one too many."""
+        if self.is_through:
+            return False
+        if self._left is not None:
+            self._left -= 1
+        return True
+
+    @property
+    def is_through(self) -> bool:
+        """So many jobs were handed out as were wanted."""
+        return self._left == 0
 
     # ------------------------------------------------------------------ leases
 
