@@ -285,7 +285,7 @@ class Topic:
         if found.jobs is None:
             return
         keeps = clean or self.config.leases_durable
-        wrong = self.jobs.survive(found.jobs, keeps=keeps, clean=clean)
+        wrong = self.jobs.survive(found.jobs, live=found.texts.keys(), keeps=keeps, clean=clean)
         check(wrong is None, "I22", f"{self.name}: {wrong}")
         told = self.jobs.dead_lettered
         check(found.dead_lettered <= told, "I23", f"{self.name}: {found.dead_lettered} of {told}")
