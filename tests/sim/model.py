@@ -377,9 +377,9 @@ class Model:
         if topic.config.leases_durable != config.leases_durable:
             topic.jobs.doubt()
         topic.config = config
+        topic.make_room()
         topic.expire(self.now_ms)
         topic.doubt_keys(self.now_ms)
-        topic.make_room()
         return {"created": False}
 
     def delete_topic(self, name: str) -> dict[str, Any]:

@@ -538,6 +538,7 @@ class Telling:
             topic.epoch = self._epoch = held.epoch
             is_work = isinstance(command, Claim | Nack | Extend)
             is_logged = topic.config.leases_durable or not is_work
+            is_logged &= not isinstance(command, Claim) or answer["count"] > 0
             self._is_durable |= topic.config.durability == "fsync" and is_logged
             if isinstance(command, Append):
                 first = answer["first_seq"]
