@@ -93,8 +93,12 @@ def cut(client: Client) -> None:
 # ---------------------------------------------------------------------- server-sent events
 
 
+def _path(wid: str) -> str:
+    return wid if wid.startswith("/") else f"/v0/watch/{wid}"
+
+
 class Sse1:
-    """`GET /v0/watch/:wid` over HTTP/1.1."""
+    """`GET /v0/watch/:wid`, or another path, over HTTP/1.1."""
 
     def __init__(
         self, port: int, wid: str, last_id: str | None = None, *, receive_bytes: int | None = None
@@ -105,7 +109,7 @@ class Sse1:
         self.head: str | None = None
         known = "" if last_id is None else f"Last-Event-ID: {last_id}\r\n"
         self.socket.sendall(
-            f"GET /v0/watch/{wid} HTTP/1.1\r\nHost: localhost:{port}\r\n"
+            f"GET {_path(wid)} HTTP/1.1\r\nHost: localhost:{port}\r\n"
             f"Accept: text/event-stream\r\n{known}\r\n".encode()
         )
 
@@ -132,7 +136,7 @@ class Sse1:
 
 
 class Sse2:
-    """`GET /v0/watch/:wid` over HTTP/2 by prior knowledge.
+    """`GET /v0/watch/:wid`, or another path, over HTTP/2 by prior knowledge.
 
     Args:
         window: Bytes that the server may send without being asked for more; 0: none, ever.
@@ -156,7 +160,7 @@ class Sse2:
         self.h2.initiate_connection()
         if window is None:
             self.h2.increment_flow_control_window(1 << 24)
-        head = [(":method", "GET"), (":scheme", "http"), (":path", f"/v0/watch/{wid}")]
+        head = [(":method", "GET"), (":scheme", "http"), (":path", _path(wid))]
         head += [(":authority", f"localhost:{port}"), ("accept", "text/event-stream")]
         head += [] if last_id is None else [("last-event-id", last_id)]
         self.h2.send_headers(1, head, end_stream=True)

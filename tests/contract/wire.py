@@ -29,6 +29,8 @@ CODES: Final = {
     "not_found": 404,
     "topic_not_found": 404,
     "method_not_allowed": 405,
+    "not_acceptable": 406,
+    "not_a_queue": 409,
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "payload_too_large": 413,

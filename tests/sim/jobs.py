@@ -5,7 +5,7 @@ are kept in order.  Invariant: a job is known here only while its record is live
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,13 +141,18 @@ class Jobs:
         for job in self.known.values():
             job.is_lasting = False
 
-    def survive(self, found: dict[int, tuple[Any, ...]], *, keeps: bool, clean: bool) -> str | None:
+    def survive(
+        self, found: dict[int, tuple[Any, ...]], *, live: Set[int], keeps: bool, clean: bool
+    ) -> str | None:
         """Be what a restart showed; or say what that must not be.
 
         Args:
+            live: Seqs of the live records.
             keeps: Leases outlive this kind of end.
             clean: It was no crash: whether or not they last otherwise.
         """
+        if not found.keys() <= live:
+            return f"jobs without records: {sorted(found.keys() - live)}"
         if not keeps:
             self.known.clear()
             return f"known after a crash: {found}" if found else None
@@ -164,15 +169,14 @@ class Jobs:
             shown = found.get(seq)
             is_known = shown in allowed
             if not is_known and not (clean or job.is_lasting):
-                # Some of it may have been told before: then it is claimable.
-                is_known = shown is None or (
-                    shown[:3] == ("ready", 0, "") and shown[3] <= job.deliveries
-                )
+                # Something of it may have been told before: then it is claimable.
+                is_known = shown is None or shown[:3] == ("ready", 0, "")
             if not is_known:
                 return f"job {seq} is {shown}, was {job}"
-        strangers = found.keys() - self.known.keys()
-        if strangers:
-            return f"jobs out of nothing: {sorted(strangers)}"
+        strangers = {seq: found[seq] for seq in found.keys() - self.known.keys()}
+        if any(shown[:3] != ("ready", 0, "") for shown in strangers.values()):
+            # What was delivered before a crash that took that may be known again, and no more.
+            return f"leases out of nothing: {strangers}"
         self.known = {seq: _job(shown) for seq, shown in found.items()}
         return None
 

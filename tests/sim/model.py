@@ -285,7 +285,7 @@ class Topic:
         if found.jobs is None:
             return
         keeps = clean or self.config.leases_durable
-        wrong = self.jobs.survive(found.jobs, keeps=keeps, clean=clean)
+        wrong = self.jobs.survive(found.jobs, live=found.texts.keys(), keeps=keeps, clean=clean)
         check(wrong is None, "I22", f"{self.name}: {wrong}")
         told = self.jobs.dead_lettered
         check(found.dead_lettered <= told, "I23", f"{self.name}: {found.dead_lettered} of {told}")
@@ -377,9 +377,9 @@ class Model:
         if topic.config.leases_durable != config.leases_durable:
             topic.jobs.doubt()
         topic.config = config
+        topic.make_room()
         topic.expire(self.now_ms)
         topic.doubt_keys(self.now_ms)
-        topic.make_room()
         return {"created": False}
 
     def delete_topic(self, name: str) -> dict[str, Any]:

@@ -376,6 +376,7 @@ class Traffic:
         )
         if answer is None:
             return
+        world.learn_epochs()
         topic = world.model.topics[name]
         numbers = {
             j["$seq"]: int(j["lease_id"].removeprefix("lease_"), 16) for j in answer["claimed"]
@@ -535,7 +536,10 @@ class Telling:
         topic = world.model.topics.get(command.topic)  # type: ignore[union-attr]
         if held is not None and topic is not None:
             topic.epoch = self._epoch = held.epoch
-            self._is_durable |= topic.config.durability == "fsync"
+            is_work = isinstance(command, Claim | Nack | Extend)
+            is_logged = topic.config.leases_durable or not is_work
+            is_logged &= not isinstance(command, Claim) or answer["count"] > 0
+            self._is_durable |= topic.config.durability == "fsync" and is_logged
             if isinstance(command, Append):
                 first = answer["first_seq"]
                 self._last = answer["first_seq"] + answer["count"] - 1

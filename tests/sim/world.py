@@ -89,6 +89,14 @@ class World:
 
     def _fetched(self) -> None:
         self.model.bury_dying()
+        self.learn_epochs()
+
+    def learn_epochs(self) -> None:
+        """Of topics that a dead letter made, which nobody asked for."""
+        for name, topic in self.model.topics.items():
+            held = self.process.engine.state.topics.get(name)
+            if not topic.epoch and held is not None:
+                topic.epoch = held.epoch
 
     def crash(self, how: str) -> None:
         """Stop here, and look at what the next process finds; it may be cut short itself."""
