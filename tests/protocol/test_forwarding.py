@@ -713,6 +713,25 @@ def test_a_full_disk_blocks_it_and_reads_do_not_wait(engine: Harness) -> None:
     assert engine.datas() == [1]
 
 
+def test_a_full_disk_blocks_what_only_passes_over_records(engine: Harness) -> None:
+    """A cursor takes room in the log too."""
+    engine.route(filter="t")
+    engine.append(1, tagged("t", 2), name="s")
+    engine.append(3, name="s")
+    engine.work_off()
+    engine.append(4, name="s")
+    engine.room_bytes = 0
+
+    engine.work_off()
+
+    assert engine.router()["blocked"]["code"] == "throttled"
+    assert engine.router()["lag"] == 1
+    engine.room_bytes = 1 << 40
+    engine.now_ms += 60
+    engine.work_off()
+    assert (engine.router()["blocked"], engine.router()["lag"]) == (None, 0)
+
+
 def test_a_blocked_router_does_not_hold_up_its_siblings(blocked: Harness) -> None:
     """Each router has a cursor of its own. (§6)"""
     blocked.route("r2", "s", "e")

@@ -9,13 +9,16 @@ than the classes of durability permit.
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from topics.protocol.models import TopicConfig
 
 from .jobs import Jobs
+
+if TYPE_CHECKING:
+    from .routing import Router
 
 
 class Violation(AssertionError):
@@ -314,6 +317,8 @@ class Topic:
         untold = {s for s in lost if s >= floor} - told
         check(not untold, "silent loss", f"{self.name}: {_brief(untold)}")
         known = {s for first, last in self.holes for s in range(first, last + 1)}
+        filled = {s for s in known if s >= floor} - told
+        check(not filled, "silent hole", f"{self.name}: {_brief(filled)}")
         live = {s for s in found.texts if s in told}
         check(not live, "hole", f"{self.name}: live records in a hole: {_brief(live)}")
         if floor > self.evict_floor:
@@ -338,13 +343,16 @@ def _difference(name: str, expected: dict[int, bytes], found: dict[int, bytes]) 
 
 @dataclass(slots=True)
 class Model:
-    """All topics, and the time that never runs backwards."""
+    """All topics, what flows between them, and the time that never runs backwards."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     now_ms: int = 0
+    routers: "dict[str, Router]" = field(default_factory=dict)
 
     def copy(self) -> "Model":
-        return Model({name: topic.copy() for name, topic in self.topics.items()}, self.now_ms)
+        topics = {name: topic.copy() for name, topic in self.topics.items()}
+        routers = {name: dataclasses.replace(one) for name, one in self.routers.items()}
+        return Model(topics, self.now_ms, routers)
 
     def pass_time(self, now_ms: int) -> None:
         """Records expire with the clock, whether or not somebody looks."""
@@ -383,8 +391,13 @@ class Model:
         return {"created": False}
 
     def delete_topic(self, name: str) -> dict[str, Any]:
-        """§1.4"""
-        return {"deleted": self.topics.pop(name, None) is not None}
+        """§1.4: with the routers at either end of it"""
+        ends = [(r.name, (r.config.source, r.config.dest)) for r in self.routers.values()]
+        removed = sorted(router for router, both in ends if name in both)
+        for router in removed:
+            del self.routers[router]
+        deleted = self.topics.pop(name, None) is not None
+        return {"deleted": deleted, "routers_removed": removed}
 
     def append(
         self, name: str, entries: list[Entry], key: str | None, config: TopicConfig
@@ -396,6 +409,18 @@ class Model:
         hit = self._remembered(topic, key)
         if hit is not None:
             return {"first_seq": hit.first_seq, "count": hit.count, "deduped": True}
+        first = topic.head_seq + 1
+        created = name not in self.topics
+        rows = self.add(topic, entries)
+        self.topics[name] = topic
+        if key is not None and topic.config.idempotency_window_ms:
+            old = topic.keys.pop(key, None)
+            before = old.before if old is not None and old.volatile else old
+            topic.keys[key] = Key(first, len(rows), self.now_ms, topic.is_volatile, before=before)
+        return {"first_seq": first, "count": len(rows), "deduped": False, "created": created}
+
+    def add(self, topic: Topic, entries: list[Entry]) -> list[Record]:
+        """Append to a topic, whoever does; its config governs."""
         ts_ms = max(self.now_ms, topic.last_ts_ms)
         first = topic.head_seq + 1
         rows = [
@@ -403,18 +428,12 @@ class Model:
         ]
         topic.require_room(rows)
         topic.require_leased_room(rows)
-        created = name not in self.topics
-        self.topics[name] = topic
         topic.records |= {row.seq: row for row in rows}
         topic.head_seq, topic.last_ts_ms = rows[-1].seq, ts_ms
         if topic.is_volatile:
             topic.volatile |= {row.seq for row in rows}
         topic.make_room()
-        if key is not None and topic.config.idempotency_window_ms:
-            old = topic.keys.pop(key, None)
-            before = old.before if old is not None and old.volatile else old
-            topic.keys[key] = Key(first, len(rows), self.now_ms, topic.is_volatile, before=before)
-        return {"first_seq": first, "count": len(rows), "deduped": False, "created": created}
+        return rows
 
     def _remembered(self, topic: Topic, key: str | None) -> Key | None:
         known = topic.keys.get(key) if key is not None else None

@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
+from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Parked, Records
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, Rejection, StoreError, WriteFailed
+from topics.protocol.events import CursorsMoved, Event, RecordsAppended, SeqsSkipped
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
@@ -38,6 +40,7 @@ class Process:
 
     Attributes:
         wrote: Called with the lsn of every write that returned.
+        copied: Called with every event by which a router forwards, as it becomes true.
         writing: Called before every write, for the case that it never returns.
         fetched: Called when text that the engine asked for was handed over.
         failed: A write or sync failed: read-only until the next process.
@@ -52,6 +55,7 @@ class Process:
         writing: Callable[[], None],
         wrote: Callable[[int], None],
         fetched: Callable[[], None] = lambda: None,
+        copied: Callable[[Event], None] = lambda event: None,
     ) -> None:
         self.limits = limits
         self.store = store
@@ -64,12 +68,25 @@ class Process:
         self.wrote = wrote
         self.fetched = fetched
         self.synced_lsn = 0
+        self.copied = copied
+        self._hear_of_copies()
         self._told: list[Waiter] = []
         self._syncing: deque[Waiter] = deque()
         self._erasing: list[Waiter] = []
         self._erased: list[Waiter] = []
         self._sync_ends: int | None = None
         self._work: Generator[None, None, None] | None = None
+
+    def _hear_of_copies(self) -> None:
+        turn = self.engine.turn
+        emit = turn.emit
+
+        def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
+            emit(event, logged=logged, log_bytes=log_bytes)
+            if isinstance(event, CursorsMoved | RecordsAppended | SeqsSkipped):
+                self.copied(event)
+
+        turn.emit = heard  # type: ignore[method-assign]
 
     def recover(self, now_ms: int) -> Recovery:
         self.now_ms = now_ms
@@ -105,19 +122,40 @@ class Process:
             self._told.append(Waiter(told, outcome.gate, erases=outcome.erases))
         return outcome
 
+    def pay(self, command: Command) -> None:
+        """What routers owe to a command comes first; what asks for a sync gets one."""
+        debt = self.engine.debt_of(command)
+        while debt is not None and not debt.is_settled and not self.failed:
+            debt.work(self.now_ms, self._room)
+            self._fetch()
+            self._write()
+            if not debt.is_settled and not self.failed:
+                self.sync()
+
+    def work_off(self) -> None:
+        """A slice of what is owed, and its write."""
+        if not self.failed:
+            self.engine.work_off(self.now_ms, self._room)
+            self._fetch()
+            self.end_turn()
+
+    def _fetch(self) -> None:
+        fetches = self.engine.take_fetches()
+        for fetch in fetches:
+            fetch.done(fetch.read())
+        if fetches:
+            self.fetched()
+
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
 
     def end_turn(self) -> None:
-        """One write for all that the turn's commands made true; then what is owed, a turn each."""
+        """One write for all that the turn's commands made true; then what queues owe, a turn each.
+        What routers owe waits for `work_off`, or for who asks for it."""
         self._write()
-        while self.engine.owes and not self.failed:
+        while self.engine.work.is_due and not self.failed:
             self.engine.work_off(self.now_ms, self._room)
-            fetches = self.engine.take_fetches()
-            for fetch in fetches:
-                fetch.done(fetch.read())
-            if fetches:
-                self.fetched()
+            self._fetch()
             self._write()
 
     def _write(self) -> None:

@@ -90,7 +90,7 @@ def _check_hole(topic: Topic, ask: Ask, page: Page, what: str) -> int:
     ahead = [hole for hole in topic.holes if hole[1] > ask.from_seq]
     check(bool(ahead), "I9", f"a tombstone for nothing, floor {topic.evict_floor}: {what}")
     first, last = ahead[0]
-    check(stone["reason"] == "crash", "I9", what)
+    check(stone["reason"] in ("crash", "source_trim"), "I9", what)
     check(stone["gap_to"] == last, "hole", f"{ahead[0]}: {what}")
     check(ask.from_seq < stone["gap_from"] <= max(first, ask.from_seq + 1), "hole", what)
     skipped = [seq for seq in topic.records if ask.from_seq < seq < stone["gap_from"]]

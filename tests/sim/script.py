@@ -36,6 +36,13 @@ def upkeep(world: World, *, checkpoint: bool = False) -> None:
     world.process.finish_upkeep()
 
 
+def work_off(world: World) -> None:
+    """Let routers come to rest."""
+    world.process.work_off()
+    while world.process.engine.owes and not world.process.failed:
+        world.process.work_off()
+
+
 def put(world: World, durability: str, **fields: int) -> None:
     world.traffic.put_class("a", durability, **fields)
     world.end_turn()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from .files import Cut
-from .script import append, delete, plain, put, upkeep
+from .script import append, delete, plain, put, upkeep, work_off
 from .traffic import Style
 from .world import World, told_story
 
@@ -125,9 +125,39 @@ def stopped(world: World) -> None:
     assert world.process.stop()
 
 
+def forwarded(world: World) -> None:
+    """Copies in a chain, of sealed and of hot records; a source that loses what was not copied."""
+    world.traffic.connect("r1", "a", "b", guarantee="exactly_once")
+    world.traffic.connect("r2", "b", "c", filter=("tag", "Glob", "x*"))
+    world.end_turn()
+    append(world, 4)
+    work_off(world)
+    put(world, "disk", cap_records=2)
+    append(world, 5)
+    upkeep(world, checkpoint=True)
+    work_off(world)
+    world.traffic.connect("r1", "a", "b", preserve_node=False)
+    append(world, 2)
+    world.traffic.delete_topic("a")
+    world.end_turn()
+
+
+def forwarded_to_memory(world: World) -> None:
+    """Copies that live in memory only, and their cursor, which does not."""
+    world.traffic.put_class("b", "ephemeral")
+    world.traffic.connect("r1", "a", "b")
+    world.end_turn()
+    for _ in range(3):
+        append(world, 2)
+        work_off(world)
+    upkeep(world, checkpoint=True)
+    append(world, 1)
+    work_off(world)
+
+
 STORIES = (
     *(sealed, checkpointed, deleted, purged, evicted, expired, switched, recreated, rotated),
-    stopped,
+    *(stopped, forwarded, forwarded_to_memory),
 )
 
 

@@ -30,6 +30,7 @@ from topics.protocol.events import (
     RecordsAppended,
 )
 from topics.protocol.hot import HotRun
+from topics.protocol.passes import Passes
 from topics.protocol.ports import Recovery
 from topics.protocol.queues import Job, Queue
 from topics.protocol.topic import Reading, Removal, Selection, Topic
@@ -339,7 +340,23 @@ AT_WORK = (
     unpublished_jobs_claimed,
 )
 
+
+def cursor_not_logged_with_its_copies(patch: Patch) -> None:
+    dead_letters_in_two_entries(patch)
+
+
+def losses_of_a_source_kept_quiet(patch: Patch) -> None:
+    patch.setattr(Passes, "_pass_loss", lambda self, *args: False)
+
+
+def debts_never_paid(patch: Patch) -> None:
+    patch.setattr(Engine, "debt_of", lambda self, command: None)
+
+
 MUTANTS = (
+    cursor_not_logged_with_its_copies,
+    losses_of_a_source_kept_quiet,
+    debts_never_paid,
     acknowledged_before_the_sync,
     log_file_without_its_directory_entry,
     checkpoint_not_synced,

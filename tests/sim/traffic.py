@@ -18,22 +18,26 @@ from topics.protocol.commands import (
     Claim,
     Command,
     DeleteRecords,
+    DeleteRouter,
     DeleteTopic,
     Diff,
     Extend,
+    GetRouter,
     GetTopic,
     Nack,
     Purge,
+    PutRouter,
     PutTopic,
 )
 from topics.protocol.errors import Rejection
 from topics.protocol.limits import Limits
-from topics.protocol.models import TopicConfig
+from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.tags import parse_match, parse_subject
 
 from .model import Entry, Refused, Topic, Violation, check
 from .process import payload
 from .reading import Ask, Page, check_page
+from .routing import delete_router, get_router, put_router
 
 if TYPE_CHECKING:
     from .world import World
@@ -42,6 +46,7 @@ NAMES = ("a", "b", "c")
 NODES = ("n1", "n2")
 CLASSES = ("fsync", "disk", "ephemeral", "memory")
 DEAD = "c"
+ROUTERS = ("r1", "r2", "r3")
 TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
@@ -175,6 +180,8 @@ class Traffic:
             self.purge(name)
         elif kind < 0.90:
             self.get(name)
+        elif kind < 0.94 and len(self.world.style.names) > 1 and not self.world.style.queues:
+            self.route()
         elif kind < 0.97:
             self.put(name)
         else:
@@ -184,6 +191,7 @@ class Traffic:
 
     def call(self, command: Command, act: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         """The answer's fields, checked against what the model answers; None where both refuse."""
+        self.world.pay(command)
         told = Telling(self.world, command)
         try:
             outcome = self.world.process.submit(command, told)
@@ -426,6 +434,44 @@ class Traffic:
     def delete_topic(self, name: str) -> None:
         self.call(DeleteTopic(name), lambda: self.world.model.delete_topic(name))
 
+    def route(self) -> None:
+        """Make, change, look at or delete a router between two of the names."""
+        rng, world = self.world.rng, self.world
+        router = rng.choice(ROUTERS)
+        kind = rng.random()
+        if kind < 0.2:
+            self.call(GetRouter(router), lambda: get_router(world.model, router))
+        elif kind < 0.3:
+            self.call(DeleteRouter(router), lambda: delete_router(world.model, router))
+        else:
+            source, dest = rng.sample(world.style.names, 2)
+            self.connect(
+                router,
+                source,
+                dest,
+                filter=rng.choice((None, None, ("tag", "Glob", "x*"), ("tag", "Eq", "y.1"))),
+                preserve_node=rng.random() < 0.8,
+                preserve_tag=rng.random() < 0.8,
+                guarantee=rng.choice(("at_least_once", "exactly_once")),
+            )
+
+    def connect(self, router: str, source: str, dest: str, **fields: Any) -> None:
+        config = RouterConfig(source=source, dest=dest, **fields)
+        command = PutRouter(router, config, True)
+        self.call(command, lambda: put_router(self.world.model, router, config))
+
+    def _check_paid(self, name: str, acked: dict[str, int]) -> None:
+        """Who reads a derived topic reads what was acknowledged upstream by then, unless its router is
+        blocked or nothing can be written. (§6)"""
+        if self.world.process.failed:
+            return
+        routers = self.world.process.engine.state.routers.by_name
+        for router in self.world.model.routers.values():
+            if router.config.dest == name and routers[router.name].blocked is None:
+                source = self.world.model.topics[router.config.source]
+                least = acked.get(source.epoch, 0)
+                check(router.cursor >= least, "I25", f"{router} {least}")
+
     def get(self, name: str) -> None:
         answer = self.call(GetTopic(name), lambda: self.world.model.get(name))
         self._check_state(name, answer)
@@ -436,8 +482,12 @@ class Traffic:
         self.read(name, self._drawn_ask(name))
 
     def read(self, name: str, ask: Ask) -> None:
+        command = diff_of(name, ask)
+        acked = dict(self.world.clients.acked)
+        self.world.pay(command)
+        self._check_paid(name, acked)
         try:
-            page = self.world.page(diff_of(name, ask))
+            page = self.world.page(command)
         except Rejection as refusal:
             check(name not in self.world.model.topics, "refusal", f"{refusal} {ask}")
             return
@@ -525,15 +575,18 @@ class Telling:
         self._command = command
         self._rows: list[tuple[int, bytes]] = []
         self._epoch = ""
-        self._is_durable = isinstance(command, PutTopic | DeleteTopic)
+        self._is_durable = isinstance(command, PutTopic | DeleteTopic | PutRouter | DeleteRouter)
         self._early: int | None = None
         self._learned = False
 
     def learn(self, answer: dict[str, Any]) -> None:
         """The engine has answered, and the model agrees; it may still have to wait."""
         world, command = self._world, self._command
-        held = world.process.engine.state.topics.get(command.topic)  # type: ignore[union-attr]
-        topic = world.model.topics.get(command.topic)  # type: ignore[union-attr]
+        topics = world.process.engine.state.topics
+        for name, made in world.model.topics.items():
+            made.epoch = topics[name].epoch  # also of topics that came with a router
+        held = topics.get(getattr(command, "topic", ""))
+        topic = world.model.topics.get(getattr(command, "topic", ""))
         if held is not None and topic is not None:
             topic.epoch = self._epoch = held.epoch
             is_work = isinstance(command, Claim | Nack | Extend)

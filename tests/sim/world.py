@@ -14,6 +14,7 @@ import orjson
 
 from topics.protocol.commands import Command, Diff, GetTopic
 from topics.protocol.errors import StoreError
+from topics.protocol.events import Event
 from topics.protocol.ports import Recovery, Store
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
@@ -23,6 +24,7 @@ from .jobs import shown_jobs
 from .model import Found, Key, Model, Violation, check
 from .process import Process, payload
 from .reading import Ask, Page
+from .routing import Router, follow
 from .traffic import Clients, Style, Traffic, diff_of, split
 
 START_MS = 1_750_000_000_000
@@ -73,6 +75,7 @@ class World:
             writing=self._writing,
             wrote=self._wrote,
             fetched=self._fetched,
+            copied=self._copied,
         )
         self.recovery = self.process.recover(self.clock_ms)
 
@@ -97,6 +100,9 @@ class World:
             held = self.process.engine.state.topics.get(name)
             if not topic.epoch and held is not None:
                 topic.epoch = held.epoch
+
+    def _copied(self, event: Event) -> None:
+        follow(self.model, self.process.engine.state, event)
 
     def crash(self, how: str) -> None:
         """Stop here, and look at what the next process finds; it may be cut short itself."""
@@ -167,7 +173,7 @@ class World:
         return found[::-1]
 
     def _adopt(self, how: str, candidates: list[Model]) -> None:
-        found = self.found()
+        found, routers = self.found(), self.found_routers()
         matching, reasons = [], []
         for candidate in candidates:
             model = candidate.copy()
@@ -179,6 +185,7 @@ class World:
                     seen=self.clients.seen,
                     now_ms=self.clock_ms,
                 )
+                check(model.routers == routers, "I25", f"{model.routers} is {routers}")
                 matching.append(model)
             except Violation as why:
                 reasons.append(why)
@@ -205,6 +212,9 @@ class World:
         self.files = files.kill()
         self._recover()
         again = self.found()
+        routers = {n: r.image() for n, r in process.engine.state.routers.by_name.items()}
+        known = {n: r.image() for n, r in self.process.engine.state.routers.by_name.items()}
+        check(known == routers, "I31", f"{routers} {known}")
         for name in sorted({*before, *again}):
             first, second = before.get(name), again.get(name)
             if was_clean and first is not None and first.config.durability == "ephemeral":
@@ -246,6 +256,14 @@ class World:
         counted = told["ready"] + told["in_flight"] + told.get("delayed", 0)
         check(counted == state["count"], "I19", state)
         return shown_jobs(queue, self.process.engine.state.now_ms), told["dead_lettered"]
+
+    def found_routers(self) -> dict[str, Router]:
+        """All routers, where they stand and what they counted."""
+        routers = self.process.engine.state.routers.by_name.items()
+        return {
+            name: Router(name, r.config, r.cursor, r.forwarded_total, r.lost_total)
+            for name, r in routers
+        }
 
     def _walk(self, name: str) -> list[bytes]:
         texts, at = [], 0
@@ -289,6 +307,8 @@ class World:
             self.files.cold = self.rng.random() < self.style.cold
         if kind < 0.62:
             self.turn()
+        elif kind < 0.66 and not self.style.queues:
+            process.work_off()
         elif kind < 0.70:
             process.begin_sync()
         elif kind < 0.78:
@@ -347,6 +367,11 @@ class World:
             self.pass_time(self.rng.choice((0, 1, 7, 33)))
             self.traffic.command()
         self.end_turn()
+
+    def pay(self, command: Command) -> None:
+        """What routers owe to a command is worked off, with a sync where it takes one."""
+        self.process.pay(command)
+        self._learn_synced()
 
     def end_turn(self) -> None:
         before = self.history[-1][0]

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import orjson
 
+from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.copies import Copies, Stamp, gather
 from topics.protocol.effects import Fetch
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection
@@ -33,6 +34,8 @@ SLICE_BYTES: Final = 1 << 20
 SLICE_ROUTERS: Final = 64
 SLICE_LOOKS: Final = 10_000
 """Routers that a slice finds with nothing to do."""
+MOVE_BYTES: Final = 32
+"""Room that one cursor may take in a frame."""
 SCANNED_ROWS_EACH: Final = 100
 """Rows passed over by their columns that cost as much as one that is copied."""
 
@@ -154,30 +157,34 @@ class Passes:
                 self._visit(router, now_ms, room, left)
                 one.again |= self._is_ready(router, now_ms)
             self._line.append(one)
-        self._log_passed(now_ms)
+        self._log_passed(now_ms, room)
         self._rested()
 
     def work(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
         """Go on with one router, whoever else is due, until it waits or the slice is over."""
         while not left.is_over and self._is_ready(router, now_ms):
             self._visit(router, now_ms, room, left)
-        self._log_passed(now_ms)
+        self._log_passed(now_ms, room)
         self._rested()
 
-    def _log_passed(self, now_ms: int) -> None:
+    def _log_passed(self, now_ms: int, room: Room) -> None:
         """Cursors that moved without a copy are told together, so that what was only passed over
         is not taken for lost where it is evicted later."""
         passed, self._passed = self._passed, {}
-        moves = [
-            (router_id, cursor, 0)
-            for router_id, cursor in passed.items()
-            if self._is_there(router_id)
-        ]
-        if moves:
-            self._turn.emit(CursorsMoved(now_ms, moves))
-
-    def _is_there(self, router_id: int) -> bool:
-        return router_id in self._routers.by_id
+        by_id = self._routers.by_id
+        moved = [(by_id[i], cursor) for i, cursor in passed.items() if i in by_id]
+        if not moved:
+            return
+        try:
+            self._turn.require_writable(room(False), FRAME_BYTES + MOVE_BYTES * len(moved))
+        except Rejection as refusal:
+            for router, _ in moved:
+                self._block(router, refusal.code.code, refusal.message, now_ms)
+        else:
+            moves = [(router.router_id, cursor, 0) for router, cursor in moved]
+            self._turn.emit(
+                CursorsMoved(now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
+            )
 
     def _is_ready(self, router: Router, now_ms: int) -> bool:
         """Whether a visit would find something to do."""
@@ -270,6 +277,9 @@ class Passes:
         room: Room,
     ) -> None:
         """As many of the copies as the destination takes at once.  Raises Rejection: not one."""
+        if self._passed and self._routers.is_source(dest.topic_id):
+            # What these copies push out there was passed over before, and the log says so.
+            self._log_passed(now_ms, room)
         n = len(copies)
         config = dest.config
         if config.discard == "reject" and config.cap_records:
