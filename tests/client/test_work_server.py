@@ -335,6 +335,24 @@ def test_a_server_that_is_killed_under_streams(face: Any, tmp_path: Path) -> Non
     assert set(story.done) == set(range(200))
 
 
+def test_a_stream_is_let_go(client: Client, server: Server, queue: str) -> None:
+    """A hand that waits on a stream heeds a `stop` at once; one that works is left alone. (§10.8)"""
+    client.append(queue, "a")
+    acked: list[bool] = []
+
+    with Client(server.url) as own, own.work(queue, push=True, lease_ms=60_000) as work:
+
+        def handler(job: Any) -> None:
+            work.stop()
+            # Still ours: its stream was not let go.
+            assert client.claim(queue, node="other", wait_ms=300).jobs == []
+            acked.append(job.ack())
+
+        assert work.run(handler, concurrency=3) == 1
+
+    assert acked == [True]
+
+
 def test_a_queue_that_is_deleted_under_a_stream(do: Any, client: Client, queue: str) -> None:
     """It is told, and ends the work. (§10.8)"""
     client.append(queue, "a")

@@ -171,8 +171,7 @@ class WorkOptions(TypedDict, total=False):
         longest_delay_ms: The delay that the doubling ends at (300,000).
         push: Have jobs pushed over a connection (of each hand) instead of claiming them.  When that
             breaks, as it does when the process is killed, they are another's at once, and not when
-            their lease ends; not together with `drain`.  A `stop` of the blocking client is heeded
-            with the next job or heartbeat, within 15 s.
+            their lease ends; not together with `drain`.
         drain: End where nothing is ready, instead of waiting for more.
         limit: End after so many jobs.
     """

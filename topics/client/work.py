@@ -1,9 +1,10 @@
 """`Work`: a worker for threads, that claims, keeps and settles jobs of a queue."""
 
+import socket
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
@@ -100,6 +101,8 @@ class Work(Generic[D]):
         self._stopping = threading.Event()
         self._closing = threading.Event()
         self._keeper: threading.Thread | None = None
+        self._idle: set[socket.socket] = set()
+        """Streams on which a hand waits, and which hold no job that is worked on."""
 
     @property
     def queue(self) -> str:
@@ -127,9 +130,13 @@ class Work(Generic[D]):
     def stop(self) -> None:
         """Claim no more; what is in hand is finished.  For signal handlers and other threads.
 
-        A claim that is waiting for a job is answered first, within its `wait_ms`.
+        A claim that is waiting for a job is answered first, within its `wait_ms`; a stream over TLS
+        is let go with its next job or heartbeat.
         """
         self._stopping.set()
+        for idle in list(self._idle):
+            with suppress(OSError):
+                idle.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Claim no more, and give back what is in hand: others may have it at once."""
@@ -166,13 +173,14 @@ class Work(Generic[D]):
                 with self._client._open(stream.call, SILENCE_S) as response:
                     outcome: Outcome = response
                     if stream.opens(response):
-                        for piece in response.iter_bytes():
+                        pieces = response.iter_bytes()
+                        while (piece := self._piece(response, pieces)) is not None:
                             for job in self._held(stream.take(piece)):
                                 # What comes after the last one goes back with the connection.
                                 if not self._is_wanted():
                                     return
                                 yield job
-                            if self._stopping.is_set() or not stream.is_listening:
+                            if not stream.is_listening:
                                 break
                     else:
                         response.read()
@@ -180,6 +188,21 @@ class Work(Generic[D]):
                 outcome = error
             if not self._stopping.is_set():
                 self._client._sleep(stream.ended(outcome))
+
+    def _piece(self, response: httpx.Response, pieces: Iterator[bytes]) -> bytes | None:
+        """The next piece of a stream; None at its end, and when the work is stopped."""
+        network = response.extensions.get("network_stream")
+        found = None if network is None else network.get_extra_info("socket")
+        # A TLS socket cannot be shut down under a thread that reads from it.
+        plain = found if type(found) is socket.socket else None
+        if plain is not None:
+            self._idle.add(plain)
+        try:
+            # In this order: either we see the stop, or it sees us.
+            return None if self._stopping.is_set() else next(pieces, None)
+        finally:
+            if plain is not None:
+                self._idle.discard(plain)
 
     def _is_wanted(self) -> bool:
         """Whether a job that was pushed is to be worked on; the last one is the other hands' end."""
