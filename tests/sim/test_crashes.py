@@ -5,6 +5,7 @@ A failure is one line with the seed; `told_story(seed, crashes=...)` lives it ag
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -155,9 +156,83 @@ def forwarded_to_memory(world: World) -> None:
     work_off(world)
 
 
+def _queue(world: World, **fields: Any) -> None:
+    """The topic of the story, made anew as a queue."""
+    world.traffic.delete_topic("a")
+    world.traffic.put_class("a", "disk", type="queue", lease_ms=100, **fields)
+    append(world, 6)
+    world.settle()
+
+
+def worked(world: World) -> None:
+    """Lasting leases: claimed, given back, extended, run out and acked, over two checkpoints."""
+    _queue(world, leases_durable=True)
+    traffic = world.traffic
+    for node in ("n1", "n2"):
+        traffic.claim("a", node, 2, None)
+        world.end_turn()
+    traffic.nack("a", "n1", [1], None, 5000)
+    traffic.nack("a", "n2", [3], None, 0)
+    traffic.extend("a", "n2", [4], None, 60_000)
+    world.end_turn()
+    upkeep(world, checkpoint=True)
+    traffic.ack("a", "n2", [4], None)
+    world.end_turn()
+    world.settle()
+    world.pass_time(101)
+    traffic.claim("a", "n1", 3, None)
+    world.end_turn()
+    upkeep(world, checkpoint=True)
+    traffic.ack("a", "n1", [2, 3], None)
+    world.end_turn()
+
+
+def worked_in_memory(world: World) -> None:
+    """Leases that do not last, then do, then do not."""
+    _queue(world)
+    for leases_durable in (True, False):
+        world.traffic.claim("a", "n1", 2, None)
+        world.traffic.put_class(
+            "a", "disk", type="queue", lease_ms=100, leases_durable=leases_durable
+        )
+        world.end_turn()
+        world.traffic.claim("a", "n2", 1, None)
+        world.traffic.extend("a", "n1", [1], None, 1000)
+        world.end_turn()
+        world.pass_time(101)
+        upkeep(world, checkpoint=True)
+
+
+def buried(world: World) -> None:
+    """Dead letters from memory and from a disk that has to be waited for, into a topic that they
+    make, acked jobs among them."""
+    _queue(world, max_deliveries=1, dead_letter="c", leases_durable=True)
+    for _ in range(2):
+        world.traffic.claim("a", "n1", 3, None)
+        world.traffic.nack("a", "n1", [1, 2, 4, 5], None, 0)
+        world.end_turn()
+        world.traffic.claim("a", "n2", 1, None)
+        world.traffic.ack("a", "n1", [3], None)
+        world.end_turn()
+        world.settle()
+        upkeep(world, checkpoint=True)
+        world.files.cold = True
+        world.pass_time(101)
+
+
+def stopped_at_work(world: World) -> None:
+    """A clean stop keeps leases that a crash would take."""
+    _queue(world)
+    world.traffic.claim("a", "n1", 2, None)
+    world.traffic.claim("a", "n2", 2, 60_000)
+    world.traffic.nack("a", "n1", [1], None, 5000)
+    world.end_turn()
+    assert world.process.stop()
+
+
 STORIES = (
     *(sealed, checkpointed, deleted, purged, evicted, expired, switched, recreated, rotated),
-    *(stopped, forwarded, forwarded_to_memory),
+    *(stopped, forwarded, forwarded_to_memory, worked, worked_in_memory, buried, stopped_at_work),
 )
 
 

@@ -336,7 +336,9 @@ class Traffic:
     def work(self, name: str) -> None:
         rng = self.world.rng
         node, kind = rng.choice(NODES), rng.random()
-        if kind < 0.45:
+        # One at a time, or the order of their dead letters were the disk's to say.
+        is_reading = bool(self.world.process.engine.turn.fetches)
+        if kind < 0.45 and not is_reading:
             self.claim(name, node, rng.choice((1, 1, 2, 3, 20)), rng.choice((None, None, 100)))
             return
         seqs = self._drawn_jobs(name)

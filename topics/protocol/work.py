@@ -8,30 +8,24 @@ Whether somebody waits is known to this process only; what they are given are ev
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final
 
 import numpy as np
-import orjson
 
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.commands import Ack, Claim, Extend, Held, Nack
-from topics.protocol.copies import Copies, gather
-from topics.protocol.effects import GATES, Fetch, Gate, Outcome, Parked, Records, Wake
+from topics.protocol.effects import GATES, Gate, Outcome, Parked, Records, Wake
 from topics.protocol.errors import ErrorCode, Rejection
-from topics.protocol.events import DeadLettered, JobsLeased, JobsReleased, RecordsDeleted
+from topics.protocol.events import JobsLeased, JobsReleased
+from topics.protocol.letters import DeadLetters
 from topics.protocol.limits import Limits
-from topics.protocol.models import TopicConfig
 from topics.protocol.queues import Job, Place, Queue
-from topics.protocol.records import Buffer
 from topics.protocol.replies import claim_outcome, held_outcome, lease_insert
 from topics.protocol.topic import Topic, seq_spans
-from topics.protocol.turn import Room, Turn, holds_logged, no_such_topic
+from topics.protocol.turn import Room, Turn, no_such_topic
 
-BACKOFF_FIRST_MS: Final = 50
-BACKOFF_MAX_MS: Final = 5000
 BURIED_MAX: Final = 1000
 """Jobs that one claim moves to the dead-letter topic at most; the next one moves more."""
 LEASE_BYTES: Final = 64
@@ -126,7 +120,7 @@ class Work:
         self._owners: dict[int, WorkStream] = {}
         self._order = count()
         self.streams_open = 0
-        self._buried = Gate.NOW
+        self._letters = DeadLetters(turn, self._on_moved)
         self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
@@ -205,6 +199,11 @@ class Work:
             if topic_id in self._lines and not self._turn.read_only:
                 self._serve(self._state.by_id[topic_id], self._lines[topic_id], now_ms, room)
 
+    def _on_moved(self, topic: Topic, queue: Queue) -> None:
+        """Dying jobs went, or came back to wait."""
+        self._free(queue)
+        self._look_soon(topic.topic_id)
+
     def _look_soon(self, topic_id: int) -> None:
         line = self._lines.get(topic_id)
         if line is not None and line.waiting:
@@ -253,7 +252,7 @@ class Work:
             self._serve(topic, line, now_ms, room)
         jitter_ms = topic.config.claim_jitter_ms
         if not jitter_ms:
-            self._buried = Gate.NOW
+            self._letters.gate = Gate.NOW
             seqs = self._choose(topic, queue, command.limit, now_ms, room)
             if seqs or not command.wait_ms:
                 grant = self._grant(topic, queue, command, seqs, now_ms) if seqs else None
@@ -262,7 +261,7 @@ class Work:
                 self._look_soon(topic.topic_id)
                 outcome = self._outcome(topic, grant)
                 # Who hears that there is nothing to do finds it in the dead-letter topic.
-                outcome.gate = max(outcome.gate, self._buried, key=GATES.index)
+                outcome.gate = max(outcome.gate, self._letters.gate, key=GATES.index)
                 return outcome
         line = self._lines.setdefault(topic.topic_id, _Line())
         until_ms = now_ms + command.wait_ms
@@ -324,7 +323,7 @@ class Work:
                 else:
                     seqs.append(job.seq)
         if dying:
-            self._bury(topic, queue, dying, now_ms, room)
+            self._letters.bury(topic, queue, dying, now_ms, room)
         if len(dying) >= BURIED_MAX:
             self._due[topic.topic_id] = None  # who waits is not to wait for more than that
         return seqs
@@ -569,117 +568,6 @@ class Work:
     ) -> Outcome:
         ready = self._ready(topic, queue)
         return held_outcome(topic, what, n, skipped, ready, queue.in_flight, gate, deadlines)
-
-    # ------------------------------------------------------------------ dead letters
-
-    def _bury(self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room) -> None:
-        """Move dying jobs to the dead-letter topic, as soon as their text is here (§10.6)."""
-        jobs = sorted(jobs, key=lambda job: job.seq)
-        extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
-        texts: list[list[Buffer]] = []
-        for run, spans in extents:
-            found = run.read(spans)
-            if found is None:
-                done = partial(self._fetched, topic, jobs, room)
-                self._turn.fetches.append(Fetch(extents, done))
-                return
-            texts.append(found)
-        self._move(topic, queue, jobs, texts, now_ms, room)
-
-    def _fetched(
-        self,
-        topic: Topic,
-        jobs: list[Job],
-        room: Room,
-        texts: list[list[Buffer]] | Exception,
-    ) -> None:
-        """The text of dying jobs has come; some of them may have gone meanwhile."""
-        queue = self._state.queues.get(topic.topic_id)
-        if queue is None or self._turn.read_only:
-            return
-        now_ms = self._state.now_ms
-        left = [job for job in jobs if job.place is Place.DYING]
-        if isinstance(texts, Exception):
-            for job in left:
-                self._refused(queue, job, now_ms)
-        elif len(left) == len(jobs):
-            self._move(topic, queue, jobs, texts, now_ms, room)
-        elif left:
-            self._bury(topic, queue, left, now_ms, room)
-        self._free(queue)
-        self._look_soon(topic.topic_id)
-
-    def _move(
-        self,
-        topic: Topic,
-        queue: Queue,
-        jobs: list[Job],
-        texts: list[list[Buffer]],
-        now_ms: int,
-        room: Room,
-    ) -> None:
-        """The jobs leave the queue and stand in the dead-letter topic, in one entry of the log; a
-        job that is refused there stays, and is tried again later."""
-        spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
-        deliveries = {job.seq: job.deliveries for job in jobs}
-        name = orjson.dumps(topic.name)
-
-        def stamp(seq: int) -> dict[str, bytes]:
-            return {
-                "$dead_letter_from": name,
-                "$dead_letter_deliveries": b"%d" % deliveries[seq],
-                "$dead_letter_src_seq": b"%d" % seq,
-            }
-
-        is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
-        if is_logged:
-            self._turn.log_expiry(topic, now_ms)
-        size_bytes = 0
-        for run, rows in topic.rows_of(spans):
-            size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
-        raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
-        left_bytes = topic.size_bytes - size_bytes
-        known = raw if is_logged else b""
-        cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
-        copies = gather(topic.extents(spans), texts, stamp=stamp)
-        try:
-            dest = self._dead_letter(topic, copies, now_ms, room)
-            gate = self._turn.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
-            self._buried = max(self._buried, gate, key=GATES.index)
-            if not is_logged:
-                gone = RecordsDeleted(now_ms, topic.topic_id, raw, left, left_bytes)
-                self._turn.emit(gone, logged=False)
-        except Rejection:
-            if len(jobs) == 1:
-                self._refused(queue, jobs[0], now_ms)
-                return
-            half = len(jobs) // 2
-            self._bury(topic, queue, jobs[:half], now_ms, room)
-            self._bury(topic, queue, jobs[half:], now_ms, room)
-
-    def _dead_letter(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> Topic:
-        """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
-        name = topic.config.dead_letter
-        if name is None:
-            raise Rejection(ErrorCode.TOPIC_NOT_FOUND, "no dead-letter topic")
-        dest = self._state.topics.get(name)
-        if dest is not None:
-            self._turn.expire(dest, now_ms)
-            return dest
-        if not topic.config.auto_create:
-            raise no_such_topic(name)
-        config = TopicConfig()
-        created = self._turn.admission.creation(name, config, now_ms)
-        # What is refused makes no topic.
-        absent = Topic(created.topic_id, name, config, "")
-        _, log_bytes = self._turn.admission.copied(absent, copies, now_ms, cause=None)
-        self._turn.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
-        return self._turn.create(created)
-
-    @staticmethod
-    def _refused(queue: Queue, job: Job, now_ms: int) -> None:
-        backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
-        queue.postpone(job, now_ms + backoff_ms)
 
     # ------------------------------------------------------------------ rules of all of them
 

@@ -1,0 +1,156 @@
+"""Dead letters: jobs that were delivered too often, on their way to another topic (§10.6).
+
+The joint between queues and copies.  A job leaves its queue and arrives where it goes in one entry
+of the log; what is refused there stays, and is tried again after a pause.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+import orjson
+
+from topics.protocol.admission import FRAME_BYTES
+from topics.protocol.copies import Copies, gather
+from topics.protocol.effects import GATES, Fetch, Gate
+from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.events import DeadLettered, RecordsDeleted
+from topics.protocol.models import TopicConfig
+from topics.protocol.queues import Job, Place, Queue
+from topics.protocol.records import Buffer
+from topics.protocol.topic import Extent, Topic, seq_spans
+from topics.protocol.turn import Room, Turn, holds_logged, no_such_topic
+
+BACKOFF_FIRST_MS: Final = 50
+BACKOFF_MAX_MS: Final = 5000
+
+
+class DeadLetters:
+    """Dying jobs of the queues of one engine.
+
+    Args:
+        moved: Called for a queue whose dying jobs were moved, or refused, later than asked.
+
+    Attributes:
+        gate: What must have happened before those moved since somebody set it to NOW are shown.
+    """
+
+    def __init__(self, turn: Turn, moved: Callable[[Topic, Queue], None]) -> None:
+        self._turn = turn
+        self._state = turn.state
+        self._moved = moved
+        self.gate = Gate.NOW
+
+    def bury(self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room) -> None:
+        """Move dying jobs to the dead-letter topic, as soon as their text is here (§10.6)."""
+        jobs = sorted(jobs, key=lambda job: job.seq)
+        extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
+        texts: list[list[Buffer]] = []
+        for run, spans in extents:
+            found = run.read(spans)
+            if found is None:
+                done = partial(self._fetched, topic, jobs, extents, room)
+                self._turn.fetches.append(Fetch(extents, done))
+                return
+            texts.append(found)
+        self._move(topic, queue, jobs, extents, texts, now_ms, room)
+
+    def _fetched(
+        self,
+        topic: Topic,
+        jobs: list[Job],
+        extents: list[Extent],
+        room: Room,
+        texts: list[list[Buffer]] | Exception,
+    ) -> None:
+        """The text of dying jobs has come; some of them may have gone meanwhile."""
+        queue = self._state.queues.get(topic.topic_id)
+        if queue is None or self._turn.read_only:
+            return
+        now_ms = self._state.now_ms
+        left = [job for job in jobs if job.place is Place.DYING]
+        if isinstance(texts, Exception):
+            for job in left:
+                self._refused(queue, job, now_ms)
+        elif len(left) == len(jobs):
+            self._move(topic, queue, jobs, extents, texts, now_ms, room)
+        elif left:
+            self.bury(topic, queue, left, now_ms, room)
+        self._moved(topic, queue)
+
+    def _move(
+        self,
+        topic: Topic,
+        queue: Queue,
+        jobs: list[Job],
+        extents: list[Extent],
+        texts: list[list[Buffer]],
+        now_ms: int,
+        room: Room,
+    ) -> None:
+        """The jobs leave the queue and stand in the dead-letter topic, in one entry of the log; a
+        job that is refused there stays, and is tried again later.
+
+        Text is cut by the runs that it was read from: they may have been sealed or merged since.
+        """
+        spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
+        deliveries = {job.seq: job.deliveries for job in jobs}
+        name = orjson.dumps(topic.name)
+
+        def stamp(seq: int) -> dict[str, bytes]:
+            return {
+                "$dead_letter_from": name,
+                "$dead_letter_deliveries": b"%d" % deliveries[seq],
+                "$dead_letter_src_seq": b"%d" % seq,
+            }
+
+        is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        if is_logged:
+            self._turn.log_expiry(topic, now_ms)
+        size_bytes = 0
+        for run, rows in topic.rows_of(spans):
+            size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
+        raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
+        left_bytes = topic.size_bytes - size_bytes
+        known = raw if is_logged else b""
+        cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
+        copies = gather(extents, texts, stamp=stamp)
+        try:
+            dest = self._dest(topic, copies, now_ms, room)
+            gate = self._turn.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
+            self.gate = max(self.gate, gate, key=GATES.index)
+            if not is_logged:
+                gone = RecordsDeleted(now_ms, topic.topic_id, raw, left, left_bytes)
+                self._turn.emit(gone, logged=False)
+        except Rejection:
+            if len(jobs) == 1:
+                self._refused(queue, jobs[0], now_ms)
+                return
+            half = len(jobs) // 2
+            self.bury(topic, queue, jobs[:half], now_ms, room)
+            self.bury(topic, queue, jobs[half:], now_ms, room)
+
+    def _dest(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> Topic:
+        """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
+        name = topic.config.dead_letter
+        if name is None:
+            raise Rejection(ErrorCode.TOPIC_NOT_FOUND, "no dead-letter topic")
+        dest = self._state.topics.get(name)
+        if dest is not None:
+            self._turn.expire(dest, now_ms)
+            return dest
+        if not topic.config.auto_create:
+            raise no_such_topic(name)
+        config = TopicConfig()
+        created = self._turn.admission.creation(name, config, now_ms)
+        # What is refused makes no topic.
+        absent = Topic(created.topic_id, name, config, "")
+        _, log_bytes = self._turn.admission.copied(absent, copies, now_ms, cause=None)
+        self._turn.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
+        return self._turn.create(created)
+
+    @staticmethod
+    def _refused(queue: Queue, job: Job, now_ms: int) -> None:
+        backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
+        queue.postpone(job, now_ms + backoff_ms)
