@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.ports import Run
+from topics.protocol.ports import Run, Span
 from topics.protocol.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
 from topics.protocol.render import JsonText
-from topics.protocol.topic import Extent
+from topics.protocol.topic import Extent, rows_of
 
 Stamp = Callable[[int], dict[str, bytes]]
 """From a source seq to keys of `meta` and their values as JSON text."""
@@ -107,9 +107,8 @@ def gather(
         hop: Count one hop more than the source has; else the copy has none.
     """
     pieces = [
-        _cut(run, span, text, node=node, tag=tag, stamp=stamp, hop=hop)
+        _cut(run, spans, buffers, node=node, tag=tag, stamp=stamp, hop=hop)
         for (run, spans), buffers in zip(extents, texts, strict=True)
-        for span, text in zip(spans, buffers, strict=True)
     ]
     if len(pieces) == 1:
         return pieces[0]
@@ -132,20 +131,31 @@ def _joined(parts: Sequence[tuple[list[str | None] | None, int]]) -> list[str | 
 
 def _cut(
     run: Run,
-    span: tuple[int, int],
-    text: Buffer,
+    spans: Sequence[Span],
+    texts: Sequence[Buffer],
     *,
     node: bool,
     tag: bool,
     stamp: Stamp | None,
     hop: bool,
 ) -> Copies:
-    rows = slice(*span)
     columns = run.columns
-    seqs = np.arange(*span, dtype=np.int64) + run.first_seq
+    if len(spans) == 1:
+        rows: slice | NDArray[np.int64] = slice(*spans[0])
+        seqs = np.arange(*spans[0], dtype=np.int64) + run.first_seq
+        moved: int | NDArray[np.int64] = -int(columns.offset[spans[0][0]])
+        text = texts[0]
+    else:
+        ends_of = np.array(spans, np.int64)
+        rows = rows_of(ends_of[:, 0], ends_of[:, 1])
+        seqs = rows + run.first_seq
+        sizes_of = np.fromiter(map(len, texts), np.int64, len(texts))
+        moved = np.cumsum(sizes_of) - sizes_of - columns.offset[ends_of[:, 0]]
+        moved = np.repeat(moved, ends_of[:, 1] - ends_of[:, 0])
+        text = b"".join(texts)
+    starts = columns.offset[rows].astype(np.int64) + moved
     size = columns.size[rows].astype(np.int64)
     data_size, meta_size = columns.data_size[rows], columns.meta_size[rows]
-    starts = columns.offset[rows].astype(np.int64) - int(columns.offset[span[0]])
     with_meta = np.where(meta_size, meta_size.astype(np.int64) + META_KEY_SIZE, 0)
     data_ends = starts + size - 1 - with_meta
     if node:
@@ -183,11 +193,12 @@ def _digits(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _texts_of(ids: NDArray[np.uint32], text_of: Callable[[int], str]) -> list[str | None] | None:
-    known: dict[int, str | None] = {i: text_of(i) for i in np.unique(ids).tolist() if i}
-    if not known:
+    if not ids.any():
         return None
+    found = ids.tolist()
+    known: dict[int, str | None] = {i: text_of(i) for i in set(found) if i}
     known[0] = None
-    return [known[i] for i in ids.tolist()]
+    return [known[i] for i in found]
 
 
 def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:

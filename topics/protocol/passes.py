@@ -15,12 +15,14 @@ from typing import Final
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.copies import Copies, Stamp, gather
 from topics.protocol.effects import Fetch
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.events import CursorsMoved, Forwarded, Loss
+from topics.protocol.ports import Span
 from topics.protocol.records import Buffer
 from topics.protocol.routers import Router
 from topics.protocol.topic import Extent, Reading, Topic, spans_of
@@ -94,6 +96,7 @@ class Passes:
         self._rounds: dict[int, _Round] = {}
         self._retries: list[tuple[int, int]] = []
         self._plans: dict[int, _Plan] = {}
+        self._same: tuple[tuple[list[Extent], bool, bool, bool], Copies] | None = None
         self._passed: dict[int, int] = {}
         """Router id -> cursor, where the slice only passed over records."""
 
@@ -157,13 +160,16 @@ class Passes:
                 self._visit(router, now_ms, room, left)
                 one.again |= self._is_ready(router, now_ms)
             self._line.append(one)
-        self._log_passed(now_ms, room)
-        self._rested()
+        self._end_slice(now_ms, room)
 
     def work(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
         """Go on with one router, whoever else is due, until it waits or the slice is over."""
         while not left.is_over and self._is_ready(router, now_ms):
             self._visit(router, now_ms, room, left)
+        self._end_slice(now_ms, room)
+
+    def _end_slice(self, now_ms: int, room: Room) -> None:
+        self._same = None
         self._log_passed(now_ms, room)
         self._rested()
 
@@ -249,18 +255,10 @@ class Passes:
             self._passed[router.router_id] = page.next_seq
             router.blocked = None
             return
-        found = self._texts(router, extents, plan)
-        if found is None:
+        copies = self._gathered(router, source, extents, plan, hop=allowed is not None)
+        if copies is None:
             self._fetch(router, extents, page.next_seq)
             return
-        config = router.config
-        copies = gather(
-            *found,
-            node=config.preserve_node,
-            tag=config.preserve_tag,
-            stamp=_stamp(router, source) if config.guarantee == "exactly_once" else None,
-            hop=allowed is not None,
-        )
         left.rows -= len(copies)
         left.size_bytes -= int(copies.data_size.sum(dtype=np.int64))
         self._append(router, dest, copies, page.next_seq, now_ms, room)
@@ -307,7 +305,7 @@ class Passes:
         room: Room,
     ) -> bool:
         """Go past what the source lost behind the cursor, if anything, and say so in the
-        destination (decision of the contract: `source_trim`)."""
+        destination (§3.3 `source_trim`)."""
         cursor, hops = self._cursor(router), 0
         stone = source.tombstone(cursor)
         if stone is not None:
@@ -328,6 +326,31 @@ class Passes:
         return True
 
     # ------------------------------------------------------------------ text
+
+    def _gathered(
+        self, router: Router, source: Topic, extents: list[Extent], plan: _Plan | None, *, hop: bool
+    ) -> Copies | None:
+        """Records cut out of the source's text; None where a disk has to be waited for.
+
+        What one router of a source copies, its siblings mostly copy next: cut once for all.
+        """
+        config = router.config
+        is_stamped = config.guarantee == "exactly_once"
+        key = (extents, config.preserve_node, config.preserve_tag, hop)
+        if self._same is not None and not is_stamped and self._same[0] == key:
+            return self._same[1]
+        found = self._texts(router, extents, plan)
+        if found is None:
+            return None
+        copies = gather(
+            *found,
+            node=config.preserve_node,
+            tag=config.preserve_tag,
+            stamp=_stamp(router, source) if is_stamped else None,
+            hop=hop,
+        )
+        self._same = None if is_stamped else (key, copies)
+        return copies
 
     def _texts(
         self, router: Router, extents: list[Extent], plan: _Plan | None
@@ -379,32 +402,34 @@ def _within(extents: Sequence[Extent], allowed: int) -> list[Extent]:
 
 
 def _still_there(
-    planned: Sequence[Extent], texts: Sequence[Sequence[Buffer]], wanted: Sequence[Extent]
+    planned: list[Extent], texts: list[list[Buffer]], wanted: Sequence[Extent]
 ) -> tuple[list[Extent], list[list[Buffer]]] | None:
     """Of records read, and their text, those still wanted; None where others are wanted too.
 
     Records may have gone since, and their run may have been sealed or merged: seqs tell.
     """
-    seqs = [(run.first_seq + lo, run.first_seq + hi) for run, spans in wanted for lo, hi in spans]
+    left = _seqs(wanted)
+    if np.array_equal(left, _seqs(planned)):
+        return planned, texts
     extents: list[Extent] = []
     buffers: list[list[Buffer]] = []
-    found = 0
     for (run, spans), of_run in zip(planned, texts, strict=True):
         offset, size = run.columns.offset, run.columns.size
-        kept: list[tuple[int, int]] = []
+        kept: list[Span] = []
         cut: list[Buffer] = []
         for (lo, hi), text in zip(spans, of_run, strict=True):
-            view = memoryview(text)
-            for first, end in seqs:
-                a, b = max(first - run.first_seq, lo), min(end - run.first_seq, hi)
-                if a < b:
-                    start = int(offset[lo])
-                    kept.append((a, b))
-                    cut.append(
-                        view[int(offset[a]) - start : int(offset[b - 1] + size[b - 1]) - start]
-                    )
-                    found += b - a
+            view, start = memoryview(text), int(offset[lo])
+            rows = np.flatnonzero(np.isin(np.arange(lo, hi) + run.first_seq, left)) + lo
+            for a, b in spans_of(rows):
+                kept.append((a, b))
+                cut.append(view[int(offset[a]) - start : int(offset[b - 1] + size[b - 1]) - start])
         if kept:
             extents.append(Extent(run, kept))
             buffers.append(cut)
-    return (extents, buffers) if found == sum(end - first for first, end in seqs) else None
+    return (extents, buffers) if len(_seqs(extents)) == len(left) else None
+
+
+def _seqs(extents: Sequence[Extent]) -> NDArray[np.int64]:
+    """Seqs of all the records, ascending."""
+    parts = [np.arange(lo, hi) + run.first_seq for run, spans in extents for lo, hi in spans]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -435,7 +435,7 @@ class Topic:
                 continue
             a = np.maximum(first[lo:hi], run.first_seq) - run.first_seq
             b = np.minimum(last[lo:hi], run_last) - run.first_seq + 1
-            yield run, _expand(a, b)
+            yield run, rows_of(a, b)
 
     def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
         """(run, lo, hi) of every part of a run that seq spans, both ends inclusive, cover; as
@@ -473,7 +473,7 @@ def text_size(batch: Batch) -> int:
     return len(batch.text) - len(batch)
 
 
-def _expand(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """All rows of the half-open spans, ascending."""
     sizes = ends - starts
     total = int(sizes.sum())
