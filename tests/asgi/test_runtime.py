@@ -15,10 +15,10 @@ from topics.protocol import bodies
 from topics.protocol.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection, WriteFailed
-from topics.protocol.events import Checkpoint, Event
+from topics.protocol.events import Checkpoint, Event, RunRef
 from topics.protocol.hot import HotRun
 from topics.protocol.limits import Limits
-from topics.protocol.ports import Recovery, RecoverySink
+from topics.protocol.ports import Recovery, RecoverySink, SealEntry
 from topics.store.memory import MemoryStore
 
 LIMITS = Limits()
@@ -207,6 +207,36 @@ def test_a_parked_read_wakes_with_the_write() -> None:
         assert answer.result.scanned == 1
 
     play(story)
+
+
+def test_no_timer_touches_a_store_that_is_closed() -> None:
+    """The flush timer may come up while another thread takes the last checkpoint: it lets the log
+    alone. (§8.2)"""
+
+    class Closing(WatchedStore):
+        runtime: Runtime
+        idles: int | None = None
+
+        def idle(self) -> None:
+            if self.idles is not None:
+                self.idles += 1
+
+        def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
+            self.idles = 0
+            self.runtime._flush_time()
+            return super().seal(entries)
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        assert isinstance(store, Closing)
+        store.runtime = runtime
+        await told(runtime, append("jobs", 1))
+        await runtime.stop()
+
+    store = Closing()
+    play(story, store)
+
+    assert store.closed_with is not None
+    assert store.idles == 0
 
 
 def test_what_was_read_for_a_dead_letter_is_written_at_once(

@@ -529,7 +529,7 @@ class Runtime:
 
     def _flush_time(self) -> None:
         self._flush_timer = None
-        if self.engine.read_only:
+        if self.engine.read_only or self._is_ending:
             return
         if self._synced_lsn < self.store.written_lsn:
             self._want_sync()
