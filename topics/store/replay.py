@@ -80,6 +80,7 @@ class Tail:
             where there are none.
         torn_files: Later files that hold something, with their sizes.
         unused_files: Later files that hold nothing.
+        has_strangers: One of `torn_files` was not begun by a later process.
         clean: The last batch is the mark of a clean stop.
         boot_id: Of the kernel under which the last file that holds a batch was begun: a file
             without one may be of a recovery that was cut down before it could say what was lost.
@@ -91,6 +92,7 @@ class Tail:
     torn_end: int
     torn_files: dict[int, int] = field(default_factory=dict)
     unused_files: list[int] = field(default_factory=list)
+    has_strangers: bool = False
     clean: bool = False
     boot_id: bytes = b""
     incarnation: int = 0
@@ -298,6 +300,9 @@ class LogWalk:
             used = self._witness(later, 0)
             if used:
                 tail.torn_files[later] = used
+                # What the process that followed on a clean stop began with is no damage.
+                is_next = header is not None and header.incarnation > self._begun.incarnation
+                tail.has_strangers |= used > SECTOR and not is_next
             else:
                 tail.unused_files.append(later)
         self._judge(tail)
@@ -328,5 +333,5 @@ class LogWalk:
         if self.vouched > position.batch:
             what = f"batch {position.batch + 1} had been durable and does not verify"
             raise Corrupt(path, position.offset, what)
-        if tail.clean and tail.torn_bytes:
+        if tail.clean and (tail.torn_end > position.offset or tail.has_strangers):
             raise Corrupt(path, position.offset, "bytes follow the mark of a clean stop")
