@@ -181,8 +181,12 @@ class Queue:
         until_ms, node = event.until_ms, event.node
         if self._doubtful:
             self._doubtful.difference_update(event.seqs)
+        jobs = self.jobs
         for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
-            job = self._job(seq)
+            job = jobs.get(seq)
+            if job is None:
+                self._begin(Job(seq, deliveries, _FIRST_PLACE, until_ms, lease, node))
+                continue
             if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
             if job.place is not Place.LEASED:
@@ -192,6 +196,17 @@ class Queue:
             job.until_ms, job.refusals = until_ms, 0
             heappush(self._times, (until_ms + 1, seq))
         self._trim()
+
+    def _begin(self, job: Job) -> None:
+        """A fresh job's first lease: most of what a busy queue does, so in one go."""
+        seq = job.seq
+        self.jobs[seq] = job
+        self.in_flight += 1
+        if seq >= self.fresh_from:
+            self.fresh_from = seq + 1
+        heappush(self._known, seq)
+        heappush(self._held, seq)
+        heappush(self._times, (job.until_ms + 1, seq))
 
     def release(self, event: JobsReleased) -> None:
         """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
@@ -240,6 +255,14 @@ class Queue:
         """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
         jobs = self.jobs
         if not jobs:
+            return
+        if len(spans) > len(jobs):
+            seqs = np.fromiter(jobs, np.uint64, len(jobs))
+            at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
+            hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
+            for seq in seqs[hit].tolist():
+                self._move(jobs[seq], Step.REMOVED)
+            self._trim()
             return
         for first, last in spans.tolist():
             if last - first < len(jobs):
@@ -367,5 +390,6 @@ class Queue:
         self.fresh_from = max(self.fresh_from, image.fresh_from)
 
 
+_FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]
 _WAITING: Final = frozenset({Place.DELAYED, Place.DYING})
 _TIMED: Final = frozenset({Place.LEASED, Place.DELAYED})
