@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from topics.protocol import bodies
 from topics.protocol.errors import Rejection
+from topics.protocol.limits import Limits
 
 from .harness import START_MS, Harness, by, refusal, tagged
 
@@ -154,6 +156,31 @@ def test_a_body_that_says_no_router(body: bytes) -> None:
     with pytest.raises(Rejection) as refused:
         bodies.parse_put_router("r", body)
     assert refused.value.code.status == 400
+
+
+LONG_FILTERS = [
+    (["tag", "Eq", "x" * 8], 200),
+    (["tag", "Eq", "x" * 9], 400),
+    (["tag", "Glob", "x" * 8 + "*"], 200),
+    (["tag", "Glob", "x" * 9 + "*"], 400),
+    ("x" * 8 + "*", 200),
+    ("é" * 5, 400),
+]
+
+
+@pytest.mark.parametrize(("asked", "status"), LONG_FILTERS)
+def test_a_filter_is_as_short_as_a_tag(asked: Any, status: int) -> None:
+    """It is kept with its router, logged and listed, so its length has a limit: that of what it
+    can match. (§6.1, §11)"""
+    body = orjson.dumps({"source": "s", "dest": "d", "filter": asked})
+    limits = Limits(max_tag_bytes=8)
+
+    if status == 200:
+        assert bodies.parse_put_router("r", body, limits).config.filter is not None
+    else:
+        refused = refusal(bodies.parse_put_router, "r", body, limits)
+        assert refused.code.status == 400
+        assert "$.filter" in refused.message
 
 
 FILTERS = [

@@ -212,6 +212,7 @@ class ExtendBody(HeldBody, kw_only=True):
     lease_ms: Natural
 
 
+_DEFAULT_LIMITS: Final = Limits()
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
@@ -503,7 +504,7 @@ def parse_view(asked: ViewBody, limits: Limits) -> View:
     )
 
 
-def parse_put_router(router: str, body: Buffer) -> PutRouter:
+def parse_put_router(router: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS) -> PutRouter:
     asked = decode(_ROUTER, body)
     require_topic_name(asked.source, path="$.source")
     require_topic_name(asked.dest, path="$.dest")
@@ -514,21 +515,24 @@ def parse_put_router(router: str, body: Buffer) -> PutRouter:
         dest=asked.dest,
         preserve_node=_or(asked.preserve_node, True),
         preserve_tag=_or(asked.preserve_tag, True),
-        filter=_filter(asked.filter),
+        filter=_filter(asked.filter, limits),
         allow_cycle=bool(asked.allow_cycle),
         guarantee=asked.guarantee or "at_least_once",
     )
     return PutRouter(router, config, _or(asked.create_dest, True))
 
 
-def _filter(value: Any) -> tuple[str, str, str] | None:
-    """A router's `filter`, spelled as a tuple however it was said."""
+def _filter(value: Any, limits: Limits) -> tuple[str, str, str] | None:
+    """A router's `filter`, spelled as a tuple however it was said; no longer than what a tag can
+    match, since it is kept, logged and listed."""
     if value is None:
         return None
     parse_match(value, "$.filter")
     if isinstance(value, str):
-        return "tag", "Glob" if value.endswith("*") else "Eq", value
+        value = "tag", "Glob" if value.endswith("*") else "Eq", value
     field, op, text = value
+    limit = limits.max_tag_bytes + (op == "Glob")
+    _check_lengths([text], limit, "filter", "$.filter")
     return field, op, text
 
 
