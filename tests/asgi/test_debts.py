@@ -194,6 +194,20 @@ def test_a_stop_answers_who_waits() -> None:
     play(story)
 
 
+def test_a_stop_answers_who_would_wait_on() -> None:
+    """A long poll to which copies are owed does not begin to wait for records at a stop. (§8.2)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        _, later = await owed(runtime, store, diff("d", from_seq=1, wait_ms=20_000))
+
+        runtime.drain()
+
+        assert datas(later[0]) == []
+
+    play(story)
+
+
+
 def test_a_blocked_router_tries_again_by_the_clock() -> None:
     """Nothing else happens until then. (§6.1)"""
 

@@ -240,9 +240,10 @@ class Runtime:
         self._move(Phase.DRAINING)
         for stream in self.engine.watches.streams:
             stream.wake()
+        # First: some of them wait on once they are decided.
+        self._decide_paid(all_of_them=True)
         self.engine.release_all()
         self._tell_woken()
-        self._decide_paid(all_of_them=True)
 
     async def stop(self) -> None:
         """Finish what was begun, seal, leave a checkpoint and the clean mark."""
