@@ -207,7 +207,6 @@ def test_a_stop_answers_who_would_wait_on() -> None:
     play(story)
 
 
-
 def test_a_blocked_router_tries_again_by_the_clock() -> None:
     """Nothing else happens until then. (§6.1)"""
 

@@ -10,7 +10,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.events import JobsLeased, JobsReleased, RecordsAppended
 from topics.protocol.metrics import Process, families
 from topics.protocol.ports import Recovery
-from topics.protocol.work import BURIED_MAX
+from topics.protocol.work import BURIED_MAX, _Claimer
 from topics.store.memory import MemoryStore
 from topics.store.runs import SealedRun
 
@@ -47,6 +47,54 @@ def test_a_job_is_given_once_though_it_came_back_twice() -> None:
     assert engine.claimed(max=2) == [2]
     assert engine.seqs(name="d") == [1]
     assert engine.counters() == (0, 1, 0)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Everybody in a line of whom it is asked how many jobs they want."""
+    found: list[object] = []
+    wants = _Claimer.wants.fget  # type: ignore[attr-defined]
+
+    def noted(who: _Claimer) -> int:
+        found.append(who)
+        return wants(who)
+
+    monkeypatch.setattr(_Claimer, "wants", property(noted))
+    return found
+
+
+def test_a_long_line_is_not_walked_for_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait, one who joins them costs what the first did, and one job what it costs to
+    give it to the first. (§10.2)"""
+    engine = queue()
+    who = asked(monkeypatch)
+    for _ in range(50):
+        engine.claim(wait_ms=20_000)
+    assert who == []
+
+    engine.append("x", name="q")
+    engine.work_off()
+
+    assert len(set(map(id, who))) == 1
+    assert [answer["count"] for answer in engine.woken()] == [1]
+
+
+def test_workers_with_full_hands_do_not_stand_in_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An ack among many busy streams is about the one that is free again. (§10.8)"""
+    engine = queue()
+    engine.append(*range(60), name="q")
+    workers = [Puller(engine, node=f"s{i}") for i in range(50)]
+    for worker in workers:
+        worker.pull()
+        worker.pull()
+    who = asked(monkeypatch)
+
+    engine.ack(workers[3].held[0], node="s3")
+    engine.work_off()
+
+    assert workers[3].pull() == [51]
+    assert len(set(map(id, who))) <= 1
 
 
 # ---------------------------------------------------------------------- pushed work (§10.8)

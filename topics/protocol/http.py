@@ -201,9 +201,7 @@ def parse_work(name: str, query: Mapping[str, str], limits: Limits) -> Claim:
 
 
 def _put_router(request: Request) -> Command:
-    return bodies.parse_put_router(
-        require_router_name(request.name), request.body, request.limits
-    )
+    return bodies.parse_put_router(require_router_name(request.name), request.body, request.limits)
 
 
 def _get_router(request: Request) -> Command:

@@ -9,7 +9,7 @@ Whether somebody waits is known to this process only; what they are given are ev
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final
 
 import numpy as np
@@ -206,7 +206,7 @@ class Work:
 
     def _look_soon(self, topic_id: int) -> None:
         line = self._lines.get(topic_id)
-        if line is not None and line.waiting:
+        if line is not None and (line.waiting or line.streams):
             self._due[topic_id] = None
 
     def _serve(self, topic: Topic, line: _Line, now_ms: int, room: Room) -> None:
@@ -234,7 +234,9 @@ class Work:
             return
         times = [line.closes_ms, line.next_end_ms()]
         if line.waiting:
-            times += [line.retry_ms, queue.next_ms()]
+            times.append(line.retry_ms)
+        if line.waiting or line.streams:
+            times.append(queue.next_ms())
         at_ms = min((at for at in times if at is not None), default=None)
         # An alarm that is too early is let come, and set anew then: one entry a line, not one a change.
         if at_ms is not None and (line.alarm_ms is None or at_ms < line.alarm_ms):
@@ -277,9 +279,12 @@ class Work:
 
     def _hand_out(self, topic: Topic, queue: Queue, line: _Line, now_ms: int, room: Room) -> None:
         """One job at a time in turn, until nobody wants more or none is left (§10.2)."""
-        hungry = [(token, who) for token, who in line.waiting.items() if who.wants > 0]
-        wanted = min(sum(who.wants for _, who in hungry), self._ready(topic, queue))
         line.retry_ms = None
+        # One job each goes round first: who stands behind as many as there are jobs gets none.
+        ready = max(self._ready(topic, queue), 0)
+        able = ((token, who) for token, who in line.waiting.items() if who.wants > 0)
+        hungry = list(islice(able, ready))
+        wanted = min(sum(who.wants for _, who in hungry), ready)
         if topic.config.leases_durable and wanted > 0:
             frames = min(wanted, len(hungry)) * FRAME_BYTES
             if room(True) < frames + LEASE_BYTES * wanted:
@@ -392,7 +397,8 @@ class Work:
         topic = self._state.by_id.get(stream.topic_id)
         if line is None or topic is None or stream.ended_by is not None:
             return []
-        if not stream.given and stream not in line.waiting:
+        is_full = len(stream.held) >= stream.limit  # woken when it is not
+        if not stream.given and not is_full and stream not in line.waiting:
             line.waiting[stream] = _Claimer(
                 stream.node, stream.limit, stream.lease_ms, stream=stream
             )
