@@ -1,9 +1,11 @@
 """Work: claims, acks, leases in time, dead letters and pushed jobs, told as stories (§10)."""
 
 import re
+from typing import Any
 
 import pytest
 
+from topics.protocol.admission import Admission
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
@@ -959,6 +961,33 @@ def test_a_dead_letter_that_is_refused_is_tried_again() -> None:
     assert engine.counters() == (0, 0, 1)
     assert [r["data"] for r in engine.diff(name="d")["records"]] == ["full", "x"]
     assert engine.state("q")["queue"]["dead_lettered"] == 1
+
+
+@pytest.mark.parametrize("free", [0, 1, 3])
+def test_a_full_dead_letter_topic_is_not_asked_for_every_job(
+    monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """What it refuses the smallest it refuses all: a queue of many such jobs holds up nobody. As
+    many as it takes are moved, the first ones first. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.put("d", discard="reject", cap_records=1 + free)
+    engine.append("full", name="d")
+    engine.append(*range(500), name="q")
+    engine.claim(max=500)
+    engine.nack(*range(1, 501))
+    asked, copied = list[int](), Admission.copied
+
+    def noted(self: Admission, topic: Any, copies: Any, *args: Any, **named: Any) -> Any:
+        asked.append(len(copies))
+        return copied(self, topic, copies, *args, **named)
+
+    monkeypatch.setattr(Admission, "copied", noted)
+
+    assert engine.claimed(max=500) == []
+
+    assert len(asked) < 50
+    assert engine.datas(name="d")[1:] == list(range(free))
+    assert engine.counters() == (0, 0, 500 - free)
 
 
 def test_a_dead_letter_topic_that_may_not_be_made() -> None:

@@ -53,14 +53,21 @@ class Copies:
 
     def first(self, n: int) -> "Copies":
         """The first n of them."""
+        return self._cut(slice(n))
+
+    def only(self, i: int) -> "Copies":
+        """One of them."""
+        return self._cut(slice(i, i + 1))
+
+    def _cut(self, part: slice) -> "Copies":
         return Copies(
-            self.tails[:n],
-            self.seqs[:n],
-            self.hops[:n],
-            self.data_size[:n],
-            self.meta_size[:n],
-            None if self.nodes is None else self.nodes[:n],
-            None if self.tags is None else self.tags[:n],
+            self.tails[part],
+            self.seqs[part],
+            self.hops[part],
+            self.data_size[part],
+            self.meta_size[part],
+            None if self.nodes is None else self.nodes[part],
+            None if self.tags is None else self.tags[part],
         )
 
     def render(self, first_seq: int, ts_ms: int) -> Batch:

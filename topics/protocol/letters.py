@@ -10,12 +10,13 @@ from typing import Final
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.copies import Copies, gather
 from topics.protocol.effects import GATES, Fetch, Gate
 from topics.protocol.errors import ErrorCode, Rejection
-from topics.protocol.events import DeadLettered, RecordsDeleted
+from topics.protocol.events import DeadLettered, RecordsDeleted, TopicCreated
 from topics.protocol.models import TopicConfig
 from topics.protocol.queues import Job, Place, Queue
 from topics.protocol.records import Buffer
@@ -108,9 +109,7 @@ class DeadLetters:
         is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
         if is_logged:
             self._turn.log_expiry(topic, now_ms)
-        size_bytes = 0
-        for run, rows in topic.rows_of(spans):
-            size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
+        size_bytes = _size_of(topic, spans)
         raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
         left_bytes = topic.size_bytes - size_bytes
         known = raw if is_logged else b""
@@ -127,30 +126,66 @@ class DeadLetters:
             if len(jobs) == 1:
                 self._refused(queue, jobs[0], now_ms)
                 return
+            if not self._takes_any(topic, jobs, copies, now_ms, room):
+                for job in jobs:
+                    self._refused(queue, job, now_ms)
+                return
             half = len(jobs) // 2
             self.bury(topic, queue, jobs[:half], now_ms, room)
             self.bury(topic, queue, jobs[half:], now_ms, room)
 
+    def _takes_any(
+        self, topic: Topic, jobs: list[Job], copies: Copies, now_ms: int, room: Room
+    ) -> bool:
+        """Whether any of the jobs is taken alone: none is where the smallest is not."""
+        least = min(range(len(copies)), key=lambda i: len(copies.tails[i]))
+        one = copies.only(least)
+        size_bytes = _size_of(topic, seq_spans(np.array([jobs[least].seq], np.uint64)))
+        try:
+            dest = self._known_dest(topic, now_ms)
+            if dest is None:
+                self._creation(topic, one, now_ms, room)
+            else:
+                self._turn.admit(dest, one, None, now_ms, room, freed_bytes=size_bytes)
+        except Rejection:
+            return False
+        return True
+
     def _dest(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> Topic:
         """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
+        dest = self._known_dest(topic, now_ms)
+        if dest is None:
+            dest = self._turn.create(self._creation(topic, copies, now_ms, room))
+        return dest
+
+    def _known_dest(self, topic: Topic, now_ms: int) -> Topic | None:
+        """The dead-letter topic; None where it is to be made."""
         name = topic.config.dead_letter
         if name is None:
             raise Rejection(ErrorCode.TOPIC_NOT_FOUND, "no dead-letter topic")
         dest = self._state.topics.get(name)
         if dest is not None:
             self._turn.expire(dest, now_ms)
-            return dest
-        if not topic.config.auto_create:
+        elif not topic.config.auto_create:
             raise no_such_topic(name)
-        config = TopicConfig()
+        return dest
+
+    def _creation(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> TopicCreated:
+        """What is refused makes no topic."""
+        name, config = topic.config.dead_letter or "", TopicConfig()
         created = self._turn.admission.creation(name, config, now_ms)
-        # What is refused makes no topic.
         absent = Topic(created.topic_id, name, config, "")
         _, log_bytes = self._turn.admission.copied(absent, copies, now_ms, cause=None)
         self._turn.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
-        return self._turn.create(created)
+        return created
 
     @staticmethod
     def _refused(queue: Queue, job: Job, now_ms: int) -> None:
         backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
         queue.postpone(job, now_ms + backoff_ms)
+
+
+def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
+    """Bytes of the text of records."""
+    rows_of = topic.rows_of(spans)
+    return sum(int(run.columns.size[rows].sum(dtype=np.int64)) for run, rows in rows_of)

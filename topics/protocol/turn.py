@@ -276,11 +276,8 @@ class Turn:
         Raises:
             Rejection: The destination does not take them, or the log does not; nothing changed.
         """
+        event, log_bytes = self.admit(dest, copies, cause, now_ms, room, freed_bytes=freed_bytes)
         volatile = dest.config.durability == "ephemeral"
-        event, log_bytes = self.admission.copied(
-            dest, copies, now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
-        )
-        self.require_writable(room(False), 2 * FRAME_BYTES if volatile else log_bytes)
         self.log_append(dest, event, log_bytes, volatile=volatile)
         if volatile:
             match cause:
@@ -289,6 +286,25 @@ class Turn:
                 case DeadLettered():
                     self._delete_buried(cause, now_ms)
         return Gate.SYNCED if self.owe(dest) else Gate.WRITTEN
+
+    def admit(
+        self,
+        dest: Topic,
+        copies: Copies,
+        cause: Cause | None,
+        now_ms: int,
+        room: Room,
+        *,
+        freed_bytes: int = 0,
+    ) -> tuple[RecordsAppended, int]:
+        """The event of copies that are taken, and the room it may need in the log; nothing changes.
+        Raises Rejection."""
+        volatile = dest.config.durability == "ephemeral"
+        event, log_bytes = self.admission.copied(
+            dest, copies, now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
+        )
+        self.require_writable(room(False), 2 * FRAME_BYTES if volatile else log_bytes)
+        return event, log_bytes
 
     def skip(
         self,
