@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.admission import Admission
+from topics.protocol.admission import FRAME_BYTES, Admission
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
@@ -13,6 +13,7 @@ from topics.protocol.events import JobsLeased, JobsReleased, RecordsAppended
 from topics.protocol.metrics import Process, families
 from topics.protocol.ports import Recovery
 from topics.protocol.work import BURIED_MAX, _Claimer
+from topics.store.frames import encode_all
 from topics.store.memory import MemoryStore
 from topics.store.runs import SealedRun
 
@@ -988,6 +989,33 @@ def test_a_full_dead_letter_topic_is_not_asked_for_every_job(
     assert len(asked) < 50
     assert engine.datas(name="d")[1:] == list(range(free))
     assert engine.counters() == (0, 0, 500 - free)
+
+
+@pytest.mark.parametrize("dest", ["disk", "ephemeral"])
+def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> None:
+    """Where each is between two that stay, what leaves the queue is a list as long as they are
+    many; a log that has not the room refuses them, and is not written beyond it. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.put("d", durability=dest)
+    engine.append(*[0] * 1000, name="q")
+    engine.append(*[0] * 1000, name="q")
+    engine.claim(max=1000)
+    engine.claim(max=1000)
+    engine.nack(*range(2, 1001, 2))
+    engine.nack(*range(1002, 2001, 2))
+    asked, require = list[int](), engine.engine.turn.require_writable
+
+    def noted(room: int, need: int = FRAME_BYTES) -> None:
+        asked.append(need)
+        require(room, need)
+
+    engine.engine.turn.require_writable = noted  # type: ignore[method-assign]
+    before = len(engine.events)
+
+    engine.claim(max=1000)
+
+    assert engine.state("q")["queue"]["dead_lettered"] == 1000
+    assert encode_all(engine.events[before:], []) <= max(asked)
 
 
 def test_a_dead_letter_topic_that_may_not_be_made() -> None:

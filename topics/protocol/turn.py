@@ -303,7 +303,11 @@ class Turn:
         event, log_bytes = self.admission.copied(
             dest, copies, now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
         )
-        self.require_writable(room(False), 2 * FRAME_BYTES if volatile else log_bytes)
+        if volatile:
+            log_bytes = 2 * FRAME_BYTES
+        if isinstance(cause, DeadLettered):
+            log_bytes += len(cause.spans)
+        self.require_writable(room(False), log_bytes)
         return event, log_bytes
 
     def skip(
@@ -334,7 +338,8 @@ class Turn:
         event = RecordsDeleted(
             now_ms, queue.topic_id, cause.spans, cause.count, cause.size_bytes, cause.jobs
         )
-        self.emit(event, logged=queue.config.durability != "ephemeral" or holds_logged(queue))
+        logged = queue.config.durability != "ephemeral" or holds_logged(queue)
+        self.emit(event, logged=logged, log_bytes=FRAME_BYTES + len(event.spans))
 
     def remove(
         self, topic: Topic, seqs: NDArray[np.uint64], now_ms: int, room: Callable[[bool], int]
