@@ -1,8 +1,11 @@
 """How what is owed is worked off: slices, turns among routers, text that a disk holds (§6.1)."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from topics.protocol.effects import Fetch
@@ -232,6 +235,28 @@ def test_what_is_deleted_meanwhile_is_not_copied(cold: Cold) -> None:
 
     assert shown(cold.engine) == [1, 2, 4, 5]
     assert cold.engine.router()["cursor"] == 6
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_was_read_for_a_router_goes_with_it(cold: Cold, before: bool) -> None:
+    """Whether its destination goes before the text comes or after: nobody keeps it. (§1.4)"""
+    (fetch,) = cold.begun()
+    texts = fetch.read()
+    assert isinstance(texts, list)
+    texts.append([numbers := np.zeros(1)])  # the text of a run, of which it is known who holds it
+    kept = weakref.ref(numbers)
+    del numbers
+    if before:
+        cold.engine.drop("d")
+    fetch.done(texts)
+    if not before:
+        cold.engine.drop("d")
+    cold.engine.work_off()
+
+    del texts, fetch
+    gc.collect()
+
+    assert kept() is None
 
 
 def test_all_of_it_may_be_deleted_meanwhile(cold: Cold) -> None:

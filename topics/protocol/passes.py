@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import orjson
@@ -74,7 +75,6 @@ class _Plan:
         texts: One buffer a span, the error that came instead, or None until either has come.
     """
 
-    router: Router
     extents: list[Extent]
     through: int
     texts: list[list[Buffer]] | Exception | None = None
@@ -95,7 +95,8 @@ class Passes:
         self._line: deque[_Round] = deque()
         self._rounds: dict[int, _Round] = {}
         self._retries: list[tuple[int, int]] = []
-        self._plans: dict[int, _Plan] = {}
+        self._plans: WeakKeyDictionary[Router, _Plan] = WeakKeyDictionary()
+        """What a router that went, or another config of it, has asked for goes with it."""
         self._same: tuple[tuple[list[Extent], bool, bool, bool], Copies] | None = None
         self._passed: dict[int, int] = {}
         """Router id -> cursor, where the slice only passed over records."""
@@ -196,8 +197,8 @@ class Passes:
         """Whether a visit would find something to do."""
         if self._routers.by_id.get(router.router_id) is not router or self._turn.read_only:
             return False
-        plan = self._plans.get(router.router_id)
-        if plan is not None and plan.router is router and plan.texts is None:
+        plan = self._plans.get(router)
+        if plan is not None and plan.texts is None:
             return False
         if router.is_blocked(now_ms):
             return False
@@ -235,10 +236,8 @@ class Passes:
             if self._cursor(router) >= source.published_seq:
                 router.blocked = None
                 return
-        plan = self._plans.pop(router.router_id, None)
-        if plan is None or plan.router is not router:
-            plan = None
-        elif isinstance(plan.texts, Exception):
+        plan = self._plans.pop(router, None)
+        if plan is not None and isinstance(plan.texts, Exception):
             raise plan.texts
         reading = Reading(
             self._cursor(router),
@@ -369,7 +368,7 @@ class Passes:
         return extents, texts
 
     def _fetch(self, router: Router, extents: list[Extent], through: int) -> None:
-        plan = self._plans[router.router_id] = _Plan(router, extents, through)
+        plan = self._plans[router] = _Plan(extents, through)
 
         def done(texts: list[list[Buffer]] | Exception) -> None:
             plan.texts = texts

@@ -32,7 +32,7 @@ class Blocked:
     backoff_ms: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Router:
     """One router between two instances of topics.
 
