@@ -16,6 +16,7 @@ from topics.protocol.commands import (
     ListTopics,
 )
 from topics.protocol.debts import Debt
+from topics.store.frames import encode_all
 
 from .harness import Harness
 
@@ -104,6 +105,27 @@ def test_what_is_farther_comes_first(engine: Harness) -> None:
     """A link a write, for what is copied is owed on once it is shown."""
     assert work_off(engine, debt_of(engine, diff("e"))) == 2
     assert engine.datas("e") == [1]
+
+
+def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> None:
+    """What they write together fits where there is space for some of them only: a log that is asked
+    for more than it has takes nothing any more. (§6.1, §11)"""
+    engine.append(*["x" * 300_000] * 3, name="s")
+    engine.sync()
+    debt = debt_of(engine, diff("d"))
+    engine.room_bytes = 700_000
+
+    while not debt.is_settled:
+        debt.work(engine.now_ms, lambda _: engine.room_bytes)
+        written = encode_all(engine.engine.turn._events, [])
+        engine.room_bytes -= written
+        assert engine.room_bytes >= 0
+        engine.sync()
+
+    blocked = engine.engine.state.routers.by_name["r"].blocked
+    assert blocked is not None
+    assert blocked.code == "throttled"
+    assert engine.datas("d") == [1, "x" * 300_000, "x" * 300_000]
 
 
 def test_what_is_written_later_is_owed_to_others(engine: Harness) -> None:

@@ -64,7 +64,7 @@ class Debt:
 
     def work(self, now_ms: int, room: Room) -> None:
         """A bounded part of it; its events are written with this turn."""
-        now_ms = self._turn.advance(now_ms)
+        now_ms, room = self._turn.advance(now_ms), self._turn.left(room)
         left = Slice()
         while not left.is_over and not self.is_settled and self._left:
             before = left.routers
