@@ -72,6 +72,30 @@ def test_a_copy_is_the_source_s_bytes(record: bytes, tail: bytes, sealed: bool) 
 
 
 @pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("node", [False, True])
+@pytest.mark.parametrize("stamp", [None, lambda seq: MARK])
+def test_a_record_alone_is_cut_as_among_others(sealed: bool, node: bool, stamp: Any) -> None:
+    """Each record by itself gives what all of them together give, column by column. (§6.1)"""
+    harness = topic_of(*[record for record, _ in STORED], sealed=sealed)
+    how = {"node": node, "tag": node, "stamp": stamp, "hop": True}
+    ((run, spans),) = selected(harness)
+    ((lo, hi),) = spans
+
+    together = gather([Extent(run, spans)], [run.read(spans)], **how)
+    alone = [gather([Extent(run, [(r, r + 1)])], [run.read([(r, r + 1)])], **how)
+             for r in range(lo, hi)]  # fmt: skip
+
+    assert [bytes(tail) for tail in together.tails] == [bytes(one.tails[0]) for one in alone]
+    for column in ("seqs", "hops", "data_size", "meta_size"):
+        whole = getattr(together, column)
+        parts = np.concatenate([getattr(one, column) for one in alone])
+        assert (whole.tolist(), whole.dtype) == (parts.tolist(), parts.dtype)
+    for texts in ("nodes", "tags"):
+        whole = getattr(together, texts) or [None] * len(alone)
+        assert whole == [(getattr(one, texts) or [None])[0] for one in alone]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
 def test_all_of_them_at_once(sealed: bool) -> None:
     """One piece of text, cut where each begins; sizes and columns tell each apart. (§6.1)"""
     harness = topic_of(*(record for record, _ in STORED), sealed=sealed)

@@ -146,6 +146,8 @@ def _cut(
     stamp: Stamp | None,
     hop: bool,
 ) -> Copies:
+    if len(spans) == 1 and spans[0][1] - spans[0][0] == 1:
+        return _cut_one(run, spans[0][0], texts[0], node=node, tag=tag, stamp=stamp, hop=hop)
     columns = run.columns
     if len(spans) == 1:
         rows: slice | NDArray[np.int64] = slice(*spans[0])
@@ -191,6 +193,45 @@ def _cut(
         meta_size,
         _texts_of(columns.node_id[rows], run.node) if node else None,
         _texts_of(columns.tag_id[rows], run.tag) if tag else None,
+    )
+
+
+def _cut_one(
+    run: Run,
+    row: int,
+    text: Buffer,
+    *,
+    node: bool,
+    tag: bool,
+    stamp: Stamp | None,
+    hop: bool,
+) -> Copies:
+    """As `_cut`, for a record that comes alone: most do, and columns are dear for one."""
+    columns = run.columns
+    seq, size = run.first_seq + row, int(columns.size[row])
+    data_size, meta_size = int(columns.data_size[row]), int(columns.meta_size[row])
+    data_end = size - 1 - (meta_size + META_KEY_SIZE if meta_size else 0)
+    if node:
+        digits = len(str(seq)) + len(str(int(columns.ts_ms[row])))
+        cut = _SEQ_KEY_SIZE + _TS_KEY_SIZE + digits
+    else:
+        cut = data_end - data_size - DATA_KEY_SIZE
+    view: JsonText = memoryview(text)
+    if stamp is None:
+        tail = view[cut:size]
+    else:
+        meta = stamped(bytes(view[data_end + META_KEY_SIZE : size - 1]), stamp(seq))
+        tail, meta_size = b'%b,"meta":%b}' % (view[cut:data_end], meta), len(meta)
+    hops = min(int(columns.hops[row]), 254) + 1 if hop else 0
+    node_id, tag_id = int(columns.node_id[row]), int(columns.tag_id[row])
+    return Copies(
+        [tail],
+        np.array([seq], np.uint64),
+        np.array([hops], np.uint8),
+        np.array([data_size], np.uint32),
+        np.array([meta_size], np.uint32),
+        [run.node(node_id)] if node and node_id else None,
+        [run.tag(tag_id)] if tag and tag_id else None,
     )
 
 
