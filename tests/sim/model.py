@@ -54,12 +54,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One live record; `volatile` if it was acknowledged in class `ephemeral`."""
+    """One live record; `volatile` if it was acknowledged in class `ephemeral`, and how often it was
+    copied within a ring of routers."""
 
     seq: int
     ts_ms: int
     entry: Entry
     volatile: bool
+    hops: int = 0
 
     def text(self, *, tags: bool = False, meta: bool = True) -> bytes:
         entry = self.entry

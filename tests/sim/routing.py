@@ -60,7 +60,7 @@ class Router:
 
 
 def put_router(model: "Model", name: str, config: RouterConfig) -> dict[str, Any]:
-    """§6.1; rings are not asked for here."""
+    """§6.1"""
     old = model.routers.get(name)
     if old is not None and old.config == config:
         return {"created": False}
@@ -69,7 +69,7 @@ def put_router(model: "Model", name: str, config: RouterConfig) -> dict[str, Any
         raise Refused("topic_exists_incompatible")
     source_of = {c.dest: c.source for c in others}
     at: str | None = config.source
-    while at is not None:
+    while at is not None and not config.allow_cycle:
         at = source_of.get(at)
         if at == config.dest:
             raise Refused("router_cycle")
@@ -104,6 +104,17 @@ def get_router(model: "Model", name: str) -> dict[str, Any]:
     }
 
 
+def ring_of(model: "Model", router: Router) -> int:
+    """How many topics the ring has that a router is part of; 0 where it is of none."""
+    source_of = {r.config.dest: r.config.source for r in model.routers.values()}
+    at: str | None = router.config.source
+    for length in range(1, len(model.topics) + 1):
+        if at == router.config.dest:
+            return length
+        at = source_of.get(at) if at is not None else None
+    return 0
+
+
 # -- passes --------------------------------------------------------------------------------
 
 
@@ -128,16 +139,21 @@ def _forward(model: "Model", state: State, router: Router, cursor: int, copies: 
     check(router.cursor + 1 >= source.floor(shown), "silent loss", what)
     passed = [h for h in source.holes if router.cursor < h[1] and h[0] <= cursor]
     check(not passed, "silent hole", f"{passed}: {what}")
+    ring = ring_of(model, router)
     wanted = [
         record
         for seq, record in source.records.items()
-        if router.cursor < seq <= cursor and router.wants(record)
+        if router.cursor < seq <= cursor
+        and router.wants(record)
+        and (not ring or record.hops + 1 < ring)
     ]
     check(len(wanted) == copies, "I26", f"{[r.seq for r in wanted]}: {what}")
     router.cursor = cursor
     router.forwarded_total += copies
     if copies:
-        model.add(dest, [router.copy_of(source, record) for record in wanted])
+        made = model.add(dest, [router.copy_of(source, record) for record in wanted])
+        for copy, record in zip(made, wanted, strict=True):
+            dest.records[copy.seq] = replace(copy, hops=record.hops + 1 if ring else 0)
 
 
 def _skip(model: "Model", state: State, router: Router, event: SeqsSkipped) -> None:

@@ -156,6 +156,33 @@ def forwarded_to_memory(world: World) -> None:
     work_off(world)
 
 
+def ringed(world: World) -> None:
+    """A ring of three and a pair: what is written anywhere is once in each, and then it is quiet.
+    (§6.1)"""
+    for name in "abc":
+        world.traffic.put_class(name, "fsync")
+    for source, dest in ("ab", "bc", "ca"):
+        world.traffic.connect(source + dest, source, dest, allow_cycle=True)
+    world.end_turn()
+    for name in "abc":
+        world.traffic.append_some(name, 2, None)
+        _all_around(world)
+    upkeep(world, checkpoint=True)
+    world.traffic.delete_topic("a")
+    world.traffic.connect("cb", "c", "b", allow_cycle=True)
+    for name in "bc":
+        world.traffic.append_some(name, 2, None)
+        _all_around(world)
+
+
+def _all_around(world: World) -> None:
+    """Copies in class fsync are forwarded on when they are durable."""
+    world.end_turn()
+    for _ in range(4):
+        world.settle()
+        work_off(world)
+
+
 def _queue(world: World, **fields: Any) -> None:
     """The topic of the story, made anew as a queue."""
     world.traffic.delete_topic("a")
@@ -232,7 +259,16 @@ def stopped_at_work(world: World) -> None:
 
 STORIES = (
     *(sealed, checkpointed, deleted, purged, evicted, expired, switched, recreated, rotated),
-    *(stopped, forwarded, forwarded_to_memory, worked, worked_in_memory, buried, stopped_at_work),
+    *(
+        stopped,
+        forwarded,
+        forwarded_to_memory,
+        ringed,
+        worked,
+        worked_in_memory,
+        buried,
+        stopped_at_work,
+    ),
 )
 
 
