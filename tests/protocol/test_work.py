@@ -1343,3 +1343,20 @@ def test_metrics_count_queues_and_leases() -> None:
     worker.close()
     assert shown()["topics_queue_leases_in_flight"] == 0
     assert shown()["topics_sse_connections"] == 0
+
+
+def test_one_answer_holds_eight_megabytes_of_jobs() -> None:
+    """As any answer is bounded, so is a claim's, in memory and in order; the rest stays ready. (§11)"""
+    engine = Harness()
+    engine.put("q", type="queue")
+    large = "x" * 900_000
+    for _ in range(12):
+        engine.append(large, name="q")
+    first = engine.claimed(max=10)
+    engine.nack(*first, name="q")
+
+    found = [engine.claimed(max=1000) for _ in range(3)]
+
+    assert [len(part) for part in found] == [9, 3, 0]
+    assert [seq for part in found for seq in part] == list(range(1, 13))
+    assert engine.counters() == (0, 12, 0)

@@ -306,7 +306,7 @@ class Queue:
     def take_again(self, limit: int) -> list[Job]:
         """Up to `limit` jobs that were delivered before and may be claimed, lowest seq first.
 
-        They are out of the heap, so each is to be leased or exhausted now.
+        They are out of the heap, so each is to be leased or exhausted now, or given back.
         """
         taken: list[Job] = []
         again = self._again
@@ -318,6 +318,14 @@ class Queue:
             if job.place is Place.AGAIN:
                 taken.append(job)
         return taken
+
+    def give_back(self, seqs: Sequence[int]) -> None:
+        """Jobs taken and not leased; those that were never delivered need nothing."""
+        for seq in seqs:
+            job = self.jobs.get(seq)
+            if job is not None and job.place is Place.AGAIN and not job.queued:
+                job.queued = True
+                heappush(self._again, seq)
 
     def holds(self, seq: int, node: str, lease: int | None) -> Job | None:
         """The job, if `node` holds it: under a lease whose time may have run out, but that nobody

@@ -20,7 +20,7 @@ from topics.protocol.effects import GATES, Gate, Outcome, Parked, Records, Wake
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.events import JobsLeased, JobsReleased
 from topics.protocol.letters import DeadLetters
-from topics.protocol.limits import Limits
+from topics.protocol.limits import BATCH_BYTES_MAX, Limits
 from topics.protocol.queues import Job, Place, Queue
 from topics.protocol.replies import claim_outcome, held_outcome, lease_insert
 from topics.protocol.topic import Topic, seq_spans
@@ -255,7 +255,7 @@ class Work:
         jitter_ms = topic.config.claim_jitter_ms
         if not jitter_ms:
             self._letters.gate = Gate.NOW
-            seqs = self._choose(topic, queue, command.limit, now_ms, room)
+            seqs = self._choose(topic, queue, command.limit, BATCH_BYTES_MAX, now_ms, room)
             if seqs or not command.wait_ms:
                 grant = self._grant(topic, queue, command, seqs, now_ms) if seqs else None
                 self._free(queue)
@@ -290,7 +290,10 @@ class Work:
             if room(True) < frames + LEASE_BYTES * wanted:
                 line.retry_ms = now_ms + ROOM_RETRY_MS
                 return
-        seqs = self._choose(topic, queue, wanted, now_ms, room) if wanted > 0 else []
+        seqs = []
+        if wanted > 0:
+            budget = BATCH_BYTES_MAX * len(hungry)
+            seqs = self._choose(topic, queue, wanted, budget, now_ms, room)
         shares: list[list[int]] = [[] for _ in hungry]
         at, wants = 0, [who.wants for _, who in hungry]
         open_shares = [i for i, want in enumerate(wants) if want]
@@ -310,9 +313,12 @@ class Work:
             else:
                 self._give(queue, who.stream, grant)
 
-    def _choose(self, topic: Topic, queue: Queue, limit: int, now_ms: int, room: Room) -> list[int]:
-        """Up to `limit` jobs to deliver now, lowest seq first; those that were delivered too often
-        are on their way to the dead-letter topic instead."""
+    def _choose(
+        self, topic: Topic, queue: Queue, limit: int, budget: int, now_ms: int, room: Room
+    ) -> list[int]:
+        """Up to `limit` jobs to deliver now, lowest seq first, of at most `budget` bytes of text but
+        for the first; those that were delivered too often are on their way to the dead-letter topic
+        instead."""
         seqs: list[int] = []
         dying: list[Job] = []
         most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
@@ -331,7 +337,20 @@ class Work:
             self._letters.bury(topic, queue, dying, now_ms, room)
         if len(dying) >= BURIED_MAX:
             self._due[topic.topic_id] = None  # who waits is not to wait for more than that
-        return seqs
+        fits = self._fitting(topic, seqs, budget)
+        if fits < len(seqs):
+            queue.give_back(seqs[fits:])
+            self._due[topic.topic_id] = None
+        return seqs[:fits]
+
+    def _fitting(self, topic: Topic, seqs: list[int], budget: int) -> int:
+        """How many of these jobs one answer may hold; a few always do."""
+        if len(seqs) * self._limits.max_record_bytes <= budget:
+            return len(seqs)
+        spans = seq_spans(np.array(seqs, np.uint64))
+        sizes = [run.columns.size[rows] for run, rows in topic.rows_of(spans)]
+        total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+        return max(int(total.searchsorted(budget, "right")), 1)
 
     def _grant(
         self, topic: Topic, queue: Queue, who: "Claim | _Claimer", seqs: list[int], now_ms: int
