@@ -153,7 +153,8 @@ def _forward(model: "Model", state: State, router: Router, cursor: int, copies: 
     if copies:
         made = model.add(dest, [router.copy_of(source, record) for record in wanted])
         for copy, record in zip(made, wanted, strict=True):
-            dest.records[copy.seq] = replace(copy, hops=record.hops + 1 if ring else 0)
+            if copy.seq in dest.records:  # and not evicted by those behind it
+                dest.records[copy.seq] = replace(copy, hops=record.hops + 1 if ring else 0)
 
 
 def _skip(model: "Model", state: State, router: Router, event: SeqsSkipped) -> None:
