@@ -234,8 +234,12 @@ class Queue:
 
     def settle(self, now_ms: int) -> None:
         """Let pass what time took: leases past their deadline, delays that are over."""
-        while (at_ms := self.next_ms()) is not None and at_ms <= now_ms:
-            job = self.jobs[heappop(self._times)[1]]
+        times = self._times
+        # An entry that no longer holds is not worth a look before its time.
+        while times and times[0][0] <= now_ms:
+            if (self.next_ms() or now_ms + 1) > now_ms:
+                return
+            job = self.jobs[heappop(times)[1]]
             self._move(job, Step.FELL_DUE if job.place is Place.DELAYED else Step.RAN_OUT)
 
     def next_ms(self) -> int | None:
