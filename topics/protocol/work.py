@@ -1,6 +1,6 @@
-"""Work: a queue's commands, who waits for jobs, and where jobs go that nobody could do (§10).
+"""Work: a queue's commands, and who waits for jobs (§10).
 
-The joint between queues, topics and copies.  Everybody who waits for jobs (a claim within its
+The joint between queues, topics and dead letters.  Everybody who waits for jobs (a claim within its
 window, a claim with `wait_ms`, a push stream that can take more) waits in one line for its queue,
 and what there is goes round that line one job at a time, so nobody's appetite starves another.
 Whether somebody waits is known to this process only; what they are given are events.
