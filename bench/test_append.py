@@ -64,7 +64,7 @@ def test_decode(benchmark: Any, goal: Any, body: bytes, what: str) -> None:
 def answered(desk: Desk, head: Head, body: bytes) -> Answer:
     admitted = desk.exchange.begin(head)
     assert not isinstance(admitted, Answer)
-    answer = admitted.finish(body)
+    answer = admitted.finish([body])
     assert isinstance(answer, Answer)
     return answer
 

@@ -202,6 +202,9 @@ class _Shell:
     def read_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())
 
+    def decode_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
+        return _Read(call())
+
 
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):
@@ -240,7 +243,7 @@ class _Transport(httpx.BaseTransport):
         headers = [(name.lower(), value) for name, value in request.headers.raw]
         found = self._exchange.begin(Head(request.method, url.path, url.query, headers))
         if not isinstance(found, Answer):
-            found = self._whole(found.finish(request.read()))
+            found = self._whole(found.finish([request.read()]))
         return httpx.Response(
             found.status, headers=list(found.headers), content=b"".join(found.body)
         )

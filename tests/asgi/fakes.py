@@ -74,8 +74,9 @@ class FakeAdmission:
     head: Head
     max_body_bytes: int
 
-    def finish(self, body: Buffer) -> Answer | Pending | Streaming:
-        self.exchange.bodies.append(bytes(body))
+    def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
+        body = b"".join(pieces)
+        self.exchange.bodies.append(body)
         match self.head.path:
             case b"/echo":
                 return ok(body)

@@ -28,7 +28,7 @@ def ask(
     shell.phase = phase
     exchange = TopicsExchange(shell, OriginRule(LOOPBACK_HOSTS, frozenset()))
     found = exchange.begin(Head(method, path, b"", [(b"host", b"localhost:4000"), *headers]))
-    answer = found if isinstance(found, Answer) else found.finish(b"")
+    answer = found if isinstance(found, Answer) else found.finish([])
     assert isinstance(answer, Answer)
     return answer
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -117,6 +118,29 @@ async def told(runtime: Runtime, command: Command) -> Told:
     later: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
     now = runtime.submit(command, later.set_result)
     return now if isinstance(now, Told) else await later
+
+
+def test_large_bodies_are_decoded_one_at_a_time() -> None:
+    """What each of them takes is memory; the loop goes on meanwhile. (§2)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        may_end = [threading.Event() for _ in range(3)]
+        begun: list[int] = []
+
+        def decode(which: int) -> int:
+            begun.append(which)
+            may_end[which].wait(10)
+            return which
+
+        readings = [runtime.decode_in_thread(partial(decode, which)) for which in range(3)]
+        await told(runtime, append("jobs", 0))
+        for which, reading in enumerate(readings):
+            assert len(begun) <= which + 1
+            may_end[which].set()
+            assert await reading == which
+        assert begun == [0, 1, 2]
+
+    play(story)
 
 
 def test_all_commands_of_one_turn_are_one_write() -> None:

@@ -75,6 +75,40 @@ def test_two_hundred_levels_are_accepted(api: Api, name: str, place: str) -> Non
     assert api.diff(name)["records"][0][place] == json.loads(nested)
 
 
+def wide(item: bytes) -> bytes:
+    """A list of very many of something, and of something else at its end."""
+    return b"[" + (item + b",") * (600_000 // (len(item) + 1)) + b"1.5]"
+
+
+WIDE = {
+    "match": ("POST", "/v0/topics/{name}/diff", b'{"match":%b}' % wide(b"{}")),
+    "nodes": ("POST", "/v0/topics/{name}/diff", b'{"node":%b}' % wide(b'"a"')),
+    "pattern": ("POST", "/v0/topics/{name}/delete", b'{"match":%b}' % wide(b'{"a":1}')),
+    "filter": ("PUT", "/v0/routers/{name}", b'{"source":"a","dest":"b","filter":%b}' % wide(b"[]")),
+    "session": ("POST", "/v0/watch", b'{"topics":{%b"a":1}}' % (b'"a":{},' * 80_000)),
+    "seqs": ("POST", "/v0/topics/{name}/ack", b'{"node":"n","seqs":%b}' % wide(b"12345")),
+    "tokens": (
+        "POST", "/v0/topics/{name}/ack", b'{"node":"n","seqs":[1],"lease_ids":%b}' % wide(b'"a"')
+    ),
+    "records": ("POST", "/v0/topics/{name}", b'{"records":%b}' % wide(b'{"data":[[[[[]]]]]}')),
+    "data": ("POST", "/v0/topics/{name}", b'{"records":[{"data":%b}' % wide(b"[[]]")),
+    "unknown": ("PUT", "/v0/topics/{name}", b'{"unknown":%b,"ttl_ms":-1}' % wide(b"{}")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WIDE)
+def test_a_wide_body_costs_no_more_than_its_bytes(api: Api, name: str, what: str) -> None:
+    """400, whatever a field is stuffed with; and nothing happens. (§0.6)"""
+    method, target, body = WIDE[what]
+    api.append(f"{name}x", "kept")
+
+    answer = api.ask(method, target.format(name=f"{name}x"), body)
+
+    assert answer.status == 400
+    assert answer.code in ("invalid_request", "batch_too_large")
+    assert api.state(f"{name}x")["count"] == 1
+
+
 TYPES: dict[str, dict[str, list[Any]]] = {
     "natural": {"bad": [-1, 1.5, "1", True, [], {}, U64, 10**30, -(10**30)], "good": [0, U64 - 1]},
     "bool": {"bad": [0, 1, "true", [], {}], "good": [True, False]},

@@ -102,8 +102,9 @@ class Admission(Protocol):
     max_body_bytes: int
     """Bytes of body on the wire beyond which the driver answers `too_large()`."""
 
-    def finish(self, body: Buffer) -> Answer | Pending | Streaming:
-        """The whole body is here (empty where there was none)."""
+    def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
+        """The whole body is here, in the pieces it came in (none where there was none); the list
+        is given away, and may be emptied."""
 
     def too_large(self) -> Answer:
         """413: the body passed `max_body_bytes`, by its Content-Length or by count."""

@@ -156,15 +156,15 @@ class App:
 
     async def _body(
         self, call: _Call, admission: Admission, declared: int
-    ) -> bytes | Answer | None:
-        """The whole body, a refusal of it, or None where the client went away."""
+    ) -> list[bytes] | Answer | None:
+        """The whole body in pieces, a refusal of it, or None where the client went away."""
         if declared > admission.max_body_bytes:
             return admission.too_large()
         try:
             async with asyncio.timeout(self._pace.first_s) as deadline:
                 first = await call.next()
                 if call.ended and not first:
-                    return None if call.gone else b""
+                    return None if call.gone else []
                 pieces = [first]
                 refused = self._count(call, admission, len(first))
                 if refused is None and not call.ended:
@@ -173,7 +173,7 @@ class App:
             return admission.too_slow()
         if refused is not None:
             return refused
-        return None if call.gone else b"".join(pieces)
+        return None if call.gone else pieces
 
     async def _rest(
         self, call: _Call, admission: Admission, pieces: list[bytes], deadline: asyncio.Timeout

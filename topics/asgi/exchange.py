@@ -26,7 +26,7 @@ from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed
 from topics.asgi.work import WorkFeed
 from topics.protocol import http, metrics
-from topics.protocol.commands import Claim
+from topics.protocol.commands import Claim, Command
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.http import BodyRule, Feed, OriginRule, Probe, Request, Route
@@ -41,7 +41,8 @@ EVENT_STREAM: Final = (
     (b"x-accel-buffering", b"no"),
 )
 GZIP_MIN_BYTES: Final = 1024
-GZIP_THREAD_BYTES: Final = 64 << 10
+APART_BYTES: Final = 1 << 20
+"""A body beyond this is made a command of on a thread."""
 
 
 def _entropy() -> str:
@@ -185,7 +186,7 @@ class _Admitted:
             http.check_content_type(kind, empty=False, rule=rule)
         self._gzipped = http.check_content_encoding(header(b"content-encoding"))
 
-    def finish(self, body: Buffer) -> Answer | Pending | Streaming:
+    def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
         call = self._call
         try:
             if isinstance(self._route.target, Probe):
@@ -193,52 +194,57 @@ class _Admitted:
             if isinstance(self._route.target, Feed):
                 return self._stream(self._route.target)
             if self._route.body is BodyRule.NONE:
-                return self._carry_out(body, _Waiting(call))
+                return self._submit(self._parse(b""), _Waiting(call))
+            size = sum(map(len, pieces))
             kind = call.header(b"content-type")
-            http.check_content_type(kind, empty=not body, rule=self._route.body)
-            if self._gzipped and body:
+            http.check_content_type(kind, empty=not size, rule=self._route.body)
+            if size > APART_BYTES:
+                return self._parse_apart(pieces)
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if self._gzipped and size:
                 plain = at_once(body, self.max_body_bytes)
                 if plain is None:
-                    return self._inflate(body)
+                    return self._parse_apart(pieces)
                 body = plain
-            return self._carry_out(body, _Waiting(call))
+            return self._submit(self._parse(body), _Waiting(call))
         except Rejection as refusal:
             return call.refuse(refusal)
         except Exception:
             return call.fail()
 
-    def _inflate(self, body: Buffer) -> Pending:
-        """Unpack a large body on a thread; everything after it is the loop's again."""
+    def _parse_apart(self, pieces: list[bytes]) -> Pending:
+        """Make a command of a large body on a thread; everything after it is the loop's again."""
         self._require_ready()
-        limit = self.max_body_bytes
 
-        def work() -> bytes | Rejection:
+        def work() -> Command | Rejection:
             try:
-                return inflate(body, limit)
+                body = b"".join(pieces)
+                pieces.clear()
+                if self._gzipped:
+                    body = inflate(body, self.max_body_bytes)
+                return self._parse(body)
             except Rejection as refusal:
+                # The frames of its traceback hold the body, and it: a cycle of 64 MiB.
+                refusal.__traceback__ = refusal.__context__ = None
                 return refusal
 
         waiting = _Waiting(self._call)
-        waiting.after(work, lambda plain: self._carry_out(plain, waiting))
+        waiting.after(work, lambda command: self._submit(command, waiting))
         return waiting
 
-    def _carry_out(self, body: Buffer, waiting: "_Waiting") -> "Answer | _Waiting":
-        """Parse, and submit; the answer, or `waiting` where it comes later."""
+    def _parse(self, body: Buffer) -> Command:
         call, target = self._call, self._route.target
         assert not isinstance(target, Probe | Feed)
         if not body and self._is_bare():
             body = b"{}"
-        request = Request(
-            self._name,
-            http.parse_query(self._query),
-            call.header,
-            body,
-            call.runtime.limits,
-            _entropy,
-        )
-        command = target(request)
+        limits = call.runtime.limits
+        query = http.parse_query(self._query)
+        return target(Request(self._name, query, call.header, body, limits, _entropy))
+
+    def _submit(self, command: Command, waiting: "_Waiting") -> "Answer | _Waiting":
+        """The answer, or `waiting` where it comes later."""
         self._require_ready()
-        told = call.runtime.submit(command, waiting.on_told)
+        told = self._call.runtime.submit(command, waiting.on_told)
         if isinstance(told, Ticket):
             waiting.ticket = told
             return waiting
@@ -310,7 +316,7 @@ class _Waiting:
         self._answer: Answer | None = None
         self._deliver: Callable[[Answer], None] | None = None
         self._is_cancelled = False
-        self._work: Reading[bytes | Rejection] | None = None
+        self._work: Reading[Command | Rejection] | None = None
         self.ticket: Ticket | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -329,12 +335,12 @@ class _Waiting:
 
     def after(
         self,
-        work: Callable[[], bytes | Rejection],
-        go_on: "Callable[[bytes], Answer | _Waiting]",
+        work: Callable[[], Command | Rejection],
+        go_on: "Callable[[Command], Answer | _Waiting]",
     ) -> None:
-        """Do some work on a thread and go on from there, unless the client is gone by then."""
+        """Have a command made on a thread and go on from there, unless the client is gone."""
 
-        def on_done(done: Reading[bytes | Rejection]) -> None:
+        def on_done(done: Reading[Command | Rejection]) -> None:
             if self._is_cancelled:
                 return
             try:
@@ -347,7 +353,7 @@ class _Waiting:
             if isinstance(now, Answer):
                 self._done(now)
 
-        self._work = self._call.runtime.read_in_thread(work)
+        self._work = self._call.runtime.decode_in_thread(work)
         self._work.add_done_callback(on_done)
 
     def on_told(self, told: Told) -> None:

@@ -170,6 +170,7 @@ class Runtime:
         self._sync_thread: threading.Thread | None = None
         self._worker = ThreadPoolExecutor(1, "topics-upkeep")
         self.readers = ThreadPoolExecutor(4, "topics-read")
+        self._decoder = ThreadPoolExecutor(1, "topics-decode")
         self._upkeep_task: asyncio.Task[None] | None = None
         self._upkeep_due: asyncio.Event
         self._ready: asyncio.Event
@@ -269,6 +270,7 @@ class Runtime:
         await self._close(clean=recovered and not self.engine.read_only)
         self._worker.shutdown(wait=False)
         self.readers.shutdown(wait=False)
+        self._decoder.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
     async def _close(self, *, clean: bool) -> None:
@@ -698,6 +700,10 @@ class Runtime:
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Wait for a disk without holding up the loop."""
         return self._loop.run_in_executor(self.readers, call)
+
+    def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Make a command of a large body, one body at a time: what it takes is memory, too."""
+        return self._loop.run_in_executor(self._decoder, call)
 
 
 def create(settings: Settings) -> Runtime:

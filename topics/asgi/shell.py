@@ -55,4 +55,7 @@ class Shell(Protocol):
     def process(self) -> Process: ...
 
     def read_in_thread(self, call: Callable[[], T]) -> Reading[T]:
-        """Do what would hold up everybody else elsewhere: wait for a disk, inflate a body."""
+        """Wait for a disk where that holds nobody up."""
+
+    def decode_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+        """Make a command of a large body, one body at a time, where that holds nobody up."""

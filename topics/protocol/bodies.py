@@ -7,6 +7,7 @@ range, names in it are names.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -27,6 +28,13 @@ from topics.protocol.commands import (
     PutRouter,
     PutTopic,
     View,
+)
+from topics.protocol.decoding import (
+    LARGE_BODY_BYTES,
+    FieldTooLong,
+    decode,
+    decode_whole,
+    invalid,
 )
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import (
@@ -57,13 +65,16 @@ from topics.protocol.models import (
 from topics.protocol.names import require_topic_name
 from topics.protocol.records import Buffer
 from topics.protocol.sse import parse_composite
-from topics.protocol.tags import Match, parse_match, parse_subject
+from topics.protocol.tags import TagRange, parse_match, parse_subject
 from topics.protocol.watch import Remembered
 
 Natural = Annotated[int, Meta(ge=0)]
 U64_MAX: Final = 2**64 - 1
 TS_MAX: Final = 2**63 - 1
-_NO_META: Final = Raw()
+MATCH_BYTES_MAX: Final = 16 << 10
+ESCAPED_BYTES: Final = 6
+"""What one byte may take in JSON text."""
+_ABSENT: Final = Raw()
 
 
 class ConfigBody(msgspec.Struct):
@@ -92,15 +103,15 @@ class RecordBody(msgspec.Struct, gc=False):
     data: Raw
     tag: str | None = None
     node: str | None = None
-    meta: Raw = _NO_META
+    meta: Raw = _ABSENT
 
 
 class _TooMany(Exception):
     """More records than may come, told before the rest of them is looked at."""
 
 
-_left = [0]
-"""Records that the body now being decoded may still hold; decoding is one call on one thread."""
+_left: Final[ContextVar[list[int]]] = ContextVar("records that the body may still hold")
+"""Of the body that is decoded in this context: a large one may be, on a thread, beside others."""
 
 
 class CountedRecord(RecordBody, gc=False):
@@ -108,8 +119,9 @@ class CountedRecord(RecordBody, gc=False):
     as soon as one more than the limit was seen."""
 
     def __post_init__(self) -> None:
-        _left[0] -= 1
-        if _left[0] < 0:
+        left = _left.get()
+        left[0] -= 1
+        if left[0] < 0:
             raise _TooMany
 
 
@@ -132,7 +144,7 @@ class DiffBody(msgspec.Struct):
     limit: Natural | None = None
     max_batch_bytes: Natural | None = None
     node: str | list[str] | None = None
-    match: Any = None
+    match: Raw = _ABSENT
     include_tags: bool | None = None
     include_meta: bool | None = None
     wait_ms: Natural | None = None
@@ -143,7 +155,7 @@ class BeginBody(msgspec.Struct):
     from_seq: Natural | None = None
     from_ts: Natural | None = None
     tail: bool | None = None
-    match: Any = None
+    match: Raw = _ABSENT
     node: str | list[str] | None = None
 
 
@@ -153,7 +165,7 @@ class ViewBody(msgspec.Struct):
     node: str | list[str] | None = None
     limit: Natural | None = None
     max_batch_bytes: Natural | None = None
-    match: Any = None
+    match: Raw = _ABSENT
     include_tags: bool | None = None
     include_meta: bool | None = None
     include_data: bool | None = None
@@ -172,14 +184,14 @@ class RouterBody(msgspec.Struct):
     preserve_node: bool | None = None
     preserve_tag: bool | None = None
     create_dest: bool | None = None
-    filter: Any = None
+    filter: Raw = _ABSENT
     allow_cycle: bool | None = None
     guarantee: Guarantee | None = None
 
 
 class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: Natural | None = None
-    match: Any = None
+    match: Raw = _ABSENT
     erase: bool | None = None
 
 
@@ -216,7 +228,6 @@ _DEFAULT_LIMITS: Final = Limits()
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
-LARGE_BODY_BYTES: Final = 256 << 10
 _DIFF: Final = msgspec.json.Decoder(DiffBody)
 _WATCH: Final = msgspec.json.Decoder(WatchBody)
 _ROUTER: Final = msgspec.json.Decoder(RouterBody)
@@ -227,29 +238,6 @@ _ACK: Final = msgspec.json.Decoder(HeldBody)
 _NACK: Final = msgspec.json.Decoder(NackBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
-
-T = TypeVar("T")
-
-
-def invalid(what: str, path: str | None = None) -> Rejection:
-    """400 `invalid_request`; the message names the path."""
-    return Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `{path}`" if path else what)
-
-
-def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
-    """The typed body, or a 400 that names the path."""
-    try:
-        if not (isinstance(body, bytes) and body.isascii()):
-            str(body, "utf-8")
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise invalid(str(error)) from None
-    except UnicodeDecodeError as error:
-        raise invalid(f"the body is not UTF-8 (byte {error.start})") from None
-    except RecursionError:
-        raise invalid("the body is nested too deeply") from None
-    except msgspec.DecodeError as error:
-        raise invalid(f"the body is not JSON: {error}") from None
 
 
 def _u64(value: int | None, path: str, default: int = 0) -> int:
@@ -358,11 +346,11 @@ def parse_append(
 
 
 def _append_body(body: Buffer, limits: Limits) -> AppendBody:
-    if len(body) < LARGE_BODY_BYTES:
-        return decode(_APPEND, body)
-    _left[0] = limits.max_batch_records
+    if len(body) <= LARGE_BODY_BYTES:
+        return decode_whole(_APPEND, body)
+    _left.set([limits.max_batch_records])
     try:
-        return decode(_LARGE_APPEND, body)
+        return decode_whole(_LARGE_APPEND, body)
     except _TooMany:
         raise _batch_too_large(limits) from None
 
@@ -437,7 +425,7 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
         limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
         budget_bytes=min(asked.max_batch_bytes or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
         nodes=tuple(nodes),
-        match=None if asked.match is None else parse_match(asked.match),
+        match=_match(asked.match, limits),
         include_tags=bool(asked.include_tags),
         include_meta=_or(asked.include_meta, True),
         wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
@@ -471,20 +459,21 @@ def parse_begins(topics: Mapping[str, BeginBody], limits: Limits) -> dict[str, B
     """Where to begin in each topic; a name that cannot exist is simply not found later."""
     if len(topics) > limits.max_watch_topics:
         raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
-    return {name: parse_begin(begin, f"$.topics.{name[:64]}") for name, begin in topics.items()}
+    return {
+        name: parse_begin(begin, limits, f"$.topics.{name[:64]}") for name, begin in topics.items()
+    }
 
 
-def parse_begin(asked: BeginBody, path: str) -> Begin:
+def parse_begin(asked: BeginBody, limits: Limits, path: str) -> Begin:
     if asked.from_seq is not None and asked.from_ts is not None:
         raise invalid("from_seq and from_ts exclude each other", f"{path}.from_ts")
     from_ts = None if asked.from_ts is None else min(_u64(asked.from_ts, path), TS_MAX)
-    match = None if asked.match is None else parse_match(asked.match, f"{path}.match")
     nodes = (asked.node,) if isinstance(asked.node, str) else asked.node
     return Begin(
         from_seq=_u64(asked.from_seq, f"{path}.from_seq"),
         from_ts=from_ts,
         tail=bool(asked.tail),
-        match=match,
+        match=_match(asked.match, limits, f"{path}.match"),
         nodes=None if nodes is None else tuple(nodes),
     )
 
@@ -496,7 +485,7 @@ def parse_view(asked: ViewBody, limits: Limits) -> View:
         limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
         budget_bytes=min(budget or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
         nodes=tuple(nodes),
-        match=None if asked.match is None else parse_match(asked.match),
+        match=_match(asked.match, limits),
         tags=bool(asked.include_tags),
         meta=_or(asked.include_meta, True),
         data=_or(asked.include_data, True),
@@ -522,23 +511,39 @@ def parse_put_router(router: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS
     return PutRouter(router, config, _or(asked.create_dest, True))
 
 
-def _filter(value: Any, limits: Limits) -> tuple[str, str, str] | None:
+def _match(text: Raw, limits: Limits, path: str = "$.match") -> TagRange | None:
+    return None if (value := _short(text, limits, path)) is None else parse_match(value, path)
+
+
+def _short(text: Raw, limits: Limits, path: str) -> Any:
+    """The value of a field that takes a tag or a pattern of one, in whatever form; None where
+    there is none.  Its text is bounded, since nothing else says what it may grow to."""
+    if not text:
+        return None
+    longest = max(MATCH_BYTES_MAX, ESCAPED_BYTES * limits.max_tag_bytes + 64)
+    if len(text) > longest:
+        raise invalid(f"{len(text)} bytes exceed {longest}", path)
+    return msgspec.json.decode(text)
+
+
+def _filter(text: Raw, limits: Limits) -> tuple[str, str, str] | None:
     """A router's `filter`, spelled as a tuple however it was said; no longer than what a tag can
     match, since it is kept, logged and listed."""
+    value = _short(text, limits, "$.filter")
     if value is None:
         return None
     parse_match(value, "$.filter")
     if isinstance(value, str):
         value = "tag", "Glob" if value.endswith("*") else "Eq", value
-    field, op, text = value
+    field, op, tag = value
     limit = limits.max_tag_bytes + (op == "Glob")
-    _check_lengths([text], limit, "filter", "$.filter")
-    return field, op, text
+    _check_lengths([tag], limit, "filter", "$.filter")
+    return field, op, tag
 
 
-def parse_delete(topic: str, body: Buffer) -> DeleteRecords:
+def parse_delete(topic: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS) -> DeleteRecords:
     asked = decode(_DELETE, body)
-    match: Match | None = None if asked.match is None else parse_match(asked.match)
+    match = _match(asked.match, limits)
     if asked.before_seq is None and match is None:
         raise invalid("expected before_seq or match", "$")
     before = None if asked.before_seq is None else _u64(asked.before_seq, "$.before_seq")
@@ -585,33 +590,49 @@ def clamped_lease(lease_ms: int) -> int:
 
 
 def parse_ack(topic: str, body: Buffer, limits: Limits) -> Ack:
-    asked = decode(_ACK, body)
+    asked = _decode_held(_ACK, body, limits)
     return Ack(topic, worker(asked.node, limits, "$.node"), *_held(asked, limits))
 
 
 def parse_nack(topic: str, body: Buffer, limits: Limits) -> Nack:
-    asked = decode(_NACK, body)
+    asked = _decode_held(_NACK, body, limits)
     seqs, leases = _held(asked, limits)
     delay_ms = min(asked.delay_ms or 0, LEASE_MS_MAX)
     return Nack(topic, worker(asked.node, limits, "$.node"), seqs, leases, delay_ms)
 
 
 def parse_extend(topic: str, body: Buffer, limits: Limits) -> Extend:
-    asked = decode(_EXTEND, body)
+    asked = _decode_held(_EXTEND, body, limits)
     seqs, leases = _held(asked, limits)
     lease_ms = clamped_lease(asked.lease_ms)
     return Extend(topic, worker(asked.node, limits, "$.node"), seqs, leases, lease_ms)
+
+
+H = TypeVar("H", bound=HeldBody)
+
+
+def _decode_held(decoder: msgspec.json.Decoder[H], body: Buffer, limits: Limits) -> H:
+    try:
+        return decode(decoder, body)
+    except FieldTooLong as refusal:
+        if refusal.field == "seqs" and limits.max_claim:
+            raise _too_many_seqs(limits) from None
+        raise
+
+
+def _too_many_seqs(limits: Limits) -> Rejection:
+    return Rejection(
+        ErrorCode.BATCH_TOO_LARGE,
+        f"more than {limits.max_claim} seqs - at `$.seqs`",
+        {"limit": limits.max_claim},
+    )
 
 
 def _held(asked: HeldBody, limits: Limits) -> tuple[list[int], list[int] | None]:
     """Seqs, and the numbers of their leases where tokens were given."""
     seqs, tokens = asked.seqs, asked.lease_ids
     if limits.max_claim and len(seqs) > limits.max_claim:
-        raise Rejection(
-            ErrorCode.BATCH_TOO_LARGE,
-            f"{len(seqs)} seqs exceed {limits.max_claim} - at `$.seqs`",
-            {"limit": limits.max_claim},
-        )
+        raise _too_many_seqs(limits)
     _u64(max(seqs, default=0), "$.seqs")
     if tokens is None:
         return seqs, None

@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl
 import orjson
 
 from topics.protocol import bodies
-from topics.protocol.bodies import invalid
 from topics.protocol.commands import (
     Claim,
     Command,
@@ -27,6 +26,7 @@ from topics.protocol.commands import (
     ListRouters,
     ListTopics,
 )
+from topics.protocol.decoding import invalid
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
 from topics.protocol.names import (
@@ -163,7 +163,7 @@ def _diff(request: Request) -> Command:
 
 
 def _delete_records(request: Request) -> Command:
-    return bodies.parse_delete(_writing(request), request.body)
+    return bodies.parse_delete(_writing(request), request.body, request.limits)
 
 
 def _purge(request: Request) -> Command:

@@ -11,8 +11,9 @@ import msgspec
 import orjson
 
 from topics.protocol import bodies
-from topics.protocol.bodies import BeginBody, ViewBody, decode, invalid
+from topics.protocol.bodies import BeginBody, ViewBody
 from topics.protocol.commands import Append, Begin, View
+from topics.protocol.decoding import decode, invalid
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import Limits
 from topics.protocol.names import require_topic_name
@@ -27,9 +28,12 @@ from topics.protocol.watch import (
 )
 
 
-class Envelope(msgspec.Struct):
-    op: str
+class Identified(msgspec.Struct):
     request_id: str | int | None = None
+
+
+class Envelope(Identified, kw_only=True):
+    op: str
     topic: str | None = None
     return_seqs: bool | None = None
 
@@ -43,7 +47,7 @@ class SubscribeBody(ViewBody, kw_only=True):
 
 
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
-_REQUEST_ID: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_IDENTIFIED: Final = msgspec.json.Decoder(Identified)
 _NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _SUBSCRIBE: Final = msgspec.json.Decoder(SubscribeBody)
 
@@ -96,7 +100,7 @@ def parse(raw: bytes, limits: Limits) -> Asked:
         return Asked(_request_id(raw), invalid(str(error)))
     except _NOT_JSON as error:
         raise BadText(str(error)) from None
-    given = b"" if envelope.request_id is None else orjson.dumps(envelope.request_id)
+    given = _given(envelope)
     try:
         return Asked(given, _order(envelope, raw, limits))
     except Rejection as refusal:
@@ -110,12 +114,15 @@ def _request_id(raw: bytes) -> bytes:
         BadText: What is wrong stood before the end of what is no JSON.
     """
     try:
-        value = orjson.loads(bytes(_REQUEST_ID.decode(raw).get("request_id", b"null")))
-    except (msgspec.ValidationError, orjson.JSONDecodeError):
+        return _given(_IDENTIFIED.decode(raw))
+    except msgspec.ValidationError:
         return b""
     except _NOT_JSON as error:
         raise BadText(str(error)) from None
-    return orjson.dumps(value) if type(value) in (str, int) else b""
+
+
+def _given(message: Identified) -> bytes:
+    return b"" if message.request_id is None else orjson.dumps(message.request_id)
 
 
 def _order(envelope: Envelope, raw: bytes, limits: Limits) -> Order:
@@ -150,7 +157,7 @@ def _subscribe(raw: bytes, limits: Limits) -> Subscribe:
             raise invalid("expected at least one topic", "$.topics")
         return Subscribe(bodies.parse_begins(asked.topics, limits), view)
     begin = BeginBody(asked.from_seq, asked.from_ts, asked.tail)
-    return Subscribe({_required(asked.topic): bodies.parse_begin(begin, "$")}, view)
+    return Subscribe({_required(asked.topic): bodies.parse_begin(begin, limits, "$")}, view)
 
 
 def encode(frame: Frame, texts: Sequence[Buffer] = ()) -> bytes:
