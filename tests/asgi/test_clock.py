@@ -1,6 +1,6 @@
 """The engine's clock: steady through jumps, corrected late and once."""
 
-from topics.asgi.clock import JUMP_MS, LASTING_MS, Clock
+from topics.asgi.clock import JUMP_MS, LASTING_MS, SLOWER_BY, Clock
 
 
 class Hands:
@@ -83,3 +83,76 @@ def test_a_small_difference_is_left_alone() -> None:
     clock.check()
 
     assert clock.now_ms() == hands.wall - JUMP_MS
+
+
+DAY_MS = 86_400_000
+
+
+def test_a_clock_that_was_set_back_goes_on_slower() -> None:
+    """It neither falls nor stands still: a lease of 30 s would last a day longer. (§10.2)"""
+    hands = Hands()
+    clock = hands.clock()
+    hands.wall -= DAY_MS
+    clock.check()
+    hands.pass_ms(LASTING_MS)
+    before = clock.now_ms()
+
+    clock.check()
+
+    assert clock.now_ms() == before == hands.wall + DAY_MS
+    hands.pass_ms(30_000)
+    assert clock.now_ms() == before + 30_000 - 30_000 // SLOWER_BY
+    hands.pass_ms(DAY_MS * SLOWER_BY - 30_001)
+    clock.check()
+    assert clock.now_ms() == hands.wall + 1
+    hands.pass_ms(1)
+    assert clock.now_ms() == hands.wall
+    hands.pass_ms(DAY_MS)
+    clock.check()
+    assert clock.now_ms() == hands.wall
+
+
+def test_a_clock_that_is_put_right_again_was_never_wrong() -> None:
+    """Set back and forth, each for long: time went on all the while."""
+    hands = Hands()
+    clock = hands.clock()
+    seen = [clock.now_ms()]
+
+    def check() -> None:
+        seen.append(clock.now_ms())
+        clock.check()
+        seen.append(clock.now_ms())
+
+    for by in (-DAY_MS, DAY_MS, -DAY_MS // 2, DAY_MS // 2 + 5000):
+        hands.wall += by
+        for _ in range(3):
+            check()
+            hands.pass_ms(LASTING_MS)
+    check()
+
+    assert seen == sorted(seen)
+    assert clock.now_ms() == hands.wall
+
+
+def test_a_start_goes_on_from_the_newest_time_in_the_log() -> None:
+    """The wall clock was set back while the server was down. (§0.10, `ttl_ms`; §10.2)"""
+    hands = Hands()
+    clock = hands.clock()
+
+    clock.not_before(hands.wall + 100_000)
+
+    assert clock.now_ms() == hands.wall + 100_000
+    hands.pass_ms(1000)
+    assert clock.now_ms() == hands.wall + 100_000 - 1000 // SLOWER_BY
+    hands.pass_ms(100_000 * SLOWER_BY)
+    assert clock.now_ms() == hands.wall
+
+
+def test_a_start_behind_the_log_is_nothing_special() -> None:
+    """What is in the log was before."""
+    hands = Hands()
+    clock = hands.clock()
+
+    clock.not_before(hands.wall - 5)
+
+    assert clock.now_ms() == hands.wall

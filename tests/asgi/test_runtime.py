@@ -20,6 +20,7 @@ from topics.protocol.events import Checkpoint, Event, RunRef
 from topics.protocol.hot import HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, RecoverySink, SealEntry
+from topics.protocol.state import State
 from topics.store.memory import MemoryStore
 
 LIMITS = Limits()
@@ -141,6 +142,34 @@ def test_large_bodies_are_decoded_one_at_a_time() -> None:
         assert begun == [0, 1, 2]
 
     play(story)
+
+
+def test_a_start_with_an_earlier_clock_goes_on_from_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The wall clock was set back an hour while the server was down: time goes on from where it
+    was, and a lease takes no hour more. (§10.2)"""
+    logged_ms = 10**12
+
+    class Logged(WatchedStore):
+        def recover(self, sink: RecoverySink) -> Recovery:
+            assert isinstance(sink, State)
+            sink.now_ms = logged_ms
+            return super().recover(sink)
+
+    async def main() -> None:
+        clock = Clock(lambda: logged_ms - 3_600_000, lambda: 7)
+        runtime = Runtime(LIMITS, Logged(), flush_ms=1, clock=clock)
+        await runtime.start()
+        async with asyncio.timeout(20):
+            while runtime.phase is Phase.STARTING:
+                await asyncio.sleep(0)
+        assert runtime.now_ms == runtime.engine.state.now_ms == logged_ms
+        await runtime.stop()
+
+    asyncio.run(main())
+
+    assert "3600000 ms behind" in caplog.text
 
 
 def test_all_commands_of_one_turn_are_one_write() -> None:

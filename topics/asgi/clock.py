@@ -1,8 +1,11 @@
-"""The engine's wall clock: steady between jumps of the system's, and corrected late and once.
+"""The engine's wall clock: steady between jumps of the system's, corrected late and once, and never
+turned back.
 
 Time is anchored at start and runs on with `CLOCK_BOOTTIME`, so a wall clock that is set while the
 server runs expires nothing at once.  A difference of over a second that lasts a minute is taken
-over.
+over: forwards at once; backwards by running slower until the wall clock has caught up.  Were it
+turned back, the engine, whose time never falls, would stand still for as long, and with it every
+lease.
 """
 
 import logging
@@ -11,6 +14,8 @@ from collections.abc import Callable
 
 JUMP_MS = 1000
 LASTING_MS = 60_000
+SLOWER_BY = 20
+"""A clock that is ahead loses one millisecond in so many: a lease of 30 s takes 31.5 s then."""
 
 log = logging.getLogger("topics.clock")
 
@@ -37,10 +42,28 @@ class Clock:
         self._wall_ms = wall_ms
         self._boot_ms = boot_ms
         self._offset_ms = wall_ms() - boot_ms()
+        self._lead_ms = 0
+        self._led_since_ms = 0
         self._differs_since_ms: int | None = None
 
     def now_ms(self) -> int:
-        return self._boot_ms() + self._offset_ms
+        now = self._boot_ms() + self._offset_ms
+        return now + self._lead() if self._lead_ms else now
+
+    @property
+    def steady_ms(self) -> int:
+        """Time that nobody sets, since some point in the past."""
+        return self._boot_ms()
+
+    def not_before(self, seen_ms: int) -> None:
+        """Go on from a time that was seen already, where the wall clock is behind it."""
+        behind = seen_ms - self.now_ms()
+        if behind > JUMP_MS:
+            log.warning(
+                "the wall clock is %d ms behind the log; time runs slower meanwhile", behind
+            )
+        if behind > 0:
+            self._set_lead(self._lead() + behind)
 
     def check(self) -> None:
         """Compare with the wall clock; call it every few seconds."""
@@ -53,4 +76,13 @@ class Clock:
         elif steady - self._differs_since_ms >= LASTING_MS:
             log.warning("the wall clock was set by %d ms; taken over", difference)
             self._offset_ms += difference
+            self._set_lead(max(self._lead() - difference, 0))
             self._differs_since_ms = None
+
+    def _lead(self) -> int:
+        """How far this is ahead of the wall clock still."""
+        return max(self._lead_ms - (self._boot_ms() - self._led_since_ms) // SLOWER_BY, 0)
+
+    def _set_lead(self, lead_ms: int) -> None:
+        self._lead_ms = lead_ms
+        self._led_since_ms = self._boot_ms()

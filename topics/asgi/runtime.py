@@ -142,7 +142,7 @@ class Runtime:
         self.clock = clock or Clock()
         self.phase = Phase.STARTING
         self.exchange: Exchange
-        self.started_ms = self.clock.now_ms()
+        self._started_ms = self.clock.steady_ms
         self.queue_peak = 0
         self.refused_for_room = 0
         self._flush_s = flush_ms / 1000
@@ -221,6 +221,7 @@ class Runtime:
     def _recover(self) -> None:
         """Replay, and say what was lost; on the worker thread."""
         recovery = self.store.recover(self.engine.state)
+        self.clock.not_before(self.engine.state.now_ms)
         self.engine.finish_recovery(recovery, self.clock.now_ms())
         events = self.engine.take_events()
         if events or (not recovery.fresh and self.store.room(reserve=True)):
@@ -695,7 +696,7 @@ class Runtime:
 
     @property
     def uptime_ms(self) -> int:
-        return self.clock.now_ms() - self.started_ms
+        return self.clock.steady_ms - self._started_ms
 
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Wait for a disk without holding up the loop."""
