@@ -199,6 +199,9 @@ class _Shell:
             read_only=False,
         )
 
+    def synced(self) -> "_Read[bool]":
+        return _Read(True)
+
     def read_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())
 

@@ -543,6 +543,22 @@ class Runtime:
             except WriteFailed as error:
                 self._fail(error, [])
 
+    def synced(self) -> asyncio.Future[bool]:
+        """Whether all that is written by now became durable, as soon as that is known."""
+        told: asyncio.Future[bool] = self._loop.create_future()
+
+        def deliver(known: Told) -> None:
+            if not told.done():
+                told.set_result(isinstance(known.result, Outcome))
+
+        lsn = self.store.written_lsn
+        if self.engine.read_only or lsn <= self._synced_lsn:
+            told.set_result(lsn <= self._synced_lsn)
+        else:
+            self._syncing.append(_Waiter(deliver, Outcome([]), lsn))
+            self._want_sync()
+        return told
+
     def _fail(self, error: Exception, writing: list[_Waiter]) -> None:
         """Nothing of this turn is shown, and nothing will be written again."""
         log.critical("the log is read-only from now on: %s", error)

@@ -1,6 +1,6 @@
 """What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
 from topics.asgi.runtime import Deliver, Phase, Ticket, Told
@@ -48,6 +48,9 @@ class Shell(Protocol):
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
+
+    def synced(self) -> Awaitable[bool]:
+        """Wait until all that is written by now is durable; False where the log failed before."""
 
     @property
     def room(self) -> Room: ...

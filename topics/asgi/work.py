@@ -13,7 +13,7 @@ from topics.asgi.shell import Shell
 from topics.asgi.stream import SHUTTING_DOWN
 from topics.protocol import sse
 from topics.protocol.commands import Claim
-from topics.protocol.effects import Records
+from topics.protocol.effects import Gate, Records
 from topics.protocol.errors import Rejection
 from topics.protocol.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.work import Grant, WorkStream
@@ -63,6 +63,9 @@ class WorkFeed:
             self._news.clear()
             jobs = self._take()
             if jobs:
+                if not await self._are_kept():
+                    self._is_over = True
+                    return sse.encode_error(500, "the log failed before the leases were durable")
                 return b"".join([await self._written(*each) for each in jobs])
             try:
                 async with asyncio.timeout_at(beat_at):
@@ -77,6 +80,11 @@ class WorkFeed:
         # Before they are seen: leases are in the log where they are meant to last.
         self._shell.nudge()
         return jobs
+
+    async def _are_kept(self) -> bool:
+        """Leases that are to last are seen when they will; False where the log failed before."""
+        gate = self._shell.engine.work.gate(self._stream)
+        return gate is not Gate.SYNCED or await self._shell.synced()
 
     async def _written(self, records: Records, grant: Grant) -> bytes:
         texts = read(records, blocking=False)

@@ -426,6 +426,11 @@ class Work:
         given, stream.given = stream.given, []
         return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
 
+    def gate(self, stream: WorkStream) -> Gate:
+        """When what a stream was given may be seen."""
+        topic = self._state.by_id.get(stream.topic_id)
+        return Gate.NOW if topic is None else self._lease_gate(topic)
+
     def _give(self, queue: Queue, stream: WorkStream, grant: Grant) -> None:
         for seq, lease in zip(grant.seqs, grant.leases, strict=True):
             stream.held[seq] = lease
