@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
+from topics.asgi.commits import Deliver, Told
 from topics.asgi.exchange import TopicsExchange
-from topics.asgi.runtime import Deliver, Phase, Ticket, Told
+from topics.asgi.runtime import Phase, Ticket
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Records
 from topics.protocol.engine import Engine

@@ -24,8 +24,9 @@ import httpx
 
 from topics.asgi.answers import Answer, Head, Streaming
 from topics.asgi.app import App
+from topics.asgi.commits import Deliver, Told
 from topics.asgi.exchange import TopicsExchange
-from topics.asgi.runtime import Deliver, Phase, Ticket, Told
+from topics.asgi.runtime import Phase, Ticket
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
 from topics.protocol.commands import Claim, Command, Diff

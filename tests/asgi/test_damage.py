@@ -35,7 +35,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("other", 3))
 
         while runtime.engine.state.hot:
-            await runtime.keep_up(checkpoint=True)
+            await runtime.keeper.keep_up(checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs
         assert [(run.first_seq, run.count) for run in runs] == [(1, 20), (21, 20)]
@@ -84,12 +84,12 @@ def test_a_bug_in_upkeep_does_not_end_it(
             raise AssertionError("made up")
 
         with monkeypatch.context() as patched:
-            patched.setattr(runtime.upkeep, "drop_runs", broken)
-            runtime._upkeep_due.set()
+            patched.setattr(runtime.keeper.upkeep, "drop_runs", broken)
+            runtime.keeper.soon()
             await failed.wait()
         await asyncio.sleep(0)
-        assert runtime._upkeep_task is not None
-        assert not runtime._upkeep_task.done()
+        assert runtime._living is not None
+        assert not runtime._living.done()
 
     play(tmp_path, story)
     assert "made up" in caplog.text

@@ -5,8 +5,9 @@ from typing import Any
 
 import orjson
 
+from topics.asgi.commits import Told
 from topics.asgi.payload import payload
-from topics.asgi.runtime import Runtime, Ticket, Told
+from topics.asgi.runtime import Runtime, Ticket
 from topics.protocol import bodies
 from topics.protocol.commands import Command, DeleteTopic, GetRouter, GetTopic
 from topics.protocol.effects import Outcome

@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.asgi import runtime as shell
+from topics.asgi import keeper
 from topics.asgi.clock import Clock
-from topics.asgi.runtime import PHASES, Phase, Runtime, Told
+from topics.asgi.commits import Told
+from topics.asgi.runtime import PHASES, Phase, Runtime
 from topics.protocol import bodies
 from topics.protocol.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.effects import Outcome
@@ -276,7 +277,7 @@ def test_no_timer_touches_a_store_that_is_closed() -> None:
 
         def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
             self.idles = 0
-            self.runtime._flush_time()
+            self.runtime.commits._flush_time()
             return super().seal(entries)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
@@ -297,7 +298,7 @@ def test_what_was_read_for_a_dead_letter_is_written_at_once(
 ) -> None:
     """A job whose text had to be waited for reaches the dead-letter topic though nothing else
     happens; who waits there is woken. (§10.6)"""
-    monkeypatch.setattr(shell, "UPKEEP_EVERY_S", 1000.0)
+    monkeypatch.setattr(keeper, "UPKEEP_EVERY_S", 1000.0)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("q", type="queue", max_deliveries=1, dead_letter="d"))
@@ -405,7 +406,7 @@ def test_a_failure_during_upkeep_leaves_a_read_only_log() -> None:
         await told(runtime, append("jobs", 0))
         store.fails.add("flip")
 
-        runtime._upkeep_due.set()
+        runtime.keeper.soon()
         while not runtime.engine.read_only:
             await asyncio.sleep(0)
 

@@ -10,7 +10,8 @@ import pytest
 
 from topics.asgi import payload, streaming
 from topics.asgi.answers import Streaming
-from topics.asgi.runtime import Phase, Ticket, Told
+from topics.asgi.commits import Told
+from topics.asgi.runtime import Phase, Ticket
 from topics.asgi.socket import REPLIES_BYTES_MAX, SocketFeed
 from topics.asgi.stream import WatchFeed
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, converse, stream

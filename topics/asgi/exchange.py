@@ -18,9 +18,10 @@ import orjson
 from topics import __version__
 from topics.asgi import page
 from topics.asgi.answers import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.asgi.commits import Told
 from topics.asgi.inflation import at_once, inflate, too_large
 from topics.asgi.payload import payload as payload_of
-from topics.asgi.runtime import Phase, Ticket, Told
+from topics.asgi.runtime import Phase, Ticket
 from topics.asgi.shell import Reading, Shell
 from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed

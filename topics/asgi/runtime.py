@@ -1,17 +1,12 @@
-"""The shell around the engine: turns of the loop, the one sync thread, upkeep, start and stop.
+"""The shell around the engine: its life, the commands that come, and what they are owed first.
 
-A turn is: commands are decided and applied as they come; at its end all their events go into one
-write; answers that wait for no more than that are told.  One thread syncs, and whatever was
-written while it did waits for the next sync together.  After a failed write or sync nothing is
-retried: the log is read-only until a restart, reads go on.
+A turn of the loop is: commands are decided and applied as they come, and at its end all their events
+go into one write (`topics.asgi.commits`).  Upkeep goes on beside it (`topics.asgi.keeper`).
 """
 
 import asyncio
 import logging
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -20,26 +15,23 @@ from typing import Final, TypeVar
 
 from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
-from topics.protocol.chores import Blocking, Chore, Chores, Step
+from topics.asgi.commits import Commits, Deliver, Told, Waiter
+from topics.asgi.keeper import Keeper
 from topics.protocol.commands import Claim, Command, Diff
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
+from topics.protocol.errors import Rejection, StoreError
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
 from topics.protocol.records import Buffer
 from topics.protocol.turn import Room
-from topics.protocol.upkeep import Upkeep
 from topics.settings import Settings
 
 log = logging.getLogger("topics")
 
-UPKEEP_EVERY_S: Final = 10.0
-UPKEEP_SOON_S: Final = 0.05
-RETRY_S: Final = 1.0
 DEBT_SLICES: Final = 3
 """Slices of what routers owe that a command which wants it works off itself, before it waits."""
 
@@ -65,26 +57,6 @@ PHASES: Final[dict[Phase, frozenset[Phase]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An outcome, or why there is none, with the times it waited (milliseconds)."""
-
-    result: Outcome | Exception
-    write_ms: float = 0.0
-    sync_ms: float = 0.0
-
-
-Deliver = Callable[[Told], None]
-
-
-@dataclass(slots=True)
-class _Waiter:
-    deliver: Deliver
-    outcome: Outcome
-    lsn: int = 0
-    write_ms: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class _Owing:
     """A command that waits for what routers owe to it; `ticket` once it was decided and waits on."""
@@ -106,24 +78,8 @@ def _nothing() -> None:
     pass
 
 
-def _not_erased(damage: Corrupt) -> Rejection:
-    return Rejection(
-        ErrorCode.INTERNAL,
-        f"deleted, but not erased: {damage}",
-        {"reason": "corrupt"},
-    )
-
-
-def _unknown() -> Rejection:
-    return Rejection(
-        ErrorCode.INTERNAL,
-        "the log failed before this was durable; whether it will be found again is unknown",
-        {"reason": "write_failed", "outcome": "unknown"},
-    )
-
-
 class Runtime:
-    """One engine over one store, on the running event loop.
+    """One engine over one store, on the running event loop.  Implements `commits.Turns`.
 
     Args:
         limits: Every bound in force.
@@ -137,43 +93,24 @@ class Runtime:
         self.limits = limits
         self.store = store
         self.engine = Engine(limits, store)
-        self.upkeep = Upkeep(self.engine)
-        self.chores = Chores(limits, self.upkeep, store, self)
         self.clock = clock or Clock()
+        self.commits = Commits(self.engine, store, self, flush_s=flush_ms / 1000)
+        self.keeper = Keeper(limits, self.engine, store, self.commits, self.clock)
         self.phase = Phase.STARTING
         self.exchange: Exchange
-        self._started_ms = self.clock.steady_ms
-        self.queue_peak = 0
         self.refused_for_room = 0
-        self._flush_s = flush_ms / 1000
+        self._started_ms = self.clock.steady_ms
         self._loop: asyncio.AbstractEventLoop
         self._failed: asyncio.Future[Exception]
-        self._flush_due = False
-        self._flush_timer: asyncio.TimerHandle | None = None
-        self._writing: list[_Waiter] = []
-        self._syncing: deque[_Waiter] = deque()
-        self._erasing: list[_Waiter] = []
-        self._erased: list[_Waiter] = []
-        self._is_ending = False
-        """The last chore runs: nothing else is written any more."""
+        self._ready: asyncio.Event
+        self._living: asyncio.Task[None] | None = None
         self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle | None]] = {}
         self._owing: dict[_Owing, None] = {}
         self._work_due = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
-        self._sync_wanted = threading.Semaphore(0)
-        self._synced_lsn = 0
-        """What the loop has heard of; the store's own runs ahead of what is published."""
-        self._sync_running = False
-        self._sync_started = 0.0
-        self._sync_stops = False
-        self._sync_thread: threading.Thread | None = None
-        self._worker = ThreadPoolExecutor(1, "topics-upkeep")
-        self.readers = ThreadPoolExecutor(4, "topics-read")
+        self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
-        self._upkeep_task: asyncio.Task[None] | None = None
-        self._upkeep_due: asyncio.Event
-        self._ready: asyncio.Event
 
     # ------------------------------------------------------------------ life
 
@@ -185,9 +122,9 @@ class Runtime:
         """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
-        self._upkeep_due = asyncio.Event()
         self._ready = asyncio.Event()
-        self._upkeep_task = self._loop.create_task(self._live())
+        self.keeper.start()
+        self._living = self._loop.create_task(self._live())
 
     async def wait_ready(self) -> None:
         """Returns when the log is replayed."""
@@ -199,7 +136,7 @@ class Runtime:
 
     async def _live(self) -> None:
         try:
-            await self._in_worker(self._recover)
+            await self.keeper.in_worker(self._recover)
         except Exception as error:
             if not isinstance(error, StoreError | OSError):
                 log.exception("replay failed")
@@ -208,28 +145,22 @@ class Runtime:
             return
         if self.phase is not Phase.STARTING:
             return
-        self._sync_thread = threading.Thread(
-            target=self._sync_forever, name="topics-sync", daemon=True
-        )
-        self._sync_thread.start()
+        self.commits.start()
         self._move(Phase.READY)
         self._ready.set()
         self.work_soon()
         self._set_alarm()
-        await self._keep_up()
+        await self.keeper.live()
 
     def _recover(self) -> None:
         """Replay, and say what was lost; on the worker thread."""
         recovery = self.store.recover(self.engine.state)
         self.clock.not_before(self.engine.state.now_ms)
         self.engine.finish_recovery(recovery, self.clock.now_ms())
-        events = self.engine.take_events()
-        if events or (not recovery.fresh and self.store.room(reserve=True)):
+        if self.engine.has_events or (not recovery.fresh and self.store.room(reserve=True)):
             # Also where there is nothing to say: the next start takes the newest batch to tell
             # which kernel ran, and if that process stopped cleanly.
-            self.engine.on_written(self.store.write(events))
-            self._synced_lsn = self.store.sync()
-            self.engine.on_synced(self._synced_lsn)
+            self.commits.recovered()
         for note in recovery.notes:
             log.warning("%s", note)
         if recovery.torn_bytes:
@@ -250,46 +181,19 @@ class Runtime:
     async def stop(self) -> None:
         """Finish what was begun, seal, leave a checkpoint and the clean mark."""
         self.drain()
-        if self._upkeep_task is not None:
-            if self._sync_thread is None:
-                await asyncio.gather(self._upkeep_task, return_exceptions=True)
-            else:
-                self._upkeep_task.cancel()
-                await asyncio.gather(self._upkeep_task, return_exceptions=True)
-        for waiter in self._erasing:
-            stopping = Rejection(ErrorCode.SHUTTING_DOWN, "deleted, but not erased yet")
-            waiter.deliver(Told(stopping))
-        recovered = self._sync_thread is not None
+        if self._living is not None:
+            if self.commits.is_started:
+                self._living.cancel()
+            await asyncio.gather(self._living, return_exceptions=True)
+        self.keeper.refuse_erasures()
+        recovered = self.commits.is_started
         if recovered:
-            self._flush()
-            await self._until_synced()
-            self._sync_stops = True
-            self._sync_wanted.release()
-            assert self._sync_thread is not None
-            await self._loop.run_in_executor(None, self._sync_thread.join)
-        self._is_ending = True
-        await self._close(clean=recovered and not self.engine.read_only)
-        self._worker.shutdown(wait=False)
-        self.readers.shutdown(wait=False)
+            await self.commits.stop()
+        self.commits.is_over = True
+        await self.keeper.close(clean=recovered and not self.engine.read_only)
+        self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
         self._move(Phase.STOPPED)
-
-    async def _close(self, *, clean: bool) -> None:
-        """With `clean`, leave a checkpoint and the mark; without, only let go."""
-        if clean:
-            try:
-                await self._run(self.chores.last())
-                return
-            except (OSError, StoreError) as error:
-                log.error("no clean stop: %s", error)
-        await self._in_worker(self.store.close, None)
-
-    async def _until_synced(self) -> None:
-        """Until what is written by now is durable; what comes meanwhile does not make it longer."""
-        wanted = self.store.written_lsn
-        while self._synced_lsn < wanted and not self.engine.read_only:
-            self._want_sync()
-            await asyncio.sleep(0.005)
 
     # ------------------------------------------------------------------ commands
 
@@ -314,7 +218,7 @@ class Runtime:
             raise
         finally:
             if self.engine.has_events:
-                self._flush_soon()
+                self.commits.flush_soon()
             else:
                 self.work_soon()
         if isinstance(result, Parked):
@@ -322,17 +226,14 @@ class Runtime:
             return self._park(command, token, result, deliver)
         if result.gate is Gate.NOW:
             return Told(result)
-        waiter = _Waiter(deliver, result)
-        self._writing.append(waiter)
-        self._flush_soon()
+        self.commits.wait(deliver, result)
         return Ticket(_nothing)
 
     def _note_refusal(self, limit: object) -> None:
         if limit in ("disk", "max_hot_bytes"):
             self.refused_for_room += 1
         if limit == "disk":
-            self.chores.disk_is_full = True
-            self._upkeep_due.set()
+            self.keeper.disk_is_full()
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
@@ -343,10 +244,10 @@ class Runtime:
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
-        if self._is_ending:
+        if self.commits.is_over:
             return
         if self.engine.has_events:
-            self._flush()
+            self.commits.flush()
         self.work_soon()
         self._set_alarm()
 
@@ -385,8 +286,7 @@ class Runtime:
         if isinstance(result, Exception) or result.gate is Gate.NOW:
             deliver(Told(result))
         else:
-            self._writing.append(_Waiter(deliver, result))
-            self._flush_soon()
+            self.commits.wait(deliver, result)
 
     # ------------------------------------------------------------------ what is owed
 
@@ -395,7 +295,7 @@ class Runtime:
         for _ in range(DEBT_SLICES):
             debt.work(self.clock.now_ms(), self._room)
             self._begin_reading()
-            self._flush()
+            self.commits.flush()
             if debt.is_settled:
                 return True
         return False
@@ -431,8 +331,8 @@ class Runtime:
 
     def _want_sync_for_debts(self) -> None:
         """Copies that are shown once they are durable do not wait for the flush timer."""
-        if self._owing and self._synced_lsn < self.store.written_lsn:
-            self._want_sync()
+        if self._owing and not self.commits.is_synced:
+            self.commits.want_sync()
 
     def work_soon(self) -> None:
         """Copies that routers owe, jobs for who waits: when everybody had a turn."""
@@ -446,7 +346,7 @@ class Runtime:
             return
         self.engine.work_off(self.clock.now_ms(), self._room)
         self._begin_reading()
-        self._flush()
+        self.commits.flush()
 
     def _begin_reading(self) -> None:
         for fetch in self.engine.take_fetches():
@@ -474,223 +374,28 @@ class Runtime:
         self._alarm = self._alarm_ms = None
         self._work_off()
 
-    # ------------------------------------------------------------------ one write a turn
+    # ------------------------------------------------------------------ turns end
 
-    def _flush_soon(self) -> None:
-        if not self._flush_due:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_due = False
-        events = self.engine.take_events()
-        writing, self._writing = self._writing, []
-        lsn, write_ms = self.store.written_lsn, 0.0
-        if events:
-            begun = time.perf_counter()
-            try:
-                lsn = self.store.write(events)
-            except WriteFailed as error:
-                self._fail(error, writing)
-                return
-            write_ms = (time.perf_counter() - begun) * 1000
-        self.engine.on_written(lsn)
+    def published(self) -> None:
         self.work_soon()
-        for waiter in writing:
-            waiter.lsn, waiter.write_ms = lsn, write_ms
-            if self.engine.read_only:
-                # It may repeat what was on its way when the log failed.
-                waiter.deliver(Told(_unknown()))
-            elif waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn:
-                self._syncing.append(waiter)
-            else:
-                self._tell(waiter, 0.0)
+
+    def told(self) -> None:
         self._tell_woken()
         if self._owing:
             self._decide_paid()
         self._set_alarm()
-        if self._syncing:
-            self.queue_peak = max(self.queue_peak, len(self._syncing))
-            self._want_sync()
-        elif events and self._flush_timer is None:
-            self._flush_timer = self._loop.call_later(self._flush_s, self._flush_time)
-        if self.engine.state.full or self._is_pressed():
-            self._upkeep_due.set()
+        self.keeper.soon_if_pressed()
 
-    def _tell(self, waiter: _Waiter, sync_ms: float) -> None:
-        """The log has what it must; an erasure still waits for upkeep."""
-        if waiter.outcome.erases is None:
-            waiter.deliver(Told(waiter.outcome, waiter.write_ms, sync_ms))
-        else:
-            self._erasing.append(waiter)
-            self._upkeep_due.set()
+    def erase(self, waiter: Waiter) -> None:
+        self.keeper.erase(waiter)
 
-    def _is_pressed(self) -> bool:
-        return (
-            self.engine.state.hot_weight > self.limits.max_hot_bytes // 2
-            or self.store.log_bytes >= self.limits.wal_file_bytes
-        )
-
-    def _flush_time(self) -> None:
-        self._flush_timer = None
-        if self.engine.read_only or self._is_ending:
-            return
-        if self._synced_lsn < self.store.written_lsn:
-            self._want_sync()
-        elif not self._writing:
-            try:
-                self.store.idle()
-            except WriteFailed as error:
-                self._fail(error, [])
-
-    def synced(self) -> asyncio.Future[bool]:
-        """Whether all that is written by now became durable, as soon as that is known."""
-        told: asyncio.Future[bool] = self._loop.create_future()
-
-        def deliver(known: Told) -> None:
-            if not told.done():
-                told.set_result(isinstance(known.result, Outcome))
-
-        lsn = self.store.written_lsn
-        if self.engine.read_only or lsn <= self._synced_lsn:
-            told.set_result(lsn <= self._synced_lsn)
-        else:
-            self._syncing.append(_Waiter(deliver, Outcome([]), lsn))
-            self._want_sync()
-        return told
-
-    def _fail(self, error: Exception, writing: list[_Waiter]) -> None:
-        """Nothing of this turn is shown, and nothing will be written again."""
-        log.critical("the log is read-only from now on: %s", error)
-        self.engine.on_failed()
-        waiters = [*self._syncing, *writing, *self._erasing]
-        self._syncing.clear()
-        self._erasing.clear()
-        for waiter in waiters:
-            waiter.deliver(Told(_unknown()))
+    def failed(self) -> None:
+        self.keeper.fail_erasures()
         self._tell_woken()
         self._decide_paid()
 
-    # ------------------------------------------------------------------ the sync thread
-
-    def _want_sync(self) -> None:
-        if not self._sync_running and not self.engine.read_only:
-            self._sync_running = True
-            self._sync_started = time.perf_counter()
-            self._sync_wanted.release()
-
-    def _sync_forever(self) -> None:
-        while True:
-            self._sync_wanted.acquire()
-            if self._sync_stops:
-                return
-            try:
-                lsn = self.store.sync()
-            except WriteFailed as error:
-                self._loop.call_soon_threadsafe(self._sync_failed, error)
-            else:
-                self._loop.call_soon_threadsafe(self._synced, lsn)
-
-    def _sync_failed(self, error: WriteFailed) -> None:
-        self._sync_running = False
-        self._fail(error, [])
-
-    def _synced(self, lsn: int) -> None:
-        sync_ms = (time.perf_counter() - self._sync_started) * 1000
-        self._sync_running = False
-        self._synced_lsn = lsn
-        self.engine.on_synced(lsn)
-        self.work_soon()
-        while self._syncing and self._syncing[0].lsn <= lsn:
-            self._tell(self._syncing.popleft(), sync_ms)
-        self._tell_woken()
-        if self._owing:
-            self._decide_paid()
-        if self._syncing:
-            self._want_sync()
-        elif self._flush_timer is None:
-            self._flush_timer = self._loop.call_later(self._flush_s, self._flush_time)
-
-    # ------------------------------------------------------------------ upkeep
-
-    async def _in_worker(self, call: Callable[..., T], *args: object) -> T:
-        return await self._loop.run_in_executor(self._worker, call, *args)
-
-    async def _keep_up(self) -> None:
-        trouble = ""
-        while True:
-            wait = asyncio.ensure_future(self._upkeep_due.wait())
-            done, _ = await asyncio.wait({wait}, timeout=UPKEEP_EVERY_S)
-            if not done:
-                wait.cancel()
-            self._upkeep_due.clear()
-            self.clock.check()
-            try:
-                await self.keep_up()
-                trouble = ""
-            except WriteFailed as error:
-                if not self.engine.read_only:
-                    self._fail(error, [])
-                return
-            except (OSError, StoreError) as error:
-                if str(error) != trouble:  # a full disk says it once, not once a second
-                    trouble = str(error)
-                    log.error("upkeep goes on trying: %s", error)
-                await asyncio.sleep(RETRY_S)
-            except Exception:
-                log.exception("upkeep failed; it goes on trying")
-                await asyncio.sleep(RETRY_S)
-            if self.engine.read_only:
-                return
-            await asyncio.sleep(UPKEEP_SOON_S)
-
-    async def keep_up(self, *, checkpoint: bool = False) -> None:
-        """One round of upkeep, with a checkpoint whether one is due or not."""
-        await self._run(self.chores.round(checkpoint=checkpoint))
-
-    async def _run(self, chore: Chore) -> None:
-        """Drive a chore: what waits for a disk on the worker, the rest here."""
-        try:
-            step = next(chore)
-            while True:
-                try:
-                    result = await self._done(step)
-                except BaseException as error:
-                    step = chore.throw(error)
-                else:
-                    step = chore.send(result)
-        except StopIteration:
-            return
-
-    async def _done(self, step: Step) -> object:
-        if isinstance(step, Blocking):
-            return await self._in_worker(step.call)
-        await self._until_synced()
-        return None
-
-    # What chores ask of who runs them.
-
-    def flush(self) -> None:
-        self._flush()
-        if self.engine.read_only:
-            raise WriteFailed("log", "read-only")
-
-    def warn(self, what: str) -> None:
-        log.error("%s", what)
-
-    def take_erasures(self) -> Iterable[int]:
-        self._erased, self._erasing = self._erasing, []
-        return {one.outcome.erases for one in self._erased if one.outcome.erases is not None}
-
-    def erased(self, damage: Corrupt | None) -> None:
-        waiters, self._erased = self._erased, []
-        for waiter in waiters:
-            told = Told(waiter.outcome, waiter.write_ms)
-            waiter.deliver(told if damage is None else Told(_not_erased(damage)))
-
-    def erase_later(self) -> None:
-        self._erasing = self._erased + self._erasing
-        self._erased = []
+    def synced(self) -> asyncio.Future[bool]:
+        return self.commits.synced()
 
     # ------------------------------------------------------------------ what probes see
 
@@ -700,8 +405,8 @@ class Runtime:
             ready=ready and not self.engine.read_only,
             recovery_progress=1.0 if ready else self.store.progress,
             uptime_ms=self.uptime_ms,
-            queue_depth=len(self._syncing) + len(self._writing),
-            queue_depth_peak=self.queue_peak,
+            queue_depth=self.commits.depth,
+            queue_depth_peak=self.commits.peak,
             submit_full_total=self.refused_for_room,
             read_only=self.engine.read_only,
         )
@@ -716,7 +421,7 @@ class Runtime:
 
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Wait for a disk without holding up the loop."""
-        return self._loop.run_in_executor(self.readers, call)
+        return self._loop.run_in_executor(self._readers, call)
 
     def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Make a command of a large body, one body at a time: what it takes is memory, too."""

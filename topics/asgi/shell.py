@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from topics.asgi.runtime import Deliver, Phase, Ticket, Told
+from topics.asgi.commits import Deliver, Told
+from topics.asgi.runtime import Phase, Ticket
 from topics.protocol.commands import Command
 from topics.protocol.engine import Engine
 from topics.protocol.limits import Limits

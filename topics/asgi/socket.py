@@ -8,8 +8,9 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from topics.asgi.commits import Told
 from topics.asgi.payload import read
-from topics.asgi.runtime import Phase, Ticket, Told
+from topics.asgi.runtime import Phase, Ticket
 from topics.asgi.shell import Shell
 from topics.asgi.stream import SHUTTING_DOWN
 from topics.protocol import ws
