@@ -135,7 +135,7 @@ class Server:
         environ |= {f"TOPICS_{name}": value for name, value in own.items()}
         with (self.home / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "topics.cli", "serve"],
+                [sys.executable, "-m", "topics", "serve"],
                 env=environ,
                 stdout=log,
                 stderr=log,

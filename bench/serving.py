@@ -65,7 +65,7 @@ def serve_topics(home: Path) -> Serving:
         "TOPICS_PORT_FILE": str(port_file),
         "TOPICS_DATA_DIR": str(home / "data"),
     }
-    process = _started([sys.executable, "-m", "topics.cli", "serve"], home, environ)
+    process = _started([sys.executable, "-m", "topics", "serve"], home, environ)
     _wait(process, port_file.is_file)
     served = Serving("topics", process, int(port_file.read_text().rpartition(":")[2]))
     _wait(process, lambda: _is_ready(served))

@@ -231,7 +231,7 @@ def test_a_signal_while_it_waits_for_an_answer() -> None:
         serving = Thread(target=server.serve_forever)
         serving.start()
         process = subprocess.Popen(
-            [sys.executable, "-m", "topics.cli", "append", "t"],
+            [sys.executable, "-m", "topics", "append", "t"],
             env={"TOPICS_URL": f"http://127.0.0.1:{server.server_port}"},
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -150,7 +150,7 @@ def test_a_closed_pipe_is_quiet() -> None:
         serving = Thread(target=server.serve_forever)
         serving.start()
         process = subprocess.Popen(
-            [sys.executable, "-m", "topics.cli", "read", "t"],
+            [sys.executable, "-m", "topics", "read", "t"],
             env={"TOPICS_URL": f"http://127.0.0.1:{server.server_port}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

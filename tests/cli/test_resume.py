@@ -34,7 +34,7 @@ def test_an_import_that_is_killed_can_be_repeated(server: Server, tmp_path: Path
     """After a SIGKILL the same command ends with every line in the topic, each of them once. (§0.8)"""
     file = tmp_path / "jobs.ndjson"
     file.write_text("".join(f"{n}\n" for n in range(LINES)))
-    command = [sys.executable, "-m", "topics.cli", "append", "jobs", str(file)]
+    command = [sys.executable, "-m", "topics", "append", "jobs", str(file)]
     command += ["--batch", "10", "--url", server.url]
 
     first = subprocess.Popen(command, stderr=subprocess.DEVNULL)

@@ -206,7 +206,7 @@ class Watching:
     """`topics watch jobs`, its records in a queue."""
 
     def __init__(self, server: Server, *args: str) -> None:
-        command = [sys.executable, "-m", "topics.cli", "watch", "jobs", "--url", server.url, *args]
+        command = [sys.executable, "-m", "topics", "watch", "jobs", "--url", server.url, *args]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.records: Queue[RawRecord] = Queue()
         self._pump = threading.Thread(target=self._read, daemon=True)

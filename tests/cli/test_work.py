@@ -216,7 +216,7 @@ class Working:
     """`topics work jobs` on a server; its commands meet the test at named pipes."""
 
     def __init__(self, server: Server, *args: str) -> None:
-        command = [sys.executable, "-m", "topics.cli", "work", "jobs", "--url", server.url, *args]
+        command = [sys.executable, "-m", "topics", "work", "jobs", "--url", server.url, *args]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def line(self) -> str:

@@ -41,7 +41,7 @@ class Resettable(Protocol):
 
 W = TypeVar("W", bound=Resettable)
 
-COMMAND: Final = (sys.executable, "-m", "topics.cli", "serve")
+COMMAND: Final = (sys.executable, "-m", "topics", "serve")
 
 
 class Server:

@@ -1,4 +1,4 @@
-"""`python -m topics.cli`: the same as `topics`."""
+"""`python -m topics`: the same as `topics`."""
 
 from topics.cli import main
 
