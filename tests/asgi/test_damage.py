@@ -2,15 +2,24 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 
 from asgi.test_erase import delete, play
-from asgi.test_runtime import append, diff, told
+from asgi.test_runtime import LIMITS, append, diff, told
 from topics.asgi.payload import payload
 from topics.asgi.runtime import Runtime
+from topics.asgi.socket import SocketFeed
+from topics.asgi.stream import WatchFeed
+from topics.protocol import bodies
+from topics.protocol.commands import Command, DeleteTopic, ListTopics
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
+from topics.store.layout import RUN_DTYPE, SEGMENT_HEADER
+from topics.store.segment import TABLE_OFFSET
 
 
 def rot(data_dir: Path, text: bytes) -> None:
@@ -22,6 +31,192 @@ def rot(data_dir: Path, text: bytes) -> None:
             path.write_bytes(raw)
             return
     raise AssertionError("no segment holds it")
+
+
+LARGE = 20_000
+"""Bytes of a record of which ten are not sealed together with small ones behind them."""
+
+
+def rot_columns(data_dir: Path, topic_id: int) -> None:
+    """Flip a bit among the columns of the first run of a topic in a segment."""
+    for path in sorted(data_dir.glob("*.seg")):
+        raw = bytearray(path.read_bytes())
+        runs = SEGMENT_HEADER.unpack(raw[: SEGMENT_HEADER.size])[3]
+        table = np.frombuffer(raw, RUN_DTYPE, runs, TABLE_OFFSET)
+        for row in table[table["topic_id"] == topic_id][:1]:
+            raw[int(row["section_offset"]) + 20] ^= 4
+            del table, row
+            path.write_bytes(raw)
+            return
+    raise AssertionError("no segment holds it")
+
+
+def configured(topic: str, **config: object) -> Command:
+    return bodies.parse_put(topic, orjson.dumps(config))
+
+
+def texts(outcome: Outcome) -> bytes:
+    found = payload(outcome, blocking=True)
+    assert isinstance(found, list)
+    return b"".join(bytes(text) for text in found)
+
+
+async def refused(runtime: Runtime, command: Command) -> tuple[int, Any]:
+    with pytest.raises(Rejection) as refusal:
+        await told(runtime, command)
+    return refusal.value.code.status, refusal.value.detail
+
+
+def state_of(runtime: Runtime, topic: str) -> tuple[int, int, int]:
+    found = runtime.engine.state.topics[topic]
+    return found.count, found.size_bytes, found.earliest_seq
+
+
+@pytest.fixture
+def rotten(tmp_path: Path) -> Path:
+    """A run of ten records in `jobs` with damaged columns, one of twenty behind it; and `other`."""
+
+    async def write(runtime: Runtime) -> None:
+        await told(runtime, configured("jobs"))
+        await told(runtime, append("other", 1, 2, 3))
+        await told(runtime, append("jobs", *["x" * LARGE] * 10))
+        await runtime.keeper.keep_up(checkpoint=True)
+        await told(runtime, append("jobs", *range(20)))
+
+    play(tmp_path, write)
+    rot_columns(tmp_path, 1)
+    return tmp_path
+
+
+DAMAGE = {"reason": "corrupt", "first_seq": 1, "last_seq": 10}
+
+
+def test_what_cannot_be_read_is_told_with_its_place(
+    rotten: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """500 with the seqs, and the file in the log; what is behind is served. (§0.5)"""
+
+    async def story(runtime: Runtime) -> None:
+        for asked in ({"from_seq": 0}, {"from_seq": 5, "match": "x*"}, {"from_ts": 1}):
+            assert await refused(runtime, diff("jobs", **asked)) == (500, DAMAGE)
+        assert await refused(runtime, delete(match="x*")) == (500, DAMAGE)
+        assert "internal error" not in caplog.text
+        assert caplog.text.count("cannot read stored records") == 4
+        behind = await told(runtime, diff("jobs", from_seq=10))
+        assert isinstance(behind.result, Outcome)
+        assert texts(behind.result).count(b'"data"') == 20
+
+    play(rotten, story)
+
+
+def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
+    """Its topic is listed, and written to; every topic is sealed and checkpointed. (§1.3)"""
+
+    async def story(runtime: Runtime) -> None:
+        await told(runtime, configured("jobs", ttl_ms=3_600_000))
+        await told(runtime, append("jobs", 1))
+        await told(runtime, append("other", 4))
+        listed = await told(runtime, ListTopics("", 10, "", False))
+        assert isinstance(listed.result, Outcome)
+
+        while runtime.engine.state.hot:
+            await runtime.keeper.keep_up(checkpoint=True)
+
+        assert runtime.store.log_bytes < 4096
+        assert state_of(runtime, "jobs")[0] == 31
+
+    play(rotten, story)
+
+
+def test_damaged_records_expire_with_those_behind_them(rotten: Path) -> None:
+    """Nobody knows their times, but that they are no later than the next. (§0.10)"""
+
+    async def story(runtime: Runtime) -> None:
+        runtime.clock.not_before(runtime.now_ms + 10_000)
+        await told(runtime, configured("jobs", ttl_ms=1000))
+
+        await told(runtime, append("jobs", 7))
+        await runtime.keeper.keep_up()
+
+        count, size_bytes, earliest = state_of(runtime, "jobs")
+        topic = runtime.engine.state.topics["jobs"]
+        assert (count, earliest) == (1, 31)
+        assert size_bytes == int(topic.runs[-1].columns.size[-1])
+        assert [run.first_seq for run in topic.runs] == [31]
+
+    play(rotten, story)
+    play(rotten, nothing)
+
+
+def test_damaged_records_make_room_and_can_be_deleted(rotten: Path) -> None:
+    """By a cap, by seq, with the topic; the counters end where the sound ones begin. (§5, §1.4)"""
+
+    async def story(runtime: Runtime) -> None:
+        _, sound, _ = state_of(runtime, "jobs")
+        topic = runtime.engine.state.topics["jobs"]
+        sound = sum(int(run.columns.size.sum()) for run in topic.runs[1:])
+        await told(runtime, configured("jobs", cap_records=26))
+        assert state_of(runtime, "jobs")[::2] == (26, 5)
+        await told(runtime, delete(before_seq=8))
+        assert state_of(runtime, "jobs")[::2] == (23, 8)
+
+        await told(runtime, delete(before_seq=11))
+
+        assert state_of(runtime, "jobs") == (20, sound, 11)
+        await runtime.keeper.keep_up()
+        await runtime.keeper.keep_up()
+        assert len(topic.runs) == 1
+        gone = await told(runtime, DeleteTopic("jobs"))
+        assert isinstance(gone.result, Outcome)
+
+    play(rotten, story)
+    play(rotten, nothing)
+
+
+def test_a_stream_loses_the_damaged_topic_alone(rotten: Path) -> None:
+    """An `error` frame names it; the other topics of the session go on. (§7.5)"""
+
+    async def story(runtime: Runtime) -> None:
+        asked = orjson.dumps({"topics": {"jobs": {}, "other": {}}})
+        await told(runtime, bodies.parse_watch(asked, LIMITS, wid="w", lenient=False))
+        feed = WatchFeed(runtime, "w", None)
+        pieces = [await feed.next() for _ in range(4)]
+
+        text = b"".join(piece or b"" for piece in pieces)
+        assert b'event: error\ndata: {"code":500' in text
+        assert (
+            b'"topics":["jobs"],"detail":{"reason":"corrupt","first_seq":1,"last_seq":10}' in text
+        )
+        assert b'event: record\ndata: {"topic":"other"' in text
+        await told(runtime, append("other", 9))
+        assert b'"data":9' in (await feed.next() or b"")
+        feed.close()
+
+    play(rotten, story)
+
+
+def test_a_socket_unsubscribes_the_damaged_topic_alone(rotten: Path) -> None:
+    """An `error` message names it; the socket stays. (§7.7)"""
+
+    async def story(runtime: Runtime) -> None:
+        feed = SocketFeed(runtime)
+        for topic, begin in (("jobs", '"from_ts":1'), ("jobs", '"from_seq":0'), ("other", "")):
+            more = f",{begin}" if begin else ""
+            await feed.command(f'{{"op":"subscribe","topic":"{topic}"{more}}}')
+        messages = [orjson.loads(await feed.next() or "") for _ in range(6)]
+
+        ops = sorted(message["op"] for message in messages)
+        assert ops == ["caught_up", "error", "error", "record", "subscribed", "subscribed"]
+        damages = [m["detail"] for m in messages if m["op"] == "error"]
+        assert damages[0] == DAMAGE
+        assert damages[1] == {"topic": "jobs", **DAMAGE}
+        feed.close()
+
+    play(rotten, story)
+
+
+async def nothing(_: Runtime) -> None:
+    """Start, and stop cleanly."""
 
 
 def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: Path) -> None:

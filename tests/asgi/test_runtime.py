@@ -94,7 +94,7 @@ def play(story: Story, store: WatchedStore | None = None) -> None:
     asyncio.run(main())
 
 
-def append(topic: str, *datas: int, **more: object) -> Command:
+def append(topic: str, *datas: object, **more: object) -> Command:
     import json
 
     body = json.dumps({"records": [{"data": d} for d in datas], **more}).encode()

@@ -3,7 +3,7 @@
 import logging
 
 from topics.protocol.effects import Outcome, Records
-from topics.protocol.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.errors import Corrupt, DamagedRun, Rejection, unreadable
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
 
@@ -35,15 +35,21 @@ def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None
 
 
 def _unreadable(records: Records, reason: str, what: str) -> Rejection:
-    """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
-    log.error("cannot read stored records: %s", what)
+    log_damage(what)
     first, last = records.extents[0], records.extents[-1]
-    detail = {
-        "reason": reason,
-        "first_seq": first.run.first_seq + first.spans[0][0],
-        "last_seq": last.run.first_seq + last.spans[-1][1] - 1,
-    }
-    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
+    first_seq = first.run.first_seq + first.spans[0][0]
+    return unreadable(reason, first_seq, last.run.first_seq + last.spans[-1][1] - 1)
+
+
+def refusal_of(damage: DamagedRun) -> Rejection:
+    """What is told where a run was found damaged before there was anything to read."""
+    log_damage(damage)
+    return unreadable("corrupt", damage.first_seq, damage.last_seq)
+
+
+def log_damage(what: object) -> None:
+    """For the operator: the client is told seqs, not files."""
+    log.error("cannot read stored records: %s", what)
 
 
 def _texts(records: Records, *, blocking: bool) -> list[Buffer] | None:

@@ -17,11 +17,12 @@ from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
 from topics.asgi.commits import Commits, Deliver, Told, Waiter
 from topics.asgi.keeper import Keeper
+from topics.asgi.payload import log_damage
 from topics.protocol.commands import Claim, Command, Diff
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Rejection, StoreError
+from topics.protocol.errors import Corrupt, Rejection, StoreError
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
@@ -214,6 +215,8 @@ class Runtime:
         try:
             result = self.engine.submit(command, token=token, now_ms=now_ms, room=self._room)
         except Rejection as refusal:
+            if isinstance(refusal.__cause__, Corrupt):
+                log_damage(refusal.__cause__)
             self._note_refusal((refusal.detail or {}).get("limit"))
             raise
         finally:

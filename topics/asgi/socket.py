@@ -9,14 +9,14 @@ from collections import deque
 from typing import Final
 
 from topics.asgi.commits import Told
-from topics.asgi.payload import read
+from topics.asgi.payload import read, refusal_of
 from topics.asgi.runtime import Phase, Ticket
 from topics.asgi.shell import Shell
 from topics.asgi.stream import SHUTTING_DOWN
 from topics.protocol import ws
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
-from topics.protocol.watch import Frame, RecordFrame
+from topics.protocol.watch import DamagedFrame, Pulled, RecordFrame
 
 REPLIES_BYTES_MAX: Final = 64 << 10
 """Replies not taken yet at which no further command is read; the last one may pass it."""
@@ -146,7 +146,9 @@ class SocketFeed:
         self._taken.set()
         return reply
 
-    async def _written(self, frame: Frame) -> bytes:
+    async def _written(self, frame: Pulled) -> bytes:
+        if isinstance(frame, DamagedFrame):
+            return self._unreadable(frame.topic, refusal_of(frame.damage))
         if not isinstance(frame, RecordFrame) or "ws" in frame.texts:
             return ws.encode(frame)
         texts = read(frame.records, blocking=False)
@@ -154,9 +156,12 @@ class SocketFeed:
             texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):
-            self._shell.engine.watches.unsubscribe(self._stream, frame.topic)
-            return ws.unreadable(frame.topic, texts)
+            return self._unreadable(frame.topic, texts)
         return ws.encode(frame, texts)
+
+    def _unreadable(self, topic: str, refusal: Rejection) -> bytes:
+        self._shell.engine.watches.unsubscribe(self._stream, topic)
+        return ws.unreadable(topic, refusal)
 
     def close(self) -> None:
         self._is_over = True

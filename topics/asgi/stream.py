@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from topics.asgi.payload import read
+from topics.asgi.payload import read, refusal_of
 from topics.asgi.runtime import Phase
 from topics.asgi.shell import Shell
 from topics.protocol import sse
 from topics.protocol.errors import Rejection
-from topics.protocol.watch import Frame, RecordFrame
+from topics.protocol.watch import DamagedFrame, Pulled, RecordFrame
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 
@@ -49,7 +49,7 @@ class WatchFeed:
         """`next` waits for news, and everything before was taken."""
         self._is_due = False
         """A turn is on its way."""
-        self._kept: Frame | bytes | None = None
+        self._kept: Pulled | bytes | None = None
         """What a turn has pulled and could not write."""
 
     async def next(self) -> bytes | None:
@@ -142,8 +142,10 @@ class WatchFeed:
         self._is_over = True
         return last
 
-    def _written_now(self, frame: Frame) -> Frame | bytes:
+    def _written_now(self, frame: Pulled) -> Pulled | bytes:
         """The frame's bytes, or the frame where its records are not in memory."""
+        if isinstance(frame, DamagedFrame):
+            return frame
         if not isinstance(frame, RecordFrame) or "sse" in frame.texts:
             return sse.encode(frame, self._id())
         texts = read(frame.records, blocking=False)
@@ -151,17 +153,22 @@ class WatchFeed:
             return frame
         return sse.encode(frame, self._id(), texts)
 
-    async def _written(self, frame: Frame) -> bytes:
+    async def _written(self, frame: Pulled) -> bytes:
         piece = self._written_now(frame)
         if isinstance(piece, bytes):
             return piece
+        if isinstance(frame, DamagedFrame):
+            return self._unreadable(frame, refusal_of(frame.damage))
         assert isinstance(frame, RecordFrame)
         texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):
-            self._shell.engine.watches.on_unreadable(self._stream, frame)
-            return sse.unreadable(frame.topic, texts)
+            return self._unreadable(frame, texts)
         return sse.encode(frame, self._id(), texts)
+
+    def _unreadable(self, frame: RecordFrame | DamagedFrame, refusal: Rejection) -> bytes:
+        self._shell.engine.watches.on_unreadable(self._stream, frame)
+        return sse.unreadable(frame.topic, refusal)
 
     def close(self) -> None:
         self._is_over = True

@@ -5,7 +5,8 @@ The client's fault is a `Rejection`: raised in `decide` or while a request is pa
 `WriteFailed`: each says where.  Our own fault is an `AssertionError` and becomes `500 internal`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final
 
@@ -85,6 +86,30 @@ class Corrupt(StoreError):
         self.path = path
         self.offset = offset
         self.what = what
+
+
+class DamagedRun(Corrupt):
+    """A run cannot be read; the damage lies somewhere in seqs [first_seq, last_seq] of its topic."""
+
+    def __init__(self, damage: Corrupt, first_seq: int, last_seq: int) -> None:
+        super().__init__(damage.path, damage.offset, damage.what)
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+
+def unreadable(reason: str, first_seq: int, last_seq: int) -> Rejection:
+    """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
+    detail = {"reason": reason, "first_seq": first_seq, "last_seq": last_seq}
+    return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
+
+
+@contextmanager
+def damage_told() -> Iterator[None]:
+    """Damage that a decision meets is a refusal of what was asked, with the damage as its cause."""
+    try:
+        yield
+    except DamagedRun as damage:
+        raise unreadable("corrupt", damage.first_seq, damage.last_seq) from damage
 
 
 class Unusable(StoreError):

@@ -188,4 +188,4 @@ class DeadLetters:
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
     """Bytes of the text of records."""
     rows_of = topic.rows_of(spans)
-    return sum(int(run.columns.size[rows].sum(dtype=np.int64)) for run, rows in rows_of)
+    return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)

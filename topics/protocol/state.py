@@ -529,7 +529,7 @@ class State:
 
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""
-        return topic.live_between(1, topic.head_seq)
+        return topic.recount()
 
 
 def risen(floors: Floors, other: Floors) -> Floors:

@@ -12,11 +12,12 @@ Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <=
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.errors import Corrupt
 from topics.protocol.events import Floors, Hole
 from topics.protocol.limits import SCAN_ROWS_MAX
 from topics.protocol.models import TopicConfig
@@ -203,7 +204,20 @@ class Topic:
                 break
             live = run.flags[lo:hi] == LIVE
             count += int(np.count_nonzero(live))
-            size_bytes += int(run.columns.size[lo:hi].sum(dtype=np.int64, where=live))
+            size_bytes += int(self.sizes(run)[lo:hi].sum(dtype=np.int64, where=live))
+        return count, size_bytes
+
+    def recount(self) -> tuple[int, int]:
+        """(live records, bytes of their text) where nothing says; opens every run."""
+        count = size_bytes = 0
+        for run, lo in self._runs_from(self.gone_through + 1):
+            live = run.flags[lo:] == LIVE
+            rows = int(np.count_nonzero(live))
+            count += rows
+            try:
+                size_bytes += int(run.columns.size[lo:].sum(dtype=np.int64, where=live))
+            except Corrupt:
+                size_bytes += run.text_bytes * rows // run.count
         return count, size_bytes
 
     def shown(self) -> tuple[int, int]:
@@ -235,7 +249,7 @@ class Topic:
         walked = through = count = size_bytes = 0
         first = max(self.gone_through + 1, self._earliest)
         for run, lo in self._runs_from(first):
-            ts = run.columns.ts_ms
+            ts = self._times(run)
             if ts[lo] >= cutoff:
                 break
             hi = int(ts.searchsorted(cutoff, "left"))
@@ -243,7 +257,7 @@ class Topic:
             if len(live):
                 through = run.first_seq + int(live[-1])
                 count += len(live)
-                size_bytes += int(run.columns.size[live].sum(dtype=np.int64))
+                size_bytes += int(self.sizes(run)[live].sum(dtype=np.int64))
             walked = run.first_seq + hi - 1
             if hi < run.count:
                 break
@@ -267,7 +281,7 @@ class Topic:
             live = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
             if not len(live):
                 continue
-            sizes = np.cumsum(run.columns.size[live], dtype=np.int64)
+            sizes = np.cumsum(self.sizes(run)[live], dtype=np.int64)
             take = max(records - gone, 0)
             if size_bytes > gone_bytes:
                 take = max(take, int(sizes.searchsorted(size_bytes - gone_bytes, "left")) + 1)
@@ -278,6 +292,49 @@ class Topic:
             if gone >= records and gone_bytes >= size_bytes:
                 break
         return Removal(through, gone, gone_bytes) if gone else None
+
+    # ------------------------------------------------------------------ damaged runs
+
+    # What leaves a topic must be able to leave although its columns are damaged, or one flipped bit
+    # would keep all that comes behind it from expiring, and every write from making room.
+
+    def sizes(self, run: Run) -> NDArray[Any]:
+        """Bytes of text of each row of a run.  Where damage hides them, the rows share evenly what
+        is left of the topic's, so that the counters end at nothing with the last of them."""
+        try:
+            return run.columns.size
+        except Corrupt:
+            return self._shares(run)
+
+    def _shares(self, run: Run) -> NDArray[Any]:
+        left, rows, last = self.size_bytes, 0, run
+        for other, lo in self._runs_from(self.gone_through + 1):
+            live = other.flags[lo:] == LIVE
+            try:
+                left -= int(other.columns.size[lo:].sum(dtype=np.int64, where=live))
+            except Corrupt:
+                if n := int(np.count_nonzero(live)):
+                    rows, last = rows + n, other
+        share, rest = divmod(max(left, 0), max(rows, 1))
+        shares = np.full(run.count, share, np.int64)
+        if run is last:
+            shares[np.flatnonzero(run.flags == LIVE)[-1:]] += rest
+        return shares
+
+    def _times(self, run: Run) -> NDArray[Any]:
+        """`$ts` of each row; where damage hides them, of the first row behind, which is no sooner."""
+        try:
+            return run.columns.ts_ms
+        except Corrupt:
+            return np.full(run.count, self._time_behind(run))
+
+    def _time_behind(self, run: Run) -> int:
+        for later in self.runs[bisect_right(self.starts, run.first_seq) :]:
+            try:
+                return int(later.columns.ts_ms[0])
+            except Corrupt:
+                continue
+        return self.last_ts_ms
 
     # ------------------------------------------------------------------ reading
 

@@ -354,7 +354,7 @@ class Turn:
             self.log_expiry(topic, now_ms)
         size_bytes = 0
         for run, rows in topic.rows_of(spans):
-            size_bytes += int(run.columns.size[rows].sum(dtype=np.int64))
+            size_bytes += int(topic.sizes(run)[rows].sum(dtype=np.int64))
         event = RecordsDeleted(
             now_ms,
             topic.topic_id,

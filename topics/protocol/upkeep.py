@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from topics.protocol.engine import Engine
+from topics.protocol.errors import Corrupt
 from topics.protocol.events import Checkpoint, RunRef, RunsDropped, RunsSealed, TopicImage
 from topics.protocol.hot import HotRun
 from topics.protocol.ports import Run, SealEntry, SealPiece
@@ -107,14 +108,22 @@ class Upkeep:
         last_seq = run.first_seq + run.count - 1
         if last_seq > topic.published_seq:
             return False
-        return last_seq <= topic.gone_through or len(run.killed()) == run.count
+        below = topic.gone_through + 1 - run.first_seq
+        if below >= run.count:
+            return True
+        killed = run.killed()
+        return len(killed) >= run.count - max(below, 0) == int(np.count_nonzero(killed >= below))
 
     def _is_sparse(self, topic: Topic, run: Run) -> bool:
         if run.ref is None or (topic.topic_id, run.first_seq) in self._busy | self._avoided:
             return False
         if not len(run.killed()) * 2 > run.count:
             return False
-        return self._live_text(run) * SPARSE_FACTOR < run.text_bytes
+        try:
+            return self._live_text(run) * SPARSE_FACTOR < run.text_bytes
+        except Corrupt:
+            self._avoided.add((topic.topic_id, run.first_seq))
+            return False
 
     # ------------------------------------------------------------------ sealing
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from topics.protocol.commands import Begin, View
 from topics.protocol.effects import Records
+from topics.protocol.errors import DamagedRun
 from topics.protocol.topic import Extent, Reading, Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
@@ -103,7 +104,17 @@ class DeletedFrame:
     head_seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedFrame:
+    """What comes next in a topic cannot be read: told once, and nothing more of the topic comes."""
+
+    topic: str
+    from_seq: int
+    damage: DamagedRun
+
+
 Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
+Pulled: TypeAlias = Frame | DamagedFrame
 
 
 @dataclass(slots=True, eq=False)
@@ -366,7 +377,7 @@ class Watches:
         """Records of a topic were deleted: what was put together before is not for anybody."""
         self._shared.forget(topic_id)
 
-    def on_unreadable(self, stream: Stream, frame: RecordFrame) -> None:
+    def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
         """A frame's records could not be read: the topic stands before them again, and nothing
         more of it comes on this stream."""
         watched = stream.watched.get(frame.topic)
@@ -381,7 +392,7 @@ class Watches:
 
     # ------------------------------------------------------------------ pulling
 
-    def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Frame | None:
+    def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
         """The next frame of a stream, None where there is none now; `wake` tells when to ask again.
 
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
@@ -406,7 +417,7 @@ class Watches:
                 stream.wake()
                 return None
 
-    def _look(self, stream: Stream, watched: Watched) -> Frame | None:
+    def _look(self, stream: Stream, watched: Watched) -> Pulled | None:
         topic = self._find(watched.name)
         if topic is None or topic.topic_id != watched.topic_id:
             if topic is None or not watched.is_first_look:
@@ -425,7 +436,10 @@ class Watches:
             watched.cursor = stone.gap_to
             stream.queue(watched)
             return _tombstone_frame(topic, stone)
-        return self._records(stream, watched, topic)
+        try:
+            return self._records(stream, watched, topic)
+        except DamagedRun as damage:
+            return DamagedFrame(topic.name, watched.cursor, damage)
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
         """Another instance stands under the name: told as `recreated`, read from its start."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from topics.protocol.commands import Begin, CreateWatch, View
 from topics.protocol.effects import Outcome
-from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.errors import ErrorCode, Rejection, damage_told
 from topics.protocol.limits import Limits, throttled
 from topics.protocol.replies import effective_priority, open_object
 from topics.protocol.sse import composite, parse_composite
@@ -17,7 +17,7 @@ from topics.protocol.topic import Topic
 from topics.protocol.turn import Turn
 from topics.protocol.watch import (
     SESSION_TTL_MS,
-    Frame,
+    Pulled,
     Remembered,
     Session,
     Stream,
@@ -121,12 +121,13 @@ class Watching:
         for name, begin in topics.items():
             topic = self._turn.topic(name, now_ms)
             own = own_view(view, begin)
-            added.append(Watched(name, topic.topic_id, begin_at(topic, begin), own))
+            with damage_told():
+                added.append(Watched(name, topic.topic_id, begin_at(topic, begin), own))
         for watched in added:
             self.watches.subscribe(stream, watched)
         return added
 
-    def next_frame(self, stream: Stream, now_ms: int) -> Frame | None:
+    def next_frame(self, stream: Stream, now_ms: int) -> Pulled | None:
         """What a stream that can take a frame gets; None where it has to wait for `wake`."""
         self._turn.advance(now_ms)
         return self.watches.next_frame(stream, self._priority)

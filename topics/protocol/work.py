@@ -348,7 +348,7 @@ class Work:
         if len(seqs) * self._limits.max_record_bytes <= budget:
             return len(seqs)
         spans = seq_spans(np.array(seqs, np.uint64))
-        sizes = [run.columns.size[rows] for run, rows in topic.rows_of(spans)]
+        sizes = [topic.sizes(run)[rows] for run, rows in topic.rows_of(spans)]
         total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
         return max(int(total.searchsorted(budget, "right")), 1)
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.errors import Corrupt
+from topics.protocol.errors import Corrupt, DamagedRun
 from topics.protocol.events import RunRef
 from topics.protocol.ports import Span, StoreStats, TagMatch
 from topics.protocol.records import DELETED, LIVE, Buffer, Columns
@@ -74,6 +74,15 @@ class SealedRun:
 
     def _opened(self) -> Handle:
         """The handle, once the run table says what the reference said."""
+        try:
+            return self._compared()
+        except Corrupt as damage:
+            raise self._damaged(damage) from None
+
+    def _damaged(self, damage: Corrupt) -> DamagedRun:
+        return DamagedRun(damage, self.first_seq, self.first_seq + self.count - 1)
+
+    def _compared(self) -> Handle:
         handle = self._handle()
         if self._checked is None:
             row = handle.row(self.index)
@@ -92,7 +101,13 @@ class SealedRun:
 
     @property
     def columns(self) -> Columns:
-        return self._opened().checked_columns(self.index)
+        return self._verified(self._opened())
+
+    def _verified(self, handle: Handle) -> Columns:
+        try:
+            return handle.checked_columns(self.index)
+        except Corrupt as damage:
+            raise self._damaged(damage) from None
 
     def tag(self, tag_id: int) -> str:
         return self._string("tag", tag_id)
@@ -107,7 +122,7 @@ class SealedRun:
 
     def _table(self, name: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         handle = self._opened()
-        handle.checked_columns(self.index)
+        self._verified(handle)
         offsets = handle.part(self.index, f"{name}_offsets")
         return offsets, handle.part(self.index, f"{name}_text")
 
@@ -234,7 +249,7 @@ class SealedRun:
 
     def _read(self, spans: Sequence[Span], *, nowait: bool) -> list[Buffer] | None:
         handle = self._opened()
-        ranges = _byte_ranges(handle.checked_columns(self.index), spans)
+        ranges = _byte_ranges(self._verified(handle), spans)
         buffers: list[Buffer] = []
         at = 0
         while at < len(ranges):
