@@ -7,7 +7,7 @@ than the classes of durability permit.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -503,12 +503,20 @@ class Model:
         return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
 
     def claim(
-        self, name: str, node: str, limit: int, lease_ms: int | None, head_seq: int, *, cold: bool
+        self,
+        name: str,
+        node: str,
+        limit: int,
+        lease_ms: int | None,
+        head_seq: int,
+        *,
+        waiting: Set[int],
     ) -> dict[str, Any]:
         """§10.2, §10.6: lowest seq first; who was delivered too often goes elsewhere.
 
         Args:
-            cold: Text has to be read first: what dies does so in `bury_dying`.
+            waiting: Jobs whose text has to be read first: what dies of them does so in
+                `bury_dying`.
         """
         topic = self.queue(name)
         chosen: list[int] = []
@@ -519,8 +527,7 @@ class Model:
                 (dying if is_done else chosen).append(record.seq)
         for seq in dying:
             topic.jobs.known[seq].is_dying = True
-        if not cold:
-            self.bury(topic, dying)
+        self.bury(topic, [seq for seq in dying if seq not in waiting])
         until_ms = self.now_ms + (topic.config.lease_ms if lease_ms is None else lease_ms)
         for seq in chosen:
             topic.jobs.lease(seq, node, until_ms, lasting=topic.config.leases_durable)
@@ -531,10 +538,11 @@ class Model:
         for seq, lease in leases.items():
             self.topics[name].jobs.known[seq].lease = lease
 
-    def bury_dying(self) -> None:
-        """The text of what dies has come."""
-        for topic in list(self.topics.values()):
-            self.bury(topic, [seq for seq, job in topic.jobs.known.items() if job.is_dying])
+    def bury_dying(self, waiting: Mapping[str, Set[int]]) -> None:
+        """Text of what dies has come, but for those that wait for theirs still, or again."""
+        for name, topic in list(self.topics.items()):
+            dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
+            self.bury(topic, [seq for seq in dying if seq not in waiting.get(name, ())])
 
     def bury(self, topic: Topic, seqs: list[int]) -> None:
         """One after the other to the dead-letter topic, or later again."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import Command
-from topics.protocol.effects import Gate, Outcome, Parked, Records
+from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Records
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, Rejection, StoreError, WriteFailed
 from topics.protocol.events import CursorsMoved, Event, RecordsAppended, SeqsSkipped
@@ -42,7 +42,8 @@ class Process:
         wrote: Called with the lsn of every write that returned.
         copied: Called with every event by which a router forwards, as it becomes true.
         writing: Called before every write, for the case that it never returns.
-        fetched: Called when text that the engine asked for was handed over.
+        fetched: Called whenever text that the engine asked for was handed over.
+        reading: What it asked for and waits for.
         failed: A write or sync failed: read-only until the next process.
         synced_lsn: What the loop has heard of; the store may have synced more.
     """
@@ -69,6 +70,7 @@ class Process:
         self.fetched = fetched
         self.synced_lsn = 0
         self.copied = copied
+        self.reading: list[Fetch] = []
         self._hear_of_copies()
         self._told: list[Waiter] = []
         self._syncing: deque[Waiter] = deque()
@@ -127,24 +129,40 @@ class Process:
         debt = self.engine.debt_of(command)
         while debt is not None and not debt.is_settled and not self.failed:
             debt.work(self.now_ms, self._room)
-            self._fetch()
+            self._begin_reading()
+            while self.reading:
+                self.hand_over(0)
             self._write()
             if not debt.is_settled and not self.failed:
                 self.sync()
 
     def work_off(self) -> None:
-        """A slice of what is owed, and its write."""
+        """A slice of what is owed, and its write; what it asks for is read meanwhile."""
         if not self.failed:
             self.engine.work_off(self.now_ms, self._room)
-            self._fetch()
+            self._begin_reading()
             self.end_turn()
 
-    def _fetch(self) -> None:
-        fetches = self.engine.take_fetches()
-        for fetch in fetches:
-            fetch.done(fetch.read())
-        if fetches:
-            self.fetched()
+    @property
+    def is_reading(self) -> bool:
+        return bool(self.reading or self.engine.turn.fetches)
+
+    @property
+    def owes(self) -> bool:
+        return not self.failed and (self.is_reading or self.engine.owes)
+
+    def _begin_reading(self) -> None:
+        self.reading += self.engine.take_fetches()
+
+    def hand_over(self, at: int) -> None:
+        """A disk that was waited for has given what was asked for, in whatever order."""
+        fetch = self.reading.pop(at)
+        self.engine.advance(self.now_ms)
+        fetch.done(fetch.read())
+        self.fetched()
+        self._begin_reading()
+        if self.engine.has_events and not self.failed:
+            self.end_turn()
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
@@ -155,7 +173,7 @@ class Process:
         self._write()
         while self.engine.work.is_due and not self.failed:
             self.engine.work_off(self.now_ms, self._room)
-            self._fetch()
+            self._begin_reading()
             self._write()
 
     def _write(self) -> None:

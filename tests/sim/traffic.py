@@ -336,9 +336,7 @@ class Traffic:
     def work(self, name: str) -> None:
         rng = self.world.rng
         node, kind = rng.choice(NODES), rng.random()
-        # One at a time, or the order of their dead letters were the disk's to say.
-        is_reading = bool(self.world.process.engine.turn.fetches)
-        if kind < 0.45 and not is_reading:
+        if kind < 0.45:
             self.claim(name, node, rng.choice((1, 1, 2, 3, 20)), rng.choice((None, None, 100)))
             return
         seqs = self._drawn_jobs(name)
@@ -376,12 +374,11 @@ class Traffic:
 
     def claim(self, name: str, node: str, limit: int, lease_ms: int | None) -> None:
         world = self.world
-        fetches = world.process.engine.turn.fetches
-        before = len(fetches)
         answer = self.call(
             Claim(name, node, limit, lease_ms, 0),
             lambda: world.model.claim(
-                name, node, limit, lease_ms, self._shown(name), cold=len(fetches) > before
+                *(name, node, limit, lease_ms, self._shown(name)),
+                waiting=world.waiting().get(name, set()),
             ),
         )
         if answer is None:

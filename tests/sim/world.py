@@ -16,6 +16,7 @@ from topics.protocol.commands import Command, Diff, GetTopic
 from topics.protocol.errors import StoreError
 from topics.protocol.events import Event
 from topics.protocol.ports import Recovery, Store
+from topics.protocol.queues import Place
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
@@ -91,8 +92,21 @@ class World:
         self.history.append((lsn, self.model.copy()))
 
     def _fetched(self) -> None:
-        self.model.bury_dying()
+        self.model.bury_dying(self.waiting())
         self.learn_epochs()
+
+    def waiting(self) -> dict[str, set[int]]:
+        """Jobs whose text the engine waits for, as it says, of each queue."""
+        state = self.process.engine.state
+        found = {
+            state.by_id[topic_id].name: {
+                job.seq for job in queue.jobs.values() if job.place is Place.DYING
+            }
+            for topic_id, queue in state.queues.items()
+        }
+        is_due = self.process.is_reading or self.process.failed
+        check(is_due or not any(found.values()), "I23", f"{found}, and nothing is read")
+        return found
 
     def learn_epochs(self) -> None:
         """Of topics that a dead letter made, which nobody asked for."""
@@ -307,8 +321,10 @@ class World:
             self.files.cold = self.rng.random() < self.style.cold
         if kind < 0.62:
             self.turn()
-        elif kind < 0.66 and not self.style.queues:
+        elif kind < 0.66:
             process.work_off()
+        elif process.reading and kind < 0.80:
+            process.hand_over(self.rng.randrange(len(process.reading)))
         elif kind < 0.70:
             process.begin_sync()
         elif kind < 0.78:
