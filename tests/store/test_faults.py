@@ -88,6 +88,21 @@ def test_a_sync_that_failed_is_never_issued_again(cleans: bool, then: str) -> No
         assert found.content() == synced
 
 
+def test_a_directory_whose_first_sync_failed_is_begun_anew() -> None:
+    """What is left of it, the mark of the failure too, is only unfinished. (F2)"""
+    files = SimFiles()
+    for call in range(1, 100):
+        files = SimFiles()
+        files.faults[call] = Fault(errno.EIO)
+        try:
+            recovered(files)
+        except (Unusable, WriteFailed):
+            assert recovered(files.kill()).store.instance_id
+        if files.calls < call:
+            return
+    raise AssertionError("it never began")
+
+
 def test_a_short_write_is_finished() -> None:
     """A write that took a part of a batch goes on with the rest. (F7)"""
     files = SimFiles()
