@@ -45,6 +45,7 @@ class Process:
         fetched: Called whenever text that the engine asked for was handed over.
         reading: What it asked for and waits for.
         failed: A write or sync failed: read-only until the next process.
+        last_words: What the server's log says of that.
         synced_lsn: What the loop has heard of; the store may have synced more.
     """
 
@@ -65,6 +66,7 @@ class Process:
         self.chores = Chores(limits, self.upkeep, store, self)
         self.now_ms = 0
         self.failed = False
+        self.last_words = ""
         self.writing = writing
         self.wrote = wrote
         self.fetched = fetched
@@ -184,8 +186,8 @@ class Process:
             self.writing()
             try:
                 lsn = self.store.write(events)
-            except WriteFailed:
-                self.fail()
+            except WriteFailed as error:
+                self.fail(error)
                 return
             self.wrote(lsn)
         self.engine.on_written(lsn)
@@ -204,8 +206,9 @@ class Process:
         else:
             self._erasing.append(waiter)
 
-    def fail(self) -> None:
+    def fail(self, error: WriteFailed) -> None:
         self.failed = True
+        self.last_words = str(error)
         self.engine.on_failed()
         self._told.clear()
         self._syncing.clear()
@@ -223,8 +226,8 @@ class Process:
         if self._sync_ends is None:
             try:
                 self._sync_ends = self.store.sync()
-            except WriteFailed:
-                self.fail()
+            except WriteFailed as error:
+                self.fail(error)
 
     def end_sync(self) -> None:
         if self._sync_ends is None or self.failed:
@@ -245,8 +248,8 @@ class Process:
         if not self.is_behind and not self._told:
             try:
                 self.store.idle()
-            except WriteFailed:
-                self.fail()
+            except WriteFailed as error:
+                self.fail(error)
 
     # -- upkeep --------------------------------------------------------------------------------
 
@@ -260,8 +263,8 @@ class Process:
             next(self._work)
         except StopIteration:
             self._work = None
-        except WriteFailed:
-            self.fail()
+        except WriteFailed as error:
+            self.fail(error)
         except (OSError, StoreError):
             self._work = None
 

@@ -35,9 +35,9 @@ from topics.protocol.ports import Recovery
 from topics.protocol.queues import Job, Queue
 from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
-from topics.store import wal
+from topics.store import cache, wal
 from topics.store.files import File
-from topics.store.layout import log_name, numbers
+from topics.store.layout import FAILED_NAME, log_name, numbers
 from topics.store.segments import Segments
 from topics.store.store import DiskStore
 from topics.store.wal import Log
@@ -132,6 +132,24 @@ def failed_sync_tried_again(patch: Patch) -> None:
             return sync(self)
 
     patch.setattr(Log, "sync", stubborn)
+
+
+def failed_sync_kept_quiet(patch: Patch) -> None:
+    patch.setattr(wal, "leave_failure_mark", lambda files: "")
+
+
+def failed_sync_told_in_a_new_file_only(patch: Patch) -> None:
+    rename = SimFiles.rename
+
+    def never(self: SimFiles, source: str, target: str) -> None:
+        if target != FAILED_NAME:
+            rename(self, source, target)
+
+    patch.setattr(SimFiles, "rename", never)
+
+
+def memory_of_the_log_believed(patch: Patch) -> None:
+    patch.setattr(cache, "is_on_disk", lambda file, before: True)
 
 
 def short_write_believed(patch: Patch) -> None:
@@ -366,6 +384,9 @@ MUTANTS = (
     flags_flipped_before_their_delete_is_durable,
     torn_end_cut_without_a_sync,
     failed_sync_tried_again,
+    failed_sync_kept_quiet,
+    failed_sync_told_in_a_new_file_only,
+    memory_of_the_log_believed,
     short_write_believed,
     evict_floor_not_logged,
     key_not_logged,

@@ -41,6 +41,8 @@ class World:
         durable_lsn: What a sync has covered, or what was acknowledged as if it were.
         in_flight: A write was begun and has not returned.
         is_full: The disk may refuse.
+        is_unseen: A process was stopped in the call that was to leave a mark of its failed sync:
+            what the kernel remembers is all that tells.
     """
 
     def __init__(self, seed: int, style: Style | None = None) -> None:
@@ -59,6 +61,7 @@ class World:
         self.durable_lsn = 0
         self.in_flight = False
         self.is_full = False
+        self.is_unseen = False
         self.traffic = Traffic(self)
 
     # -- life ----------------------------------------------------------------------------------
@@ -127,6 +130,7 @@ class World:
             how = "cut"
         candidates = self._candidates(how)
         self.files = self._next_files(stop)
+        self._heed(self.process.last_words)
         restarts = self.rng.choice((0, 0, 1, 2))
         while True:
             disturbed = restarts > 0
@@ -138,20 +142,30 @@ class World:
                 break
             except (Cut, StoreError) as why:
                 check(disturbed, "start", f"refused: {why}")
-                again = self.rng.choice(("kill", "cut")) if isinstance(why, Cut) else "cut"
-                if again == "cut":
+                again = self.rng.choice(("kill", "cut"))
+                if isinstance(why, Cut) and FAILED_NAME in str(why):
+                    # Memory has told, and its word is not kept yet: nobody promises this once more.
+                    again = "cut"
+                if again == "cut" or not isinstance(why, Cut):
                     how, candidates = "cut", self._candidates("cut")
                 self.files = self._next_files(again)
+                self._heed(str(why))
         self.files.cut_at = None
         self.files.faults.clear()
         self._adopt(how, candidates)
         self._recover_again()
 
+    def _heed(self, told: str) -> None:
+        """Whoever reads that the disk took no mark of its failure leaves one."""
+        if FAILED_NAME in told and FAILED_NAME not in self.files.names():
+            self.files.put(FAILED_NAME, b"")
+
     def _disturb(self) -> None:
         """Let the recovery to come be cut off or fail."""
         at = self.files.calls + self.rng.randint(0, 30)
         if self.style.faults and self.rng.random() < 0.5:
-            self.files.faults[at + 1] = Fault(self.rng.choice((errno.EIO, errno.ENOSPC)))
+            for call in range(at + 1, at + 1 + self._calls_that_fail()):
+                self.files.faults[call] = Fault(self.rng.choice((errno.EIO, errno.ENOSPC)))
         else:
             self.files.cut_at = at
 
@@ -175,7 +189,10 @@ class World:
     def _next_files(self, how: str) -> SimFiles:
         if how == "cut":
             return self.files.cut(self.rng, harsh=self.style.harsh)
-        return self.files.kill()
+        found = self.files.kill()
+        if not self.is_unseen and self.rng.random() < 0.3:
+            found.drop_caches()
+        return found
 
     def _candidates(self, how: str) -> list[Model]:
         """The model after each write that may have been the last, newest first."""
@@ -213,7 +230,7 @@ class World:
     def _begin_history(self) -> None:
         self.clients.acked.clear()
         self.clients.floors.clear()
-        self.in_flight = False
+        self.in_flight = self.is_unseen = False
         lsn = self.process.store.written_lsn
         self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
 
@@ -307,8 +324,9 @@ class World:
                 self.step()
                 if self.process.failed and self.rng.random() < 0.2:
                     raise Cut
-            except Cut:
+            except Cut as cut:
                 self.files.cut_at = None
+                self.is_unseen = FAILED_NAME in str(cut)
                 self.crash(self.rng.choice(("kill", "cut")))
 
     def step(self) -> None:
@@ -347,7 +365,13 @@ class World:
         """One of the next calls fails, or writes only a part; a failed sync may clean pages."""
         error = self.rng.choice((errno.EIO, errno.EIO, errno.ENOSPC, 0))
         at = self.files.calls + self.rng.randint(1, 8)
-        self.files.faults[at] = Fault(error, cleans=self.rng.random() < 0.7)
+        cleans = self.rng.random() < 0.7
+        for call in range(at, at + self._calls_that_fail()):
+            self.files.faults[call] = Fault(error, cleans=cleans)
+
+    def _calls_that_fail(self) -> int:
+        """Trouble seldom comes alone."""
+        return self.rng.choice((1, 1, 2, 3))
 
     def _settle_idle(self) -> None:
         self.settle()
