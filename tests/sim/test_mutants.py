@@ -48,7 +48,12 @@ from .traffic import Style
 from .world import told_story
 
 SEEDS = 200
-FIRST = {"flags_flipped_before_their_delete_is_durable": 130}
+FIRST = {
+    "flags_flipped_before_their_delete_is_durable": 130,
+    "failed_sync_kept_quiet": 30,
+    "failed_sync_told_in_a_new_file_only": 100,
+    "memory_of_the_log_believed": 20,
+}
 """Where to begin to look for what few worlds meet."""
 CRASHES = 6
 
@@ -384,9 +389,6 @@ MUTANTS = (
     flags_flipped_before_their_delete_is_durable,
     torn_end_cut_without_a_sync,
     failed_sync_tried_again,
-    failed_sync_kept_quiet,
-    failed_sync_told_in_a_new_file_only,
-    memory_of_the_log_believed,
     short_write_believed,
     evict_floor_not_logged,
     key_not_logged,
@@ -400,6 +402,13 @@ MUTANTS = (
     batch_split_in_two,
     records_shown_before_their_sync,
     deletes_lost_in_a_seal,
+)
+
+
+ON_A_BAD_DISK = (
+    failed_sync_kept_quiet,
+    failed_sync_told_in_a_new_file_only,
+    memory_of_the_log_believed,
 )
 
 
@@ -424,8 +433,25 @@ def test_a_bug_sown_at_work_is_found(mutant: Callable[[Patch], None], monkeypatc
     assert isinstance(reason, Violation | StoreError | AssertionError | KeyError)
 
 
-def _reason_to_fail(seed: int, *, at_work: bool = False) -> BaseException | None:
+@pytest.mark.parametrize("mutant", ON_A_BAD_DISK, ids=lambda mutant: mutant.__name__)
+def test_a_bug_sown_on_a_bad_disk_is_found(
+    mutant: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    """The same where many calls fail, one after the other."""
+    mutant(monkeypatch)
+    first = FIRST.get(mutant.__name__, 0)
+    reasons = (_reason_to_fail(seed, faults=0.05) for seed in range(first, first + SEEDS))
+    reason = next((reason for reason in reasons if reason is not None), None)
+
+    assert isinstance(reason, Violation | StoreError | AssertionError | KeyError)
+
+
+def _reason_to_fail(
+    seed: int, *, at_work: bool = False, faults: float | None = None
+) -> BaseException | None:
     style = Style.working(random.Random(seed)) if at_work else None
+    if faults is not None:
+        style = dataclasses.replace(Style.drawn(random.Random(seed)), faults=faults)
     try:
         told_story(seed, crashes=CRASHES, style=style)
     except AssertionError as found:

@@ -368,6 +368,9 @@ class World:
         cleans = self.rng.random() < 0.7
         for call in range(at, at + self._calls_that_fail()):
             self.files.faults[call] = Fault(error, cleans=cleans)
+        if self.rng.random() < 0.2:
+            # It hung, somebody lost patience, and the process was gone when it returned.
+            self.files.cut_at = at
 
     def _calls_that_fail(self) -> int:
         """Trouble seldom comes alone."""
