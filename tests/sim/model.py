@@ -381,6 +381,8 @@ class Model:
         if topic is None:
             self.topics[name] = Topic(name, config)
             return {"created": True}
+        if config.type != topic.config.type:
+            raise Refused("topic_exists_incompatible")
         if config == topic.config:
             return {"created": False}
         topic.switches += topic.config.durability != config.durability
@@ -564,11 +566,13 @@ class Model:
             raise Refused("topic_not_found")
         dest = dest or Topic(name, config)
         entry = topic.records[seq].entry
-        meta = orjson.loads(entry.meta or b"{}") | {
+        stamp = {
             "$dead_letter_from": topic.name,
             "$dead_letter_deliveries": topic.jobs.known[seq].deliveries,
             "$dead_letter_src_seq": seq,
         }
+        meta = orjson.loads(entry.meta or b"{}")
+        meta = {key: value for key, value in meta.items() if key not in stamp} | stamp
         entry = dataclasses.replace(entry, meta=orjson.dumps(meta))
         ts_ms = max(self.now_ms, dest.last_ts_ms)
         row = Record(dest.head_seq + 1, ts_ms, entry, dest.is_volatile)

@@ -61,6 +61,7 @@ class Style:
         sizes: Bytes of payload; often one for all, because equal records hide the least.
         queues: Which of the names are queues; the last name takes their dead letters.
         cold: How often sealed text has to be waited for.
+        routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
     """
@@ -77,6 +78,7 @@ class Style:
     discards: tuple[str, ...] = ("old", "old", "old", "reject")
     queues: tuple[str, ...] = ()
     cold: float = 0.0
+    routed: bool = True
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -97,6 +99,7 @@ class Style:
             discards=("old", "old", "reject") if not cold else ("old",),
             queues=rng.choice([("a",), ("a", "b")]),
             cold=cold,
+            routed=rng.random() < 0.5,
         )
 
     @staticmethod
@@ -180,7 +183,7 @@ class Traffic:
             self.purge(name)
         elif kind < 0.90:
             self.get(name)
-        elif kind < 0.94 and len(self.world.style.names) > 1 and not self.world.style.queues:
+        elif kind < 0.94 and len(self.world.style.names) > 1 and self.world.style.routed:
             self.route()
         elif kind < 0.97:
             self.put(name)
