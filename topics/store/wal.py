@@ -130,10 +130,17 @@ class Log:
     # -- life ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Prepare reserve and first file.  On a full disk there may be neither: `room` says so."""
+        """Prepare reserve and first file.  On a full disk there may be neither: `room` says so.
+
+        Raises:
+            OSError: The disk failed.
+        """
         if self._space.begin():
             with self._space.lock:
-                self._start(self._space.take(0))
+                first = self._start(self._space.take(0))
+            # Before any batch: what stands behind the mark of a clean stop, without a header that
+            # a later process began, is damage.
+            first.file.sync_data()
 
     def close(self) -> None:
         """Let go of every file; nothing is written."""
