@@ -218,7 +218,7 @@ class Traffic:
         detail = refusal.detail or {}
         if self.world.process.failed and detail.get("reason") == "read_only":
             return
-        if self.world.is_full and detail.get("limit") == "disk":
+        if self.world.has_no_space and detail.get("limit") == "disk":
             self.refused_for_room += 1
             return
         if isinstance(command, Append) and command.key:

@@ -186,6 +186,13 @@ class World:
             if files.log[at - 1 : at] and files.log[at - 1].startswith("sync ")
         )
 
+    @property
+    def has_no_space(self) -> bool:
+        """Whether the disk is full, or refused a file to this process that the log needs."""
+        files = self.files
+        tried = (files.log[at - 1] for at in files.faults if at <= files.calls)
+        return self.is_full or any(".wal.tmp" in what or what == "sync_dir" for what in tried)
+
     def _next_files(self, how: str) -> SimFiles:
         if how == "cut":
             return self.files.cut(self.rng, harsh=self.style.harsh)
