@@ -19,7 +19,7 @@ import pytest
 
 from topics.protocol import engine, state
 from topics.protocol.admission import Admission
-from topics.protocol.commands import Append, Command
+from topics.protocol.commands import Append, Claim, Command
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection, StoreError, WriteFailed
 from topics.protocol.events import (
@@ -35,6 +35,7 @@ from topics.protocol.ports import Recovery
 from topics.protocol.queues import Job, Queue
 from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
+from topics.protocol.work import Work, _Claimer
 from topics.store import cache, wal
 from topics.store.files import File
 from topics.store.layout import FAILED_NAME, log_name, numbers
@@ -348,7 +349,32 @@ def unpublished_jobs_claimed(patch: Patch) -> None:
     patch.setattr(Topic, "first_live", hasty)
 
 
+def who_waits_is_not_woken(patch: Patch) -> None:
+    patch.setattr(Work, "on_published", lambda self, topic: None)
+
+
+def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
+    grant = Work._grant
+
+    def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
+        if isinstance(who, Claim):
+            return grant(self, topic, queue, who, *args)
+        events = len(self._turn._events)
+        found = grant(self, topic, queue, who, *args)
+        del self._turn._events[events:]
+        return found
+
+    patch.setattr(Work, "_grant", forgetful)
+
+
+def claims_given_more_than_they_asked_for(patch: Patch) -> None:
+    patch.setattr(_Claimer, "wants", property(lambda self: self.limit + 1))
+
+
 AT_WORK = (
+    who_waits_is_not_woken,
+    lasting_leases_of_who_waited_not_logged,
+    claims_given_more_than_they_asked_for,
     dead_letters_in_two_entries,
     leases_not_logged,
     releases_not_logged,

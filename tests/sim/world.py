@@ -12,9 +12,16 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.commands import Command, Diff, GetTopic
+from topics.protocol.commands import Claim, Command, Diff, GetTopic
+from topics.protocol.effects import Parked
 from topics.protocol.errors import StoreError
-from topics.protocol.events import Event
+from topics.protocol.events import (
+    DeadLettered,
+    Event,
+    JobsLeased,
+    RecordsAppended,
+    RecordsDeleted,
+)
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.queues import Place
 from topics.store.layout import FAILED_NAME
@@ -27,7 +34,9 @@ from .process import Process, payload
 from .reading import Ask, Page
 from .routing import Router, follow
 from .traffic import Clients, Style, Traffic, diff_of, split
+from .waiting import Waiting
 
+TIMED = (Place.LEASED, Place.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
 
@@ -63,6 +72,7 @@ class World:
         self.is_full = False
         self.is_unseen = False
         self.traffic = Traffic(self)
+        self.waiting = Waiting(self)
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -78,8 +88,8 @@ class World:
             self.style.limits,
             writing=self._writing,
             wrote=self._wrote,
-            fetched=self._fetched,
-            copied=self._copied,
+            moved=self.moved,
+            copied=self._heard,
         )
         self.recovery = self.process.recover(self.clock_ms)
 
@@ -94,22 +104,25 @@ class World:
         self.in_flight = False
         self.history.append((lsn, self.model.copy()))
 
-    def _fetched(self) -> None:
-        self.model.bury_dying(self.waiting())
+    def moved(self) -> None:
+        """Dying jobs may have moved. (§10.6)"""
+        places = self._places()
+        self.model.reap(places)
         self.learn_epochs()
+        is_due = self.process.is_reading or self.process.failed
+        dying = [n for n, jobs in places.items() if Place.DYING in jobs.values()]
+        check(is_due or not dying, "I23", f"jobs of {dying} are dying, and nothing is read")
 
-    def waiting(self) -> dict[str, set[int]]:
-        """Jobs whose text the engine waits for, as it says, of each queue."""
-        state = self.process.engine.state
-        found = {
+    def _places(self) -> dict[str, dict[int, Place]]:
+        """Where the engine has its jobs; it need not have looked at the clock yet."""
+        state, now_ms = self.process.engine.state, self.model.now_ms
+        return {
             state.by_id[topic_id].name: {
-                job.seq for job in queue.jobs.values() if job.place is Place.DYING
+                seq: Place.AGAIN if job.place in TIMED and job.ends_ms <= now_ms else job.place
+                for seq, job in queue.jobs.items()
             }
             for topic_id, queue in state.queues.items()
         }
-        is_due = self.process.is_reading or self.process.failed
-        check(is_due or not any(found.values()), "I23", f"{found}, and nothing is read")
-        return found
 
     def learn_epochs(self) -> None:
         """Of topics that a dead letter made, which nobody asked for."""
@@ -118,8 +131,17 @@ class World:
             if not topic.epoch and held is not None:
                 topic.epoch = held.epoch
 
-    def _copied(self, event: Event) -> None:
+    def _heard(self, event: Event) -> None:
+        """An event became true; what nobody asked for in so many words is told by it alone."""
         follow(self.model, self.process.engine.state, event)
+        if not isinstance(self.process.command, Claim | None):
+            return
+        match event:
+            case RecordsDeleted() | RecordsAppended(cause=DeadLettered()):
+                self.model.reap(self._places())
+                self.learn_epochs()
+            case JobsLeased():
+                self.waiting.granted(event)
 
     def crash(self, how: str) -> None:
         """Stop here, and look at what the next process finds; it may be cut short itself."""
@@ -237,6 +259,7 @@ class World:
     def _begin_history(self) -> None:
         self.clients.acked.clear()
         self.clients.floors.clear()
+        self.waiting.end()
         self.in_flight = self.is_unseen = False
         lsn = self.process.store.written_lsn
         self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
@@ -315,10 +338,12 @@ class World:
 
     def _ask(self, command: Command) -> dict[str, Any]:
         outcome = self.process.submit(command, lambda _: None)
+        assert not isinstance(outcome, Parked)
         return orjson.loads(payload(outcome)[0])  # type: ignore[no-any-return]
 
     def page(self, command: Diff) -> Page:
         outcome = self.process.submit(command, lambda _: None)
+        assert not isinstance(outcome, Parked)
         whole, records = payload(outcome)
         return Page(orjson.loads(whole), records)
 
@@ -429,6 +454,9 @@ class World:
         if not self.process.failed and self.history[-1][0] == before:
             # Nothing was logged: what has changed since is nothing that a restart may show.
             self.history[-1] = before, self.model.copy()
+        if not self.process.failed:
+            self.process.ring()
+            self.waiting.check_rest()
 
 
 def _without_texts(*found: Found | None) -> list[Any]:
