@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
-from sim.files import SimFiles
+from sim.files import Cut, SimFiles
 
 from topics.protocol.errors import Corrupt
 from topics.store.layout import RESERVE_NAME, SECTOR
@@ -164,6 +165,23 @@ def test_a_power_cut_right_after_a_start_is_no_damage() -> None:
     for seed in range(100):
         left = after.cut(random.Random(seed), harsh=seed % 2 == 1)
         assert found_in(left).content() in second.history
+
+
+@pytest.mark.parametrize("call", range(20))
+def test_a_power_cut_in_the_midst_of_a_start_is_no_damage(call: int) -> None:
+    """Whatever is there of its first file by then: the next start finds what the stop left. (F2)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"kept")
+    ledger.stop()
+    after = files.kill()
+    after.cut_at = after.calls + call
+    with suppress(Cut):
+        found_in(after)
+
+    for seed in range(30):
+        left = after.cut(random.Random(seed), harsh=True)
+        assert found_in(left).content() == ledger.history[-1]
 
 
 def test_latencies_are_counted_in_buckets() -> None:
