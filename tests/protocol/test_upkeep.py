@@ -2,6 +2,7 @@
 
 from topics.protocol.events import RunsDropped, RunsSealed
 from topics.protocol.hot import HotRun
+from topics.protocol.state import State
 from topics.protocol.upkeep import AGE_CHECK_MS, JOB_ENTRIES_MAX
 
 from .harness import Harness, tagged
@@ -191,6 +192,36 @@ def test_many_small_topics_are_sealed_a_part_at_a_time() -> None:
     assert len(first.entries) == JOB_ENTRIES_MAX
     assert rest is not None
     assert len(rest.entries) == 10
+
+
+def test_a_checkpoint_takes_nothing_that_came_after_it_began() -> None:
+    """A run that was begun and closed while it sealed other topics is in the log behind it, and
+    would be there twice. (§0.10)"""
+    engine = Harness(segment_max_records=2)
+    engine.append("before")
+    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    engine.events.clear()
+    engine.append("while", "while")
+    engine.append("open")
+
+    job = engine.upkeep.next_job(plan)
+    assert job is not None
+    assert job.ranges == ((1, 1),)
+    engine.upkeep.on_sealed(job, engine.store.seal(job.entries), engine.now_ms, plan)
+    assert engine.upkeep.next_job(plan) is None
+
+    engine.sync()
+    again = State(engine.limits, engine.store)
+    again.restore(plan.image)
+    for event in engine.events:
+        again.apply(event)
+    assert [(run.first_seq, run.count) for run in again.topics["t"].runs] == [
+        (1, 1),
+        (2, 2),
+        (4, 1),
+    ]
+    (due,) = engine.seal()
+    assert due.ranges == ((2, 3),)
 
 
 def test_what_a_failed_checkpoint_froze_is_sealed_later() -> None:

@@ -1107,6 +1107,26 @@ def test_cold_text_of_a_queue_that_went(monkeypatch: pytest.MonkeyPatch) -> None
     assert "d" not in engine.engine.state.topics
 
 
+def test_cold_text_of_a_job_that_expired_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time took it while the disk was asked: it is told as lost, and is no dead letter besides.
+    (§1.2, §3.3, §10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000, ttl_ms=1601)
+    engine.append("old", name="q")
+    engine.now_ms += 600
+    engine.append("young", name="q")
+    engine.seal_all()
+    engine.claim(max=2)
+    engine.now_ms += 1001
+    with cold(monkeypatch):
+        assert engine.claimed(node="other", max=9) == []
+        engine.now_ms += 1
+        engine.work_off()
+
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["young"]
+    assert engine.diff(name="q")["tombstone"]["reason"] == "ttl"
+    assert engine.state("q")["queue"]["dead_lettered"] == 1
+
+
 def test_text_that_cannot_be_read_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage keeps the job from moving; it is tried again, and later works. (§10.6)"""
     engine = Harness()

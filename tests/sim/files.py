@@ -214,6 +214,11 @@ class SimFiles:
         ]
         return found
 
+    def drop_caches(self) -> None:
+        """The kernel needs memory for something else: what is clean is read again when asked for."""
+        for inode in self._all_inodes():
+            inode.forget()
+
     def other(self) -> "SimFiles":
         """The same directory in the hands of another process."""
         other = SimFiles(self.seed)

@@ -7,13 +7,14 @@ than the classes of durability permit.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from topics.protocol.models import TopicConfig
+from topics.protocol.queues import Place
 
 from .jobs import Jobs
 
@@ -381,6 +382,8 @@ class Model:
         if topic is None:
             self.topics[name] = Topic(name, config)
             return {"created": True}
+        if config.type != topic.config.type:
+            raise Refused("topic_exists_incompatible")
         if config == topic.config:
             return {"created": False}
         topic.switches += topic.config.durability != config.durability
@@ -502,39 +505,20 @@ class Model:
         ready = len(topic.shown(head_seq)) - in_flight - delayed
         return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
 
-    def claim(
-        self, name: str, node: str, limit: int, lease_ms: int | None, head_seq: int, *, cold: bool
-    ) -> dict[str, Any]:
-        """§10.2, §10.6: lowest seq first; who was delivered too often goes elsewhere.
+    def reap(self, places: Mapping[str, Mapping[int, Place]]) -> None:
+        """Jobs that were delivered too often die when the server says so; what of them has left its
+        queue, or was refused, does not wait for its text any more.
 
         Args:
-            cold: Text has to be read first: what dies does so in `bury_dying`.
+            places: Where each job is that the server knows of, by queue.
         """
-        topic = self.queue(name)
-        chosen: list[int] = []
-        dying: list[int] = []
-        for record in topic.shown(head_seq):
-            if len(chosen) < limit and topic.jobs.is_claimable(record.seq):
-                is_done = topic.jobs.is_exhausted(record.seq, topic.config)
-                (dying if is_done else chosen).append(record.seq)
-        for seq in dying:
-            topic.jobs.known[seq].is_dying = True
-        if not cold:
-            self.bury(topic, dying)
-        until_ms = self.now_ms + (topic.config.lease_ms if lease_ms is None else lease_ms)
-        for seq in chosen:
-            topic.jobs.lease(seq, node, until_ms, lasting=topic.config.leases_durable)
-        return {"count": len(chosen), "ready": self.counters(topic, head_seq)["ready"]}
-
-    def learn_leases(self, name: str, leases: dict[int, int]) -> None:
-        """The numbers are the server's to choose."""
-        for seq, lease in leases.items():
-            self.topics[name].jobs.known[seq].lease = lease
-
-    def bury_dying(self) -> None:
-        """The text of what dies has come."""
-        for topic in list(self.topics.values()):
-            self.bury(topic, [seq for seq, job in topic.jobs.known.items() if job.is_dying])
+        for name, topic in list(self.topics.items()):
+            known = places.get(name, {})
+            for seq, job in topic.jobs.known.items():
+                if topic.jobs.is_claimable(seq) and topic.jobs.is_exhausted(seq, topic.config):
+                    job.is_dying = known.get(seq) is not Place.AGAIN
+            dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
+            self.bury(topic, [seq for seq in dying if known.get(seq) is not Place.DYING])
 
     def bury(self, topic: Topic, seqs: list[int]) -> None:
         """One after the other to the dead-letter topic, or later again."""
@@ -556,11 +540,13 @@ class Model:
             raise Refused("topic_not_found")
         dest = dest or Topic(name, config)
         entry = topic.records[seq].entry
-        meta = orjson.loads(entry.meta or b"{}") | {
+        stamp = {
             "$dead_letter_from": topic.name,
             "$dead_letter_deliveries": topic.jobs.known[seq].deliveries,
             "$dead_letter_src_seq": seq,
         }
+        meta = orjson.loads(entry.meta or b"{}")
+        meta = {key: value for key, value in meta.items() if key not in stamp} | stamp
         entry = dataclasses.replace(entry, meta=orjson.dumps(meta))
         ts_ms = max(self.now_ms, dest.last_ts_ms)
         row = Record(dest.head_seq + 1, ts_ms, entry, dest.is_volatile)

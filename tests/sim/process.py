@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import Command
-from topics.protocol.effects import Gate, Outcome, Parked, Records
+from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Records
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, Rejection, StoreError, WriteFailed
-from topics.protocol.events import CursorsMoved, Event, RecordsAppended, SeqsSkipped
+from topics.protocol.events import Event
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
@@ -25,6 +25,8 @@ from topics.protocol.upkeep import Upkeep
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be told."""
+Woken = Callable[[Outcome | Exception], Told]
+"""Called with what a parked command is answered; returns who hears when it is told."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,11 @@ class Process:
         wrote: Called with the lsn of every write that returned.
         copied: Called with every event by which a router forwards, as it becomes true.
         writing: Called before every write, for the case that it never returns.
-        fetched: Called when text that the engine asked for was handed over.
+        moved: Called whenever dying jobs may have moved, before that is written.
+        reading: What it asked for and waits for.
+        command: What is just being decided.
         failed: A write or sync failed: read-only until the next process.
+        last_words: What the server's log says of that.
         synced_lsn: What the loop has heard of; the store may have synced more.
     """
 
@@ -54,7 +59,7 @@ class Process:
         *,
         writing: Callable[[], None],
         wrote: Callable[[int], None],
-        fetched: Callable[[], None] = lambda: None,
+        moved: Callable[[], None] = lambda: None,
         copied: Callable[[Event], None] = lambda event: None,
     ) -> None:
         self.limits = limits
@@ -64,11 +69,15 @@ class Process:
         self.chores = Chores(limits, self.upkeep, store, self)
         self.now_ms = 0
         self.failed = False
+        self.last_words = ""
         self.writing = writing
         self.wrote = wrote
-        self.fetched = fetched
+        self.moved = moved
         self.synced_lsn = 0
         self.copied = copied
+        self.reading: list[Fetch] = []
+        self.command: Command | None = None
+        self._parked: dict[object, Woken] = {}
         self._hear_of_copies()
         self._told: list[Waiter] = []
         self._syncing: deque[Waiter] = deque()
@@ -83,8 +92,7 @@ class Process:
 
         def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
-            if isinstance(event, CursorsMoved | RecordsAppended | SeqsSkipped):
-                self.copied(event)
+            self.copied(event)
 
         turn.emit = heard  # type: ignore[method-assign]
 
@@ -102,20 +110,27 @@ class Process:
 
     # -- a turn --------------------------------------------------------------------------------
 
-    def submit(self, command: Command, told: Told) -> Outcome:
-        """Run a command; `told` follows at once, after the turn's write, or after a sync.
+    def submit(self, command: Command, told: Told, woken: Woken | None = None) -> Outcome | Parked:
+        """Run a command; `told` follows at once, after the turn's write, or after a sync; one that
+        may park is `woken` first.
 
         Raises:
             Rejection: Refused.
         """
+        token = object()
+        self.command = command
         try:
-            outcome = self.engine.submit(
-                command, token=object(), now_ms=self.now_ms, room=self._room
-            )
+            outcome = self.engine.submit(command, token=token, now_ms=self.now_ms, room=self._room)
         except Rejection as refusal:
             self.chores.disk_is_full |= (refusal.detail or {}).get("limit") == "disk"
             raise
-        assert not isinstance(outcome, Parked)
+        finally:
+            self.command = None
+        if isinstance(outcome, Parked):
+            assert woken is not None
+            assert outcome.wait_ms is None
+            self._parked[token] = woken
+            return outcome
         if outcome.gate is Gate.NOW:
             told(0)
         else:
@@ -127,24 +142,59 @@ class Process:
         debt = self.engine.debt_of(command)
         while debt is not None and not debt.is_settled and not self.failed:
             debt.work(self.now_ms, self._room)
-            self._fetch()
+            self._begin_reading()
+            while self.reading:
+                self.hand_over(0)
             self._write()
             if not debt.is_settled and not self.failed:
                 self.sync()
 
     def work_off(self) -> None:
-        """A slice of what is owed, and its write."""
+        """A slice of what is owed, and its write; what it asks for is read meanwhile."""
         if not self.failed:
-            self.engine.work_off(self.now_ms, self._room)
-            self._fetch()
+            self._work_off()
             self.end_turn()
 
-    def _fetch(self) -> None:
-        fetches = self.engine.take_fetches()
-        for fetch in fetches:
-            fetch.done(fetch.read())
-        if fetches:
-            self.fetched()
+    def _work_off(self) -> None:
+        self.engine.work_off(self.now_ms, self._room)
+        self.moved()
+        self._begin_reading()
+
+    def ring(self) -> None:
+        """The loop's timer: what the engine asked to be called for."""
+        at_ms = self.engine.alarm_ms()
+        if at_ms is not None and at_ms <= self.engine.advance(self.now_ms):
+            self.work_off()
+
+    def _answer_woken(self) -> None:
+        for wake in self.engine.take_wakes():
+            woken = self._parked.pop(wake.token)
+            told = woken(wake.result)
+            if isinstance(wake.result, Exception) or wake.result.gate is Gate.NOW:
+                told(0)
+            elif not self.failed:
+                self._told.append(Waiter(told, wake.result.gate))
+
+    @property
+    def is_reading(self) -> bool:
+        return bool(self.reading or self.engine.turn.fetches)
+
+    @property
+    def owes(self) -> bool:
+        return not self.failed and (self.is_reading or self.engine.owes)
+
+    def _begin_reading(self) -> None:
+        self.reading += self.engine.take_fetches()
+
+    def hand_over(self, at: int) -> None:
+        """A disk that was waited for has given what was asked for, in whatever order."""
+        fetch = self.reading.pop(at)
+        self.engine.advance(self.now_ms)
+        fetch.done(fetch.read())
+        self.moved()
+        self._begin_reading()
+        if self.engine.has_events and not self.failed:
+            self.end_turn()
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
@@ -153,10 +203,10 @@ class Process:
         """One write for all that the turn's commands made true; then what queues owe, a turn each.
         What routers owe waits for `work_off`, or for who asks for it."""
         self._write()
-        while self.engine.work.is_due and not self.failed:
-            self.engine.work_off(self.now_ms, self._room)
-            self._fetch()
+        while (self.engine.work.is_due or self._told) and not self.failed:
+            self._work_off()
             self._write()
+        self._answer_woken()
 
     def _write(self) -> None:
         events = self.engine.take_events()
@@ -166,8 +216,8 @@ class Process:
             self.writing()
             try:
                 lsn = self.store.write(events)
-            except WriteFailed:
-                self.fail()
+            except WriteFailed as error:
+                self.fail(error)
                 return
             self.wrote(lsn)
         self.engine.on_written(lsn)
@@ -179,6 +229,7 @@ class Process:
                 self._syncing.append(waiter)
             else:
                 self._tell(waiter)
+        self._answer_woken()
 
     def _tell(self, waiter: Waiter) -> None:
         if waiter.erases is None:
@@ -186,8 +237,9 @@ class Process:
         else:
             self._erasing.append(waiter)
 
-    def fail(self) -> None:
+    def fail(self, error: WriteFailed) -> None:
         self.failed = True
+        self.last_words = str(error)
         self.engine.on_failed()
         self._told.clear()
         self._syncing.clear()
@@ -205,8 +257,8 @@ class Process:
         if self._sync_ends is None:
             try:
                 self._sync_ends = self.store.sync()
-            except WriteFailed:
-                self.fail()
+            except WriteFailed as error:
+                self.fail(error)
 
     def end_sync(self) -> None:
         if self._sync_ends is None or self.failed:
@@ -227,8 +279,8 @@ class Process:
         if not self.is_behind and not self._told:
             try:
                 self.store.idle()
-            except WriteFailed:
-                self.fail()
+            except WriteFailed as error:
+                self.fail(error)
 
     # -- upkeep --------------------------------------------------------------------------------
 
@@ -242,8 +294,8 @@ class Process:
             next(self._work)
         except StopIteration:
             self._work = None
-        except WriteFailed:
-            self.fail()
+        except WriteFailed as error:
+            self.fail(error)
         except (OSError, StoreError):
             self._work = None
 

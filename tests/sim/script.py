@@ -39,8 +39,10 @@ def upkeep(world: World, *, checkpoint: bool = False) -> None:
 def work_off(world: World) -> None:
     """Let routers come to rest."""
     world.process.work_off()
-    while world.process.engine.owes and not world.process.failed:
+    while world.process.owes:
         world.process.work_off()
+        while world.process.reading:
+            world.process.hand_over(0)
 
 
 def put(world: World, durability: str, **fields: int) -> None:

@@ -325,13 +325,6 @@ def test_a_life_of_work(seed: int) -> None:
     assert worked_story(seed).crashes >= CRASHES
 
 
-@pytest.mark.parametrize("seed", [7050])
-def test_a_life_that_once_ended_badly(seed: int) -> None:
-    """7050: a process that followed on a clean stop was cut off in its first write, and the next
-    took those bytes for damage. (§8.2)"""
-    worked_story(seed)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(40))
 def test_many_lives_of_work(block: int, stride: int) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from topics.protocol import engine, state
 from topics.protocol.admission import Admission
-from topics.protocol.commands import Append, Command
+from topics.protocol.commands import Append, Claim, Command
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection, StoreError, WriteFailed
 from topics.protocol.events import (
@@ -35,9 +35,10 @@ from topics.protocol.ports import Recovery
 from topics.protocol.queues import Job, Queue
 from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
-from topics.store import wal
+from topics.protocol.work import Work, _Claimer
+from topics.store import cache, wal
 from topics.store.files import File
-from topics.store.layout import log_name, numbers
+from topics.store.layout import FAILED_NAME, log_name, numbers
 from topics.store.segments import Segments
 from topics.store.store import DiskStore
 from topics.store.wal import Log
@@ -48,7 +49,12 @@ from .traffic import Style
 from .world import told_story
 
 SEEDS = 200
-FIRST = {"flags_flipped_before_their_delete_is_durable": 130}
+FIRST = {
+    "flags_flipped_before_their_delete_is_durable": 130,
+    "failed_sync_kept_quiet": 30,
+    "failed_sync_told_in_a_new_file_only": 100,
+    "memory_of_the_log_believed": 20,
+}
 """Where to begin to look for what few worlds meet."""
 CRASHES = 6
 
@@ -132,6 +138,24 @@ def failed_sync_tried_again(patch: Patch) -> None:
             return sync(self)
 
     patch.setattr(Log, "sync", stubborn)
+
+
+def failed_sync_kept_quiet(patch: Patch) -> None:
+    patch.setattr(wal, "leave_failure_mark", lambda files: "")
+
+
+def failed_sync_told_in_a_new_file_only(patch: Patch) -> None:
+    rename = SimFiles.rename
+
+    def never(self: SimFiles, source: str, target: str) -> None:
+        if target != FAILED_NAME:
+            rename(self, source, target)
+
+    patch.setattr(SimFiles, "rename", never)
+
+
+def memory_of_the_log_believed(patch: Patch) -> None:
+    patch.setattr(cache, "is_on_disk", lambda file, before: True)
 
 
 def short_write_believed(patch: Patch) -> None:
@@ -325,7 +349,32 @@ def unpublished_jobs_claimed(patch: Patch) -> None:
     patch.setattr(Topic, "first_live", hasty)
 
 
+def who_waits_is_not_woken(patch: Patch) -> None:
+    patch.setattr(Work, "on_published", lambda self, topic: None)
+
+
+def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
+    grant = Work._grant
+
+    def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
+        if isinstance(who, Claim):
+            return grant(self, topic, queue, who, *args)
+        events = len(self._turn._events)
+        found = grant(self, topic, queue, who, *args)
+        del self._turn._events[events:]
+        return found
+
+    patch.setattr(Work, "_grant", forgetful)
+
+
+def claims_given_more_than_they_asked_for(patch: Patch) -> None:
+    patch.setattr(_Claimer, "wants", property(lambda self: self.limit + 1))
+
+
 AT_WORK = (
+    who_waits_is_not_woken,
+    lasting_leases_of_who_waited_not_logged,
+    claims_given_more_than_they_asked_for,
     dead_letters_in_two_entries,
     leases_not_logged,
     releases_not_logged,
@@ -382,6 +431,13 @@ MUTANTS = (
 )
 
 
+ON_A_BAD_DISK = (
+    failed_sync_kept_quiet,
+    failed_sync_told_in_a_new_file_only,
+    memory_of_the_log_believed,
+)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_sown_bug_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     """Within some hundred crash points, by an invariant with a name or an assertion."""
@@ -403,8 +459,25 @@ def test_a_bug_sown_at_work_is_found(mutant: Callable[[Patch], None], monkeypatc
     assert isinstance(reason, Violation | StoreError | AssertionError | KeyError)
 
 
-def _reason_to_fail(seed: int, *, at_work: bool = False) -> BaseException | None:
+@pytest.mark.parametrize("mutant", ON_A_BAD_DISK, ids=lambda mutant: mutant.__name__)
+def test_a_bug_sown_on_a_bad_disk_is_found(
+    mutant: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    """The same where many calls fail, one after the other."""
+    mutant(monkeypatch)
+    first = FIRST.get(mutant.__name__, 0)
+    reasons = (_reason_to_fail(seed, faults=0.05) for seed in range(first, first + SEEDS))
+    reason = next((reason for reason in reasons if reason is not None), None)
+
+    assert isinstance(reason, Violation | StoreError | AssertionError | KeyError)
+
+
+def _reason_to_fail(
+    seed: int, *, at_work: bool = False, faults: float | None = None
+) -> BaseException | None:
     style = Style.working(random.Random(seed)) if at_work else None
+    if faults is not None:
+        style = dataclasses.replace(Style.drawn(random.Random(seed)), faults=faults)
     try:
         told_story(seed, crashes=CRASHES, style=style)
     except AssertionError as found:

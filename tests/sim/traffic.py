@@ -29,15 +29,17 @@ from topics.protocol.commands import (
     PutRouter,
     PutTopic,
 )
+from topics.protocol.effects import Outcome, Parked
 from topics.protocol.errors import Rejection
 from topics.protocol.limits import Limits
 from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.tags import parse_match, parse_subject
 
 from .model import Entry, Refused, Topic, Violation, check
-from .process import payload
+from .process import Told, payload
 from .reading import Ask, Page, check_page
 from .routing import delete_router, get_router, put_router
+from .waiting import Claimer
 
 if TYPE_CHECKING:
     from .world import World
@@ -61,6 +63,7 @@ class Style:
         sizes: Bytes of payload; often one for all, because equal records hide the least.
         queues: Which of the names are queues; the last name takes their dead letters.
         cold: How often sealed text has to be waited for.
+        routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
     """
@@ -77,6 +80,7 @@ class Style:
     discards: tuple[str, ...] = ("old", "old", "old", "reject")
     queues: tuple[str, ...] = ()
     cold: float = 0.0
+    routed: bool = True
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -97,6 +101,7 @@ class Style:
             discards=("old", "old", "reject") if not cold else ("old",),
             queues=rng.choice([("a",), ("a", "b")]),
             cold=cold,
+            routed=rng.random() < 0.5,
         )
 
     @staticmethod
@@ -180,7 +185,7 @@ class Traffic:
             self.purge(name)
         elif kind < 0.90:
             self.get(name)
-        elif kind < 0.94 and len(self.world.style.names) > 1 and not self.world.style.queues:
+        elif kind < 0.94 and len(self.world.style.names) > 1 and self.world.style.routed:
             self.route()
         elif kind < 0.97:
             self.put(name)
@@ -198,6 +203,7 @@ class Traffic:
         except Rejection as refusal:
             self._check_refusal(command, refusal, act)
             return None
+        assert not isinstance(outcome, Parked)
         answer: dict[str, Any] = orjson.loads(payload(outcome)[0])
         self._settle_doubt(command, answer)
         try:
@@ -215,7 +221,7 @@ class Traffic:
         detail = refusal.detail or {}
         if self.world.process.failed and detail.get("reason") == "read_only":
             return
-        if self.world.is_full and detail.get("limit") == "disk":
+        if self.world.has_no_space and detail.get("limit") == "disk":
             self.refused_for_room += 1
             return
         if isinstance(command, Append) and command.key:
@@ -259,6 +265,7 @@ class Traffic:
                 "max_deliveries": rng.choice((0, 1, 2)),
                 "dead_letter": rng.choice((None, DEAD, DEAD)),
                 "leases_durable": rng.random() < 0.6,
+                "claim_jitter_ms": rng.choice((0, 0, 0, 40)),
             }
         return TopicConfig(
             **work,
@@ -336,10 +343,10 @@ class Traffic:
     def work(self, name: str) -> None:
         rng = self.world.rng
         node, kind = rng.choice(NODES), rng.random()
-        # One at a time, or the order of their dead letters were the disk's to say.
-        is_reading = bool(self.world.process.engine.turn.fetches)
-        if kind < 0.45 and not is_reading:
-            self.claim(name, node, rng.choice((1, 1, 2, 3, 20)), rng.choice((None, None, 100)))
+        if kind < 0.45:
+            wait_ms = rng.choice((0, 0, 0, 50, 3000))
+            lease_ms = rng.choice((None, None, 100))
+            self.claim(name, node, rng.choice((1, 1, 2, 3, 20)), lease_ms, wait_ms)
             return
         seqs = self._drawn_jobs(name)
         leases = None if rng.random() < 0.5 else [self._drawn_lease(name, seq) for seq in seqs]
@@ -369,37 +376,41 @@ class Traffic:
             return job.lease
         return rng.choice(sorted(given)) if given and rng.random() < 0.9 else 0
 
-    def _shown(self, name: str) -> int:
+    def shown_head(self, name: str) -> int:
         """The head that is shown, which only the server knows."""
         held = self.world.process.engine.state.topics.get(name)
         return 0 if held is None else held.published_seq
 
-    def claim(self, name: str, node: str, limit: int, lease_ms: int | None) -> None:
-        world = self.world
-        fetches = world.process.engine.turn.fetches
-        before = len(fetches)
-        answer = self.call(
-            Claim(name, node, limit, lease_ms, 0),
-            lambda: world.model.claim(
-                name, node, limit, lease_ms, self._shown(name), cold=len(fetches) > before
-            ),
-        )
-        if answer is None:
-            return
-        world.learn_epochs()
-        topic = world.model.topics[name]
-        numbers = {
-            j["$seq"]: int(j["lease_id"].removeprefix("lease_"), 16) for j in answer["claimed"]
-        }
-        check(len(numbers) == answer["count"], "I18", f"one job twice: {answer}")
-        fresh = {seq for seq, job in topic.jobs.known.items() if job.lease == -1}
-        check(numbers.keys() == fresh, "I18", f"{sorted(fresh)} expected: {answer}")
-        check(list(numbers) == sorted(numbers), "answer", f"not ascending: {answer}")
-        world.model.learn_leases(name, numbers)
-        for job in answer["claimed"]:
-            self._check_job(topic, job)
+    def claim(
+        self, name: str, node: str, limit: int, lease_ms: int | None, wait_ms: int = 0
+    ) -> None:
+        """§10.2: answered at once, or parked."""
+        world, command = self.world, Claim(name, node, limit, lease_ms, wait_ms)
+        world.pay(command)
+        told, parked = Telling(world, command), list[Claimer]()
 
-    def _check_job(self, topic: Topic, answer: dict[str, Any]) -> None:
+        def woken(result: Outcome | Exception) -> Told:
+            is_durable = world.waiting.woken(parked[0], result)
+            return lambda lsn: told.promise(lsn) if is_durable else None
+
+        try:
+            outcome = world.process.submit(command, told, woken)
+        except Rejection as refusal:
+            self._check_refusal(command, refusal, lambda: {"queue": world.model.queue(name).name})
+            return
+        world.moved()
+        if isinstance(outcome, Parked):
+            parked.append(world.waiting.park(command))
+            return
+        answer, _ = world.waiting.answered(command, outcome)
+        told.learn(answer)
+        topic = world.model.topics[name]
+        ready = world.model.counters(topic, self.shown_head(name))["ready"]
+        check(answer["ready"] == ready, "I19", f"{ready} expected: {answer}")
+        left = world.waiting.able(topic)
+        check(answer["count"] == limit or not left, "I18", f"{left} not given: {answer}")
+
+    def check_job(self, topic: Topic, answer: dict[str, Any]) -> None:
         """One claimed job: its record, and what it is leased under. (I18, I20)"""
         job = topic.jobs.known[answer["$seq"]]
         expected = orjson.loads(topic.records[answer["$seq"]].text(tags=True)) | {
@@ -408,13 +419,11 @@ class Traffic:
             "deliveries": job.deliveries,
         }
         check(answer == expected, "I20", f"{expected} expected: {answer}")
-        check(job.lease not in self.world.clients.leases, "I21", f"a lease again: {answer}")
-        self.world.clients.leases.add(job.lease)
 
     def ack(self, name: str, node: str, seqs: list[int], leases: list[int] | None) -> None:
         self.call(
             Ack(name, node, seqs, leases),
-            lambda: self.world.model.ack(name, node, seqs, leases, self._shown(name)),
+            lambda: self.world.model.ack(name, node, seqs, leases, self.shown_head(name)),
         )
 
     def nack(
@@ -422,7 +431,9 @@ class Traffic:
     ) -> None:
         self.call(
             Nack(name, node, seqs, leases, delay_ms),
-            lambda: self.world.model.nack(name, node, seqs, leases, self._shown(name), delay_ms),
+            lambda: self.world.model.nack(
+                name, node, seqs, leases, self.shown_head(name), delay_ms
+            ),
         )
 
     def extend(
@@ -430,7 +441,9 @@ class Traffic:
     ) -> None:
         self.call(
             Extend(name, node, seqs, leases, lease_ms),
-            lambda: self.world.model.extend(name, node, seqs, leases, self._shown(name), lease_ms),
+            lambda: self.world.model.extend(
+                name, node, seqs, leases, self.shown_head(name), lease_ms
+            ),
         )
 
     def delete_topic(self, name: str) -> None:
@@ -611,13 +624,17 @@ class Telling:
             return
         world = self._world
         if self._is_durable:
-            world.durable_lsn = max(world.durable_lsn, lsn)
+            self.promise(lsn)
         if isinstance(self._command, Append):
             clients = world.clients
             clients.saw_head(self._epoch, self._last)
             clients.acked[self._epoch] = max(clients.acked.get(self._epoch, 0), self._last)
             for seq, text in self._rows:
                 clients.saw_record(self._epoch, seq, text)
+
+    def promise(self, lsn: int) -> None:
+        """What was told is to be there whatever happens."""
+        self._world.durable_lsn = max(self._world.durable_lsn, lsn)
 
 
 def append_of(name: str, entries: list[Entry], key: str | None, config: TopicConfig) -> Append:

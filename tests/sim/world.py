@@ -12,10 +12,18 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.commands import Command, Diff, GetTopic
+from topics.protocol.commands import Claim, Command, Diff, GetTopic
+from topics.protocol.effects import Parked
 from topics.protocol.errors import StoreError
-from topics.protocol.events import Event
+from topics.protocol.events import (
+    DeadLettered,
+    Event,
+    JobsLeased,
+    RecordsAppended,
+    RecordsDeleted,
+)
 from topics.protocol.ports import Recovery, Store
+from topics.protocol.queues import Place
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
@@ -26,7 +34,9 @@ from .process import Process, payload
 from .reading import Ask, Page
 from .routing import Router, follow
 from .traffic import Clients, Style, Traffic, diff_of, split
+from .waiting import Waiting
 
+TIMED = (Place.LEASED, Place.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
 
@@ -40,6 +50,8 @@ class World:
         durable_lsn: What a sync has covered, or what was acknowledged as if it were.
         in_flight: A write was begun and has not returned.
         is_full: The disk may refuse.
+        is_unseen: A process was stopped in the call that was to leave a mark of its failed sync:
+            what the kernel remembers is all that tells.
     """
 
     def __init__(self, seed: int, style: Style | None = None) -> None:
@@ -58,7 +70,9 @@ class World:
         self.durable_lsn = 0
         self.in_flight = False
         self.is_full = False
+        self.is_unseen = False
         self.traffic = Traffic(self)
+        self.waiting = Waiting(self)
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -74,8 +88,8 @@ class World:
             self.style.limits,
             writing=self._writing,
             wrote=self._wrote,
-            fetched=self._fetched,
-            copied=self._copied,
+            moved=self.moved,
+            copied=self._heard,
         )
         self.recovery = self.process.recover(self.clock_ms)
 
@@ -90,9 +104,25 @@ class World:
         self.in_flight = False
         self.history.append((lsn, self.model.copy()))
 
-    def _fetched(self) -> None:
-        self.model.bury_dying()
+    def moved(self) -> None:
+        """Dying jobs may have moved. (§10.6)"""
+        places = self._places()
+        self.model.reap(places)
         self.learn_epochs()
+        is_due = self.process.is_reading or self.process.failed
+        dying = [n for n, jobs in places.items() if Place.DYING in jobs.values()]
+        check(is_due or not dying, "I23", f"jobs of {dying} are dying, and nothing is read")
+
+    def _places(self) -> dict[str, dict[int, Place]]:
+        """Where the engine has its jobs; it need not have looked at the clock yet."""
+        state, now_ms = self.process.engine.state, self.model.now_ms
+        return {
+            state.by_id[topic_id].name: {
+                seq: Place.AGAIN if job.place in TIMED and job.ends_ms <= now_ms else job.place
+                for seq, job in queue.jobs.items()
+            }
+            for topic_id, queue in state.queues.items()
+        }
 
     def learn_epochs(self) -> None:
         """Of topics that a dead letter made, which nobody asked for."""
@@ -101,8 +131,17 @@ class World:
             if not topic.epoch and held is not None:
                 topic.epoch = held.epoch
 
-    def _copied(self, event: Event) -> None:
+    def _heard(self, event: Event) -> None:
+        """An event became true; what nobody asked for in so many words is told by it alone."""
         follow(self.model, self.process.engine.state, event)
+        if not isinstance(self.process.command, Claim | None):
+            return
+        match event:
+            case RecordsDeleted() | RecordsAppended(cause=DeadLettered()):
+                self.model.reap(self._places())
+                self.learn_epochs()
+            case JobsLeased():
+                self.waiting.granted(event)
 
     def crash(self, how: str) -> None:
         """Stop here, and look at what the next process finds; it may be cut short itself."""
@@ -113,6 +152,7 @@ class World:
             how = "cut"
         candidates = self._candidates(how)
         self.files = self._next_files(stop)
+        self._heed(self.process.last_words)
         restarts = self.rng.choice((0, 0, 1, 2))
         while True:
             disturbed = restarts > 0
@@ -124,20 +164,30 @@ class World:
                 break
             except (Cut, StoreError) as why:
                 check(disturbed, "start", f"refused: {why}")
-                again = self.rng.choice(("kill", "cut")) if isinstance(why, Cut) else "cut"
-                if again == "cut":
+                again = self.rng.choice(("kill", "cut"))
+                if isinstance(why, Cut) and FAILED_NAME in str(why):
+                    # Memory has told, and its word is not kept yet: nobody promises this once more.
+                    again = "cut"
+                if again == "cut" or not isinstance(why, Cut):
                     how, candidates = "cut", self._candidates("cut")
                 self.files = self._next_files(again)
+                self._heed(str(why))
         self.files.cut_at = None
         self.files.faults.clear()
         self._adopt(how, candidates)
         self._recover_again()
 
+    def _heed(self, told: str) -> None:
+        """Whoever reads that the disk took no mark of its failure leaves one."""
+        if FAILED_NAME in told and FAILED_NAME not in self.files.names():
+            self.files.put(FAILED_NAME, b"")
+
     def _disturb(self) -> None:
         """Let the recovery to come be cut off or fail."""
         at = self.files.calls + self.rng.randint(0, 30)
         if self.style.faults and self.rng.random() < 0.5:
-            self.files.faults[at + 1] = Fault(self.rng.choice((errno.EIO, errno.ENOSPC)))
+            for call in range(at + 1, at + 1 + self._calls_that_fail()):
+                self.files.faults[call] = Fault(self.rng.choice((errno.EIO, errno.ENOSPC)))
         else:
             self.files.cut_at = at
 
@@ -158,10 +208,20 @@ class World:
             if files.log[at - 1 : at] and files.log[at - 1].startswith("sync ")
         )
 
+    @property
+    def has_no_space(self) -> bool:
+        """Whether the disk is full, or refused a file to this process that the log needs."""
+        files = self.files
+        tried = (files.log[at - 1] for at in files.faults if at <= files.calls)
+        return self.is_full or any(".wal.tmp" in what or what == "sync_dir" for what in tried)
+
     def _next_files(self, how: str) -> SimFiles:
         if how == "cut":
             return self.files.cut(self.rng, harsh=self.style.harsh)
-        return self.files.kill()
+        found = self.files.kill()
+        if not self.is_unseen and self.rng.random() < 0.3:
+            found.drop_caches()
+        return found
 
     def _candidates(self, how: str) -> list[Model]:
         """The model after each write that may have been the last, newest first."""
@@ -199,7 +259,8 @@ class World:
     def _begin_history(self) -> None:
         self.clients.acked.clear()
         self.clients.floors.clear()
-        self.in_flight = False
+        self.waiting.end()
+        self.in_flight = self.is_unseen = False
         lsn = self.process.store.written_lsn
         self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
 
@@ -277,10 +338,12 @@ class World:
 
     def _ask(self, command: Command) -> dict[str, Any]:
         outcome = self.process.submit(command, lambda _: None)
+        assert not isinstance(outcome, Parked)
         return orjson.loads(payload(outcome)[0])  # type: ignore[no-any-return]
 
     def page(self, command: Diff) -> Page:
         outcome = self.process.submit(command, lambda _: None)
+        assert not isinstance(outcome, Parked)
         whole, records = payload(outcome)
         return Page(orjson.loads(whole), records)
 
@@ -293,8 +356,9 @@ class World:
                 self.step()
                 if self.process.failed and self.rng.random() < 0.2:
                     raise Cut
-            except Cut:
+            except Cut as cut:
                 self.files.cut_at = None
+                self.is_unseen = FAILED_NAME in str(cut)
                 self.crash(self.rng.choice(("kill", "cut")))
 
     def step(self) -> None:
@@ -307,8 +371,10 @@ class World:
             self.files.cold = self.rng.random() < self.style.cold
         if kind < 0.62:
             self.turn()
-        elif kind < 0.66 and not self.style.queues:
+        elif kind < 0.66:
             process.work_off()
+        elif process.reading and kind < 0.80:
+            process.hand_over(self.rng.randrange(len(process.reading)))
         elif kind < 0.70:
             process.begin_sync()
         elif kind < 0.78:
@@ -331,7 +397,16 @@ class World:
         """One of the next calls fails, or writes only a part; a failed sync may clean pages."""
         error = self.rng.choice((errno.EIO, errno.EIO, errno.ENOSPC, 0))
         at = self.files.calls + self.rng.randint(1, 8)
-        self.files.faults[at] = Fault(error, cleans=self.rng.random() < 0.7)
+        cleans = self.rng.random() < 0.7
+        for call in range(at, at + self._calls_that_fail()):
+            self.files.faults[call] = Fault(error, cleans=cleans)
+        if self.rng.random() < 0.2:
+            # It hung, somebody lost patience, and the process was gone when it returned.
+            self.files.cut_at = at
+
+    def _calls_that_fail(self) -> int:
+        """Trouble seldom comes alone."""
+        return self.rng.choice((1, 1, 2, 3))
 
     def _settle_idle(self) -> None:
         self.settle()
@@ -379,6 +454,9 @@ class World:
         if not self.process.failed and self.history[-1][0] == before:
             # Nothing was logged: what has changed since is nothing that a restart may show.
             self.history[-1] = before, self.model.copy()
+        if not self.process.failed:
+            self.process.ring()
+            self.waiting.check_rest()
 
 
 def _without_texts(*found: Found | None) -> list[Any]:

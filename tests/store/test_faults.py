@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from sim.files import Fault, SimFiles
+from sim.files import Cut, Fault, SimFiles
 
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.store.layout import RESERVE_NAME
+from topics.store.layout import FAILED_NAME, RESERVE_NAME
 from topics.store.store import DiskStore
 
 from .ledger import HotRun, Ledger, entry_of
@@ -86,6 +86,130 @@ def test_a_sync_that_failed_is_never_issued_again(cleans: bool, then: str) -> No
     if cleans and then == "kill":
         # The device never got the batch, whatever the page cache showed to the dead process.
         assert found.content() == synced
+
+
+def second_boot_is_believed(files: SimFiles) -> bool:
+    """Whether a start takes the machine's memory of the log for whole."""
+    store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
+    return store.recover(Ledger(None)).same_boot
+
+
+def failed_twice() -> SimFiles:
+    """A sync failed, what it was to save is gone, and a file that says so could not be made."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second")
+    fail_next(files, error=errno.EIO)
+    fail_next(files, ahead=2, error=errno.ENOSPC)
+    with pytest.raises(WriteFailed):
+        ledger.store.sync()
+    assert files.log[-3:-1] == ["create log.failed", "rename reserve.wal log.failed"]
+    return files
+
+
+def test_a_failure_is_told_though_no_file_can_be_made() -> None:
+    """The reserve, which nothing is written into any more, gets the name of the mark; the start
+    after the next one has a reserve and no mark. (F9)"""
+    files = failed_twice()
+
+    after = files.kill()
+    after.drop_caches()
+    found = Ledger(None)
+    store = found.store = DiskStore(after, wal_file_bytes=FILE, reserve_bytes=FILE)
+    assert not store.recover(found).same_boot
+    assert FAILED_NAME in after.names()
+    found.recovered().append(1, b"third")
+    store.sync()
+
+    assert FAILED_NAME not in after.names()
+    assert RESERVE_NAME in after.names()
+    assert second_boot_is_believed(after.kill())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
+    """The process was killed in the very call that failed, as where a disk hangs: what memory shows
+    of the log is not on the disk, and a start leaves a mark of that before it goes on. (F9)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second" * 9000)
+    ledger.append(1, b"third")
+    fail_next(files, error=errno.EIO)
+    files.cut_at = files.calls + 1
+    with pytest.raises(Cut):
+        ledger.store.sync()
+
+    after = files.kill()
+    if again:
+        after.cut_at = after.calls + 3
+        with pytest.raises(Cut):
+            recovered(after)
+        after = after.kill()
+    assert not second_boot_is_believed(after)
+
+
+def test_a_mark_takes_no_space_that_a_start_needs() -> None:
+    """On a full disk the reserve is made anew of what the mark held. (F6, F9)"""
+    after = failed_twice().kill()
+    after.capacity_bytes = sum(len(data) for data in after.tree().values())
+
+    found = recovered(after)
+
+    assert RESERVE_NAME in after.names()
+    assert found.store.room(reserve=True) > 1000
+
+
+def test_a_failure_that_nothing_can_keep_says_what_to_do() -> None:
+    """Where the disk takes no mark at all, who reads the server's log makes it. (F9)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second")
+    for ahead in (1, 2, 3):
+        fail_next(files, ahead=ahead, error=errno.EROFS)
+
+    with pytest.raises(WriteFailed, match=r"make an empty file log\.failed in the data directory"):
+        ledger.store.sync()
+
+    after = files.kill()
+    after.drop_caches()
+    after.put(FAILED_NAME, b"")
+    assert not second_boot_is_believed(after)
+
+
+@pytest.mark.parametrize("faults", [1, 2, 3])
+def test_a_start_whose_sync_failed_is_told_to_the_next(faults: int) -> None:
+    """It ended before it had read anything, and what a killed process had written may be gone with
+    it. (F9)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second")
+    after = files.kill()
+    for ahead in range(1, faults + 1):
+        fail_next(after, ahead=ahead, error=errno.EIO)
+
+    with pytest.raises(Corrupt, match="the disk fails") as refused:
+        recovered(after)
+    after = after.kill()
+    if faults < 3:
+        after.drop_caches()
+
+    assert not second_boot_is_believed(after)
+    assert ("make an empty file" in str(refused.value)) == (faults == 3)
+
+
+def test_a_directory_whose_first_sync_failed_is_begun_anew() -> None:
+    """What is left of it, the mark of the failure too, is only unfinished. (F2)"""
+    files = SimFiles()
+    for call in range(1, 100):
+        files = SimFiles()
+        files.faults[call] = Fault(errno.EIO)
+        try:
+            recovered(files)
+        except (Unusable, WriteFailed):
+            assert recovered(files.kill()).store.instance_id
+        if files.calls < call:
+            return
+    raise AssertionError("it never began")
 
 
 def test_a_short_write_is_finished() -> None:

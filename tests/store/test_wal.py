@@ -1,9 +1,11 @@
 """The log while it is written: when space is found, what a write does, what the marks say."""
 
+import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
-from sim.files import SimFiles
+from sim.files import Cut, SimFiles
 
 from topics.protocol.errors import Corrupt
 from topics.store.layout import RESERVE_NAME, SECTOR
@@ -18,6 +20,13 @@ def begun(files: SimFiles, *, file_bytes: int = 64 << 10, reserve_bytes: int = 6
     ledger.store = DiskStore(files, wal_file_bytes=file_bytes, reserve_bytes=reserve_bytes)
     ledger.store.recover(ledger)
     ledger.create(1)
+    return ledger
+
+
+def found_in(files: SimFiles) -> Ledger:
+    ledger = Ledger(None)
+    ledger.store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    ledger.store.recover(ledger)
     return ledger
 
 
@@ -139,6 +148,40 @@ def test_bytes_behind_a_clean_stop_are_corruption() -> None:
         begun(damaged)
 
     assert (caught.value.path, caught.value.offset) == (f"sim/{name}", len(tree[name]))
+
+
+def test_a_power_cut_right_after_a_start_is_no_damage() -> None:
+    """Whatever of the first writes of a process is left behind the mark of a clean stop, header or
+    batch or both or none, the next start goes on before it. (F2)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"kept")
+    ledger.stop()
+    after = files.kill()
+    second = found_in(after).recovered()
+    for _ in range(2):
+        second.append(1, b"lost" * 300)
+
+    for seed in range(100):
+        left = after.cut(random.Random(seed), harsh=seed % 2 == 1)
+        assert found_in(left).content() in second.history
+
+
+@pytest.mark.parametrize("call", range(20))
+def test_a_power_cut_in_the_midst_of_a_start_is_no_damage(call: int) -> None:
+    """Whatever is there of its first file by then: the next start finds what the stop left. (F2)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"kept")
+    ledger.stop()
+    after = files.kill()
+    after.cut_at = after.calls + call
+    with suppress(Cut):
+        found_in(after)
+
+    for seed in range(30):
+        left = after.cut(random.Random(seed), harsh=True)
+        assert found_in(left).content() == ledger.history[-1]
 
 
 def test_latencies_are_counted_in_buckets() -> None:

@@ -359,6 +359,7 @@ class Runtime:
     def _fetched(
         self, fetch: Fetch, reading: "asyncio.Future[list[list[Buffer]] | Exception]"
     ) -> None:
+        self.engine.advance(self.clock.now_ms())
         fetch.done(reading.result())
         self.nudge()
 

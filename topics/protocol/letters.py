@@ -70,6 +70,7 @@ class DeadLetters:
         if queue is None or self._turn.read_only:
             return
         now_ms = self._state.now_ms
+        self._turn.expire(topic, now_ms)
         left = [job for job in jobs if job.place is Place.DYING]
         if isinstance(texts, Exception):
             for job in left:

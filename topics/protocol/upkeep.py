@@ -214,7 +214,10 @@ class Upkeep:
         builder = _Builder(self)
         while plan.unsealed and not builder.is_full:
             topic = plan.unsealed.popleft()
-            if topic.topic_id in self._state.by_id and not builder.add_topic(topic):
+            if topic.topic_id not in self._state.by_id:
+                continue
+            # What was begun since is in the log behind the checkpoint, which would tell it again.
+            if not builder.add_topic(topic, through=plan.topics[topic.topic_id].head_seq):
                 plan.unsealed.appendleft(topic)
         return builder.job()
 
@@ -317,11 +320,14 @@ class _Builder:
         job = self.job()
         return [] if job is None else [job]
 
-    def add_topic(self, topic: Topic) -> bool:
-        """The frozen or closed hot runs of a topic, with small sealed neighbours before them;
-        False where the file was full before all of them were in."""
+    def add_topic(self, topic: Topic, *, through: int | None = None) -> bool:
+        """The frozen or closed hot runs of a topic, those that begin `through` a seq where one is
+        given, with small sealed neighbours before them; False where the file was full before all
+        of them were in."""
         group: list[Run] = []
         for run in topic.runs:
+            if through is not None and run.first_seq > through:
+                break
             if not is_sealable(run) or self._is_open(topic, run) or self.has(topic, run):
                 continue
             if group and not self._fits(group, run):

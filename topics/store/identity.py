@@ -10,6 +10,7 @@ from typing import Final
 from topics.protocol.errors import Unusable
 from topics.store.files import Files, discard, read_whole, write_all
 from topics.store.layout import (
+    FAILED_NAME,
     FORMAT_VERSION,
     IDENTITY,
     IDENTITY_MAGIC,
@@ -55,7 +56,7 @@ def _refuse_foreign(files: Files, names: list[str]) -> None:
 
 def _is_unfinished(names: list[str]) -> bool:
     """Whether only what the first moments of a new directory leave is here."""
-    first = {IDENTITY_TEMP, RESERVE_NAME, "0000000001.wal", "0000000002.wal"} | IGNORED
+    first = {IDENTITY_TEMP, RESERVE_NAME, FAILED_NAME, "0000000001.wal", "0000000002.wal"} | IGNORED
     temps = {name for name in names if TEMP.fullmatch(name)}
     return IDENTITY_TEMP in names and set(names) <= first | temps
 

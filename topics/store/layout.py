@@ -93,7 +93,8 @@ LOCK_NAME: Final = ".lock"
 RESERVE_NAME: Final = "reserve.wal"
 FAILED_NAME: Final = "log.failed"
 """Left where a write or sync failed: what the page cache shows of the log may not be on the disk,
-so the next start must not conclude from an unchanged boot id that nothing is gone."""
+so the next start must not conclude from an unchanged boot id that nothing is gone.  Its name is all
+that counts: it is an empty file, or the reserve, renamed where no file could be made."""
 NAME: Final = re.compile(r"(\d{10})\.(wal|seg|ckpt)")
 TEMP: Final = re.compile(r"\d{10}\.(wal|seg|ckpt)\.tmp|reserve\.wal\.tmp|topics\.id\.tmp")
 

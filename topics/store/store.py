@@ -13,7 +13,7 @@ from typing import Final
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.events import Checkpoint, Event, RunRef, RunsSealed
 from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
-from topics.store import identity
+from topics.store import cache, identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
 from topics.store.layout import CLEAN, FAILED_NAME, SECTOR, TEMP, log_name, numbers
@@ -57,6 +57,7 @@ class DiskStore:
         self._incarnation = 1
         self._replayed_bytes = 0
         self._has_failure_mark = False
+        self._has_lost_pages = False
         self._log_start = 0
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
@@ -155,17 +156,18 @@ class DiskStore:
             self._restore(image, stored, sink)
         walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
         try:
-            self._open_log(walk)
+            walk.open(self._prepare_to_read)
             events = self._apply_all(walk, sink)
             tail = walk.tail()
         finally:
             walk.close()
-        failed = FAILED_NAME in self._files.names()
+        failed = self._has_lost_pages or FAILED_NAME in self._files.names()
         same_boot = tail.boot_id == self._files.boot_id() and not failed
-        self._has_failure_mark = failed
         refs = sink.refs()
         self._segments.verify(refs)
         # Up to here no byte was changed.
+        if failed:
+            self._take_mark()
         self._set_aside(tail)
         self._clean_up()
         self._segments.sweep(refs)
@@ -188,13 +190,36 @@ class DiskStore:
             return ()
         return (f"{damage}; the checkpoint before it was used, nothing is lost: check the disk",)
 
-    def _open_log(self, walk: LogWalk) -> None:
+    def _prepare_to_read(self, file: File) -> None:
+        before = cache.shown(file)
         try:
-            walk.open(_prepare_to_read)
-        except OSError:
-            # A sync that failed may have marked pages clean that the disk lacks.
+            # A sync that failed once leaves pages that look written and are not: after this one,
+            # what is read comes from the device.  It also makes durable what a killed process had
+            # only written.
+            file.sync()
+        except OSError as error:
+            # It, too, may have left such pages.
+            what = f"{error.strerror or error}{leave_failure_mark(self._files)}"
+            raise OSError(error.errno, what, file.name) from error
+        file.forget_cache()
+        if not cache.is_on_disk(file, before):
+            # What showed that is gone now: the mark tells whoever comes if this start is cut short.
+            self._has_lost_pages = True
             leave_failure_mark(self._files)
-            raise
+
+    def _take_mark(self) -> None:
+        """The mark of a failure stays until what there is to say of it is durable; the space of a
+        reserve that became it is needed now."""
+        self._has_failure_mark = True
+        try:
+            file = self._files.open(FAILED_NAME, write=True)
+            try:
+                if file.size():
+                    file.truncate(0)
+            finally:
+                file.close()
+        except OSError:
+            return
 
     def _restore(self, image: Checkpoint, stored: Stored, sink: RecoverySink) -> None:
         self._incarnation = stored.incarnation
@@ -359,13 +384,6 @@ class DiskStore:
             self._log.end(CLEAN)
         except OSError as error:
             raise WriteFailed(self._files.path, error.strerror or str(error)) from error
-
-
-def _prepare_to_read(file: File) -> None:
-    # A sync that failed once leaves pages that look written and are not: after this one, what is
-    # read comes from the device.  It also makes durable what a killed process had only written.
-    file.sync()
-    file.forget_cache()
 
 
 def _torn_name(number: int, tail: Tail) -> str:

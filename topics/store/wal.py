@@ -9,6 +9,7 @@ that is begun only once the first is durable.
 import errno
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,7 @@ from topics.store.layout import (
     IDLE,
     LOG_HEADER,
     LOG_MAGIC,
+    RESERVE_NAME,
     ROTATE,
     SECTOR,
     aligned,
@@ -34,6 +36,11 @@ from topics.store.layout import (
     seal_header,
 )
 from topics.store.space import LogFile, Space
+
+UNMARKED: Final = (
+    f"no mark of it could be left: make an empty file {FAILED_NAME} in the data directory, or "
+    "restart the machine, before the server is started again"
+)
 
 FSYNC_US_BOUNDS: Final = (
     *(50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000),
@@ -51,17 +58,30 @@ class Position:
     digest: int
 
 
-def leave_failure_mark(files: Files) -> None:
-    """Tell the next start, as well as a disk that fails lets us (`FAILED_NAME`)."""
+def leave_failure_mark(files: Files) -> str:
+    """Tell the next start, as well as a disk that fails lets us (`FAILED_NAME`).
+
+    A disk that gives no new file may still rename one, and the reserve is there and needed no more.
+
+    Returns:
+        What is to be said of that: nothing, or what to do where the disk took no mark at all.
+    """
     try:
-        file = files.create(FAILED_NAME)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        files.sync_dir()
+        _make_mark(files)
     except OSError:
+        return f"; {UNMARKED}"
+    with suppress(OSError):
+        files.sync_dir()  # a kernel that lives on knows the name by now
+    return ""
+
+
+def _make_mark(files: Files) -> None:
+    try:
+        files.create(FAILED_NAME).close()
+    except FileExistsError:
         return
+    except OSError:
+        files.rename(RESERVE_NAME, FAILED_NAME)
 
 
 class Log:
@@ -110,10 +130,17 @@ class Log:
     # -- life ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Prepare reserve and first file.  On a full disk there may be neither: `room` says so."""
+        """Prepare reserve and first file.  On a full disk there may be neither: `room` says so.
+
+        Raises:
+            OSError: The disk failed.
+        """
         if self._space.begin():
             with self._space.lock:
-                self._start(self._space.take(0))
+                first = self._start(self._space.take(0))
+            # Before any batch: what stands behind the mark of a clean stop, without a header that
+            # a later process began, is damage.
+            first.file.sync_data()
 
     def close(self) -> None:
         """Let go of every file; nothing is written."""
@@ -340,9 +367,10 @@ class Log:
     def fail(self, error: OSError) -> WriteFailed:
         """Nothing is retried: after a failed sync the page cache shows bytes the disk lacks."""
         if self.failed is None:
-            what = error.strerror or str(error)
-            self.failed = WriteFailed(self._files.path, f"the log is read-only: {what}")
-            leave_failure_mark(self._files)
+            what = f"the log is read-only: {error.strerror or error}"
+            self.failed = WriteFailed(self._files.path, what)  # first: nothing is written any more
+            if unmarked := leave_failure_mark(self._files):
+                self.failed = WriteFailed(self._files.path, what + unmarked)
         return self.failed
 
     def refuse_if_failed(self) -> None:

@@ -1,0 +1,158 @@
+"""Who waits for jobs: parked claims, and what they are given (§10.2).
+
+Owns the clients' end of them, and the check that each grant is one that the contract allows: the
+lowest jobs that may be claimed, to somebody who asked, no more than they asked for, and none idle
+while somebody waits.  Refuses to know in which order those who wait are looked at.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from topics.protocol.commands import Claim
+from topics.protocol.effects import Outcome
+from topics.protocol.events import JobsLeased
+from topics.protocol.models import TopicConfig
+
+from .model import Topic, check
+from .process import payload
+
+if TYPE_CHECKING:
+    from .world import World
+
+SLACK_MS = 100
+"""How late the loop's timer may be: time passes between the turns of a world."""
+
+
+@dataclass(eq=False)
+class Claimer:
+    """A parked claim; `until_ms` is when it is answered at the latest."""
+
+    command: Claim
+    until_ms: int
+
+
+class Waiting:
+    """Everybody who waits for jobs of one process."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.claimers: list[Claimer] = []
+        self.grants: dict[str, tuple[JobsLeased, TopicConfig]] = {}
+        self._windows: dict[str, int] = {}
+
+    def end(self) -> None:
+        """The process is gone, and every connection with it."""
+        self.claimers.clear()
+        self.grants.clear()
+
+    # -- what the engine says it did -----------------------------------------------------------
+
+    def granted(self, event: JobsLeased) -> None:
+        """Jobs are leased: lowest first, and none that is not to be claimed. (I18, I21)"""
+        world = self._world
+        topic = self._topic(event.topic_id)
+        able = self.able(topic)
+        # Of one deal some may have gone to those before.
+        wrong = [seq for seq in event.seqs if seq not in able]
+        check(not wrong, "I18", f"{topic.name}: {wrong} leased, of {able[:9]}: {event}")
+        self.grants[f"lease_{event.leases[0]:x}"] = event, topic.config
+        for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
+            known = topic.jobs.lease(
+                seq, event.node, event.until_ms, lasting=topic.config.leases_durable
+            )
+            known.lease = lease
+            check(known.deliveries == deliveries, "I20", f"{known}: {event}")
+            check(lease not in world.clients.leases, "I21", f"a lease again: {event}")
+            world.clients.leases.add(lease)
+
+    def able(self, topic: Topic) -> list[int]:
+        """Jobs that may be delivered now, as far as they are shown."""
+        jobs, config = topic.jobs, topic.config
+        return [
+            record.seq
+            for record in topic.shown(self._world.traffic.shown_head(topic.name))
+            if jobs.is_claimable(record.seq) and not jobs.is_exhausted(record.seq, config)
+        ]
+
+    def _topic(self, topic_id: int) -> Topic:
+        world = self._world
+        return world.model.topics[world.process.engine.state.by_id[topic_id].name]
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def answered(self, claim: Claim, outcome: Outcome) -> tuple[dict[str, Any], bool]:
+        """What a claim is told is what was leased for it.
+
+        Returns:
+            The answer, and whether it is of lasting leases that promise a sync.
+        """
+        is_durable = False
+        answer: dict[str, Any] = orjson.loads(payload(outcome)[0])
+        world = self._world
+        topic = world.model.topics.get(claim.topic) or Topic(claim.topic, TopicConfig())
+        seqs = [job["$seq"] for job in answer["claimed"]]
+        check(len(seqs) == answer["count"] <= claim.limit, "I18", f"{claim} {answer}")
+        check(seqs == sorted(set(seqs)), "answer", f"not ascending: {answer}")
+        if seqs:
+            is_durable = self._check_grant(claim, answer["claimed"])
+        for job in answer["claimed"]:
+            known = topic.jobs.known.get(job["$seq"])
+            now = None if known is None else (f"lease_{known.lease:x}", known.until_ms)
+            if now == (job["lease_id"], job["deadline"]):
+                # Else it was acked, extended or claimed again in the turn that tells of this.
+                world.traffic.check_job(topic, job)
+        return answer, is_durable
+
+    def _check_grant(self, claim: Claim, jobs: list[dict[str, Any]]) -> bool:
+        found = self.grants.pop(jobs[0]["lease_id"], None)
+        check(found is not None, "I18", f"{jobs} of no grant: {self.grants}")
+        assert found is not None
+        grant, config = found
+        lease_ms = config.lease_ms if claim.lease_ms is None else claim.lease_ms
+        until_ms = grant.now_ms + lease_ms
+        check((grant.node, grant.until_ms) == (claim.node, until_ms), "I20", f"{grant}: {claim}")
+        told = [(j["$seq"], j["lease_id"], j["deadline"], j["deliveries"]) for j in jobs]
+        given = zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
+        expected = [(seq, f"lease_{lease:x}", until_ms, times) for seq, lease, times in given]
+        check(told == expected, "I20", f"{grant}: {jobs}")
+        return config.durability == "fsync" and config.leases_durable
+
+    def park(self, claim: Claim) -> "Claimer":
+        jitter_ms = self._world.model.topics[claim.topic].config.claim_jitter_ms
+        check(bool(claim.wait_ms or jitter_ms), "§10.2", f"parked: {claim}")
+        now_ms = self._world.model.now_ms
+        until_ms = now_ms + max(claim.wait_ms, jitter_ms)
+        self._windows[claim.topic] = max(self._windows.get(claim.topic, 0), now_ms + jitter_ms)
+        claimer = Claimer(claim, until_ms)
+        self.claimers.append(claimer)
+        return claimer
+
+    def woken(self, claimer: Claimer, result: Outcome | Exception) -> bool:
+        """A parked claim is answered; whether what it is told promises a sync."""
+        self.claimers.remove(claimer)
+        if isinstance(result, Exception):
+            check("does not exist" in str(result), "I29", result)
+            return False
+        return self.answered(claimer.command, result)[1]
+
+    def check_rest(self) -> None:
+        """After a turn: what was leased was told to somebody, nobody waits too long, and no job
+        waits where somebody waits for it but for a window that is open."""
+        world = self._world
+        engine = world.process.engine
+        check(not self.grants, "I18", f"told nobody: {self.grants}")
+        for claimer in self.claimers:
+            late = claimer.until_ms < world.model.now_ms - SLACK_MS
+            check(not late, "§10.2", f"not answered at {world.process.now_ms}: {claimer}")
+        names = {c.command.topic for c in self.claimers}
+        for name in sorted(names & world.model.topics.keys()):
+            topic = world.model.topics[name]
+            if topic.config.claim_jitter_ms:
+                check(engine.alarm_ms() is not None, "§10.2", f"{name}: no alarm for a window")
+                self._windows[name] = world.model.now_ms + topic.config.claim_jitter_ms
+            if self._windows.get(name, 0) >= world.model.now_ms:
+                continue
+            idle = self.able(topic)
+            check(not idle, "§10.2", f"{idle} of {name} while somebody waits")
