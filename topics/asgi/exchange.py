@@ -26,7 +26,7 @@ from topics.asgi.shell import Reading, Shell
 from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed
 from topics.asgi.work import WorkFeed
-from topics.protocol import http, metrics
+from topics.protocol import http, metrics, openapi
 from topics.protocol.commands import Claim, Command
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
@@ -421,6 +421,9 @@ def _probe(call: _Call, probe: Probe) -> Answer:
             return _ready(call)
         case Probe.LIMITS:
             return _plain(call, asdict(runtime.limits))
+        case Probe.OPENAPI:
+            # A document of a foreign format: no performance block at its end.
+            return call.answer(200, (JSON,), [openapi.document()])
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None
