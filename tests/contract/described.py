@@ -88,11 +88,11 @@ def assert_described(
     assert str(status) in known["responses"], f"{where} does not answer {status}"
     if method == "HEAD" or headers.get("content-encoding") or len(text) > BYTES_MAX:
         return
+    kind = headers["content-type"].partition(";")[0]
     for place, media in _contents(where, known, str(status)):
-        if headers["content-type"].startswith(media) and media == "application/json":
-            assert_fits(json.loads(text), *place, "content", media, "schema")
-            return
-        if headers["content-type"].startswith(media):
+        if media == kind:
+            if media == "application/json":
+                assert_fits(json.loads(text), *place, "content", media, "schema")
             return
     raise AssertionError(f"{where} does not answer {headers['content-type']}")
 
