@@ -113,6 +113,7 @@ def test_before_the_log_is_replayed_only_probes_answer(phase: Phase) -> None:
     assert code(desk.ask("GET", "/v0/ready")) == (503, "not_ready")
     assert desk.ask("GET", "/v0/health").status == 200
     assert desk.ask("GET", "/v0/metrics").status == 200
+    assert desk.ask("GET", "/v0/openapi.json").status == 200
 
 
 def test_while_stopping_everything_but_health_says_so() -> None:

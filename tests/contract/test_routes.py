@@ -19,6 +19,7 @@ ROUTES = {
     "/readyz": {"GET"},
     "/v0/metrics": {"GET"},
     "/v0/limits": {"GET"},
+    "/v0/openapi.json": {"GET"},
 }
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
 

@@ -421,6 +421,12 @@ def _probe(call: _Call, probe: Probe) -> Answer:
             return _ready(call)
         case Probe.LIMITS:
             return _plain(call, asdict(runtime.limits))
+        case Probe.OPENAPI:
+            # A document of a foreign format: no performance block at its end.
+            # What most servers are never asked for is not loaded at every start.
+            from topics.protocol import openapi
+
+            return call.answer(200, (JSON,), [openapi.document()])
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None

@@ -65,7 +65,7 @@ from topics.protocol.models import (
 from topics.protocol.names import require_topic_name
 from topics.protocol.records import Buffer
 from topics.protocol.sse import parse_composite
-from topics.protocol.tags import TagRange, parse_match, parse_subject
+from topics.protocol.tags import MATCH_SCHEMA, TagRange, parse_match, parse_subject
 from topics.protocol.watch import Remembered
 
 Natural = Annotated[int, Meta(ge=0)]
@@ -74,7 +74,15 @@ TS_MAX: Final = 2**63 - 1
 MATCH_BYTES_MAX: Final = 16 << 10
 ESCAPED_BYTES: Final = 6
 """What one byte may take in JSON text."""
-_ABSENT: Final = Raw()
+_ABSENT: Final[Any] = None
+"""Of a field that is kept as text: none was given.  Not an empty `Raw`, which has no place in a
+schema."""
+
+AnyJson = Annotated[Raw, Meta(description="Any JSON value; kept byte for byte.")]
+MetaObject = Annotated[
+    Raw, Meta(extra_json_schema={"type": ["object", "null"], "maxProperties": META_KEYS_MAX})
+]
+TagPattern = Annotated[Raw, Meta(extra_json_schema=MATCH_SCHEMA)]
 
 
 class ConfigBody(msgspec.Struct):
@@ -100,10 +108,10 @@ class ConfigBody(msgspec.Struct):
 
 
 class RecordBody(msgspec.Struct, gc=False):
-    data: Raw
+    data: AnyJson
     tag: str | None = None
     node: str | None = None
-    meta: Raw = _ABSENT
+    meta: MetaObject = _ABSENT
 
 
 class _TooMany(Exception):
@@ -144,7 +152,7 @@ class DiffBody(msgspec.Struct):
     limit: Natural | None = None
     max_batch_bytes: Natural | None = None
     node: str | list[str] | None = None
-    match: Raw = _ABSENT
+    match: TagPattern = _ABSENT
     include_tags: bool | None = None
     include_meta: bool | None = None
     wait_ms: Natural | None = None
@@ -155,7 +163,7 @@ class BeginBody(msgspec.Struct):
     from_seq: Natural | None = None
     from_ts: Natural | None = None
     tail: bool | None = None
-    match: Raw = _ABSENT
+    match: TagPattern = _ABSENT
     node: str | list[str] | None = None
 
 
@@ -165,7 +173,7 @@ class ViewBody(msgspec.Struct):
     node: str | list[str] | None = None
     limit: Natural | None = None
     max_batch_bytes: Natural | None = None
-    match: Raw = _ABSENT
+    match: TagPattern = _ABSENT
     include_tags: bool | None = None
     include_meta: bool | None = None
     include_data: bool | None = None
@@ -184,14 +192,14 @@ class RouterBody(msgspec.Struct):
     preserve_node: bool | None = None
     preserve_tag: bool | None = None
     create_dest: bool | None = None
-    filter: Raw = _ABSENT
+    filter: TagPattern = _ABSENT
     allow_cycle: bool | None = None
     guarantee: Guarantee | None = None
 
 
 class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: Natural | None = None
-    match: Raw = _ABSENT
+    match: TagPattern = _ABSENT
     erase: bool | None = None
 
 

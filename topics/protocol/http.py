@@ -58,6 +58,7 @@ class Probe(Enum):
     READY = "ready"
     METRICS = "metrics"
     LIMITS = "limits"
+    OPENAPI = "openapi"
 
 
 class Feed(Enum):
@@ -95,6 +96,11 @@ class Route:
     scope: Scope
     body: BodyRule
     target: Parser | Probe | Feed
+
+    @property
+    def line(self) -> str:
+        """As the table spells it: `GET /v0/topics/:`."""
+        return f"{self.method} /{b'/'.join(self.path).decode()}"
 
 
 # ---------------------------------------------------------------------- parsers of the routes
@@ -271,6 +277,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /readyz", "probe", Probe.READY),
     _route("GET /v0/metrics", "read", Probe.METRICS),
     _route("GET /v0/limits", "read", Probe.LIMITS),
+    _route("GET /v0/openapi.json", "open", Probe.OPENAPI),
 )
 
 

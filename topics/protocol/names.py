@@ -6,8 +6,10 @@ from urllib.parse import unquote_to_bytes
 
 from topics.protocol.errors import ErrorCode, Rejection
 
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
-_ROUTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+TOPIC_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
+ROUTER_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}"
+_TOPIC_NAME: Final = re.compile(TOPIC_PATTERN)
+_ROUTER_NAME: Final = re.compile(ROUTER_PATTERN)
 
 
 def is_topic_name(name: str) -> bool:
