@@ -167,23 +167,22 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert (process.wait(), told) == (0, b"")
 
 
-def test_the_printer_flushes_where_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followed records are written at once; a bulk read is buffered."""
-    flushed: list[str] = []
+def test_the_printer_writes_where_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followed records are written at once; a bulk read is gathered."""
+    written: list[bytes] = []
 
     class Out:
-        def write(self, text: bytes) -> None:
-            flushed.append("write")
+        def write(self, text: bytes) -> int:
+            written.append(bytes(text))
+            return len(text)
 
-        def flush(self) -> None:
-            flushed.append("flush")
-
-    class Stdout:
-        buffer = Out()
-
-    monkeypatch.setattr(read_module.sys, "stdout", Stdout)
+    monkeypatch.setattr(read_module, "output", Out)
     record = RawRecord(seq=1, ts_ms=1, data=msgspec.Raw(b"1"))
-    read_module.Printer("t", only_data=True, flush=True).print(record)
-    read_module.Printer("t", only_data=True, flush=False).print(record)
+    waiting = read_module.Printer("t", 0, only_data=True, waits=True)
+    bulk = read_module.Printer("t", 0, only_data=True, waits=False)
+    for _ in range(2):
+        waiting.print(record)
+        bulk.print(record)
+    bulk.flush()
 
-    assert flushed == ["write", "write", "flush", "write", "write"]
+    assert written == [b"1\n", b"1\n", b"1\n1\n"]

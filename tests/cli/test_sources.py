@@ -65,6 +65,22 @@ def test_a_bad_line_is_named(line: str, what: str) -> None:
         read(f'{{"a": "x"}}\n{line}\n', Shape("ndjson", ("a",)))
 
 
+@pytest.mark.parametrize(
+    ("shape", "line"),
+    [
+        (Shape("ndjson"), "%s"),
+        (Shape("ndjson", ("a",)), '{"a": %s}'),
+        (Shape("records"), '{"data": %s}'),
+        (Shape("records", ("a",)), '{"data": {"a": 1}, "meta": %s}'),
+    ],
+    ids=str,
+)
+def test_a_line_that_is_nested_too_deeply(shape: Shape, line: str) -> None:
+    """JSON of a depth that no server would take is a bad line like any other."""
+    with pytest.raises(BadLine, match=r"^line 1: nested too deeply$"):
+        read(line % ("[" * 5000 + "]" * 5000), shape)
+
+
 def test_what_read_prints_can_be_appended() -> None:
     """`topics read` prints lines that `--format records` takes, with their tag, node and meta."""
     text = (

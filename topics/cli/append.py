@@ -237,6 +237,8 @@ def _regular_file(stream: BinaryIO) -> os.stat_result | None:
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
     if file == "-":
+        if sys.stdin is None:
+            raise Stop("standard input is closed", UNUSABLE)
         yield sys.stdin.buffer
         return
     try:
@@ -250,7 +252,7 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[int], None]]:
     """A bar over the bytes of the input, where a person can see one."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _offset: None
         return
     from rich.console import Console

@@ -107,6 +107,8 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
             yield parse(line, shape)
         except (msgspec.DecodeError, UnicodeDecodeError, _NoField) as error:
             raise BadLine(lines.line, str(error)) from None
+        except RecursionError:
+            raise BadLine(lines.line, "nested too deeply") from None
 
 
 class _NoField(Exception):
