@@ -92,6 +92,16 @@ def test_beginnings(face: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("several", [list, tuple, set, iter], ids=str)
+def test_several_names(face: Any, several: Any) -> None:
+    """A list of names, or any other iterable of them, is as good as the names one by one."""
+    script = Streams(session("w", jobs=0, audit=0), Stream(records(1, 1)))
+
+    watched(face, script, several(["jobs", "audit"]), tail=True, stop=1)
+
+    assert script.posts[0]["topics"] == {"jobs": {"tail": True}, "audit": {"tail": True}}
+
+
 def test_options(face: Any) -> None:
     """Every option is a field of the session; `lenient` is a parameter. (§7.2)"""
     script = Streams(session(jobs=0), Stream(gone()))

@@ -38,7 +38,15 @@ from topics.client.models import (
     TopicState,
     WatchSession,
 )
-from topics.client.options import AppendOptions, Begin, Config, DiffOptions, Match, WriteOptions
+from topics.client.options import (
+    AppendOptions,
+    Begin,
+    Config,
+    DiffOptions,
+    Match,
+    WriteOptions,
+    require,
+)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -143,6 +151,7 @@ def _segment(name: str, kind: str) -> str:
 
 
 def put_topic(topic: str, config: Config) -> Call[Configured]:
+    require(Config, config, "put_topic()")
     return Call("PUT", topic_path(topic), reads(Configured), body=_json(config))
 
 
@@ -190,6 +199,7 @@ def encode_record(value: Any, *, tag: str | None = None, meta: Any = None) -> by
 
 def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:
     """Append values as one atomic batch, under a new idempotency key unless one is given."""
+    require(AppendOptions, options, "append()")
     rest = dict(options)
     tag, meta = options.get("tag"), options.get("meta")
     records = [encode_record(value, tag=tag, meta=meta) for value in values]
@@ -209,6 +219,7 @@ def append_batch(
     Seqs of a batch are contiguous, so the answer is asked for without their list.  Without a `key`
     it is not repeatable: an attempt whose answer was lost may have been appended.
     """
+    require(Config, options.get("config") or {}, "config of an append")
     rest = {"idempotency_key": key, **options}
     tail = _json({name: value for name, value in rest.items() if value is not None})
     body = b'{"records":[' + b",".join(records) + b"]" + (b"," if len(tail) > 2 else b"")
@@ -224,6 +235,7 @@ def append_batch(
 
 def diff(topic: str, record_type: type[R], options: DiffOptions) -> Call[Diff[R]]:
     """One page; a long poll carries its wait, so that its timeout can allow for it."""
+    require(DiffOptions, options, "diff()")
     body = {"limit": PAGE_RECORDS, **options}
     body = {name: value for name, value in body.items() if value is not None}
     wait_ms = min(options.get("wait_ms", 0), WAIT_MS_MAX)

@@ -17,7 +17,7 @@ from topics.client.models import (
     Tombstone,
     TopicSummary,
 )
-from topics.client.options import DiffOptions, PageOptions, WriteOptions
+from topics.client.options import Config, DiffOptions, PageOptions, WriteOptions, require
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -56,6 +56,7 @@ class Reader(Generic[R]):
         page_records: int = PAGE_RECORDS,
         **page: Unpack[PageOptions],
     ) -> None:
+        require(PageOptions, page, "read()")
         self.cursor = page.get("from_seq", 0)
         self.epoch = page.get("epoch")
         self._topic = topic
@@ -156,6 +157,8 @@ class Batcher:
         progress: Callable[[Appended], None] | None = None,
         **options: Unpack[WriteOptions],
     ) -> None:
+        require(WriteOptions, options, "append_many()")
+        require(Config, options.get("config") or {}, "config of an append")
         if batch_records < 1 or batch_bytes < 1:
             raise ValueError("a batch holds at least one record")
         self._topic = topic

@@ -9,7 +9,7 @@ nothing is handed out twice, and nothing is passed over without a `Tombstone`.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, Unpack
 
@@ -29,14 +29,15 @@ from topics.client.models import (
     WatchPosition,
     WatchSession,
 )
-from topics.client.options import Begin, WatchOptions
+from topics.client.options import Begin, WatchOptions, require
 from topics.client.retry import Attempts, Clock, Retry, asked_pause_s, is_worth_repeating
 
 R = TypeVar("R")
 T = TypeVar("T")
 
-Topic = str | Mapping[str, int | Begin]
-"""A topic's name, or several with the beginning of each; a number is its `from_seq`."""
+Topic = str | Mapping[str, int | Begin] | Iterable[str]
+"""A topic's name, several names, or several with the beginning of each; a number is its
+`from_seq`."""
 
 HEARTBEAT_MS_MAX: Final = 60_000
 """The longest that a server grants, for one that does not tell (§7.2)."""
@@ -126,6 +127,7 @@ class Watcher(Generic[R]):
         include_data: bool = True,
         **options: Unpack[WatchOptions],
     ) -> None:
+        require(WatchOptions, options, "watch()")
         kind: Any = record_type
         if not include_data and kind is Record:
             kind = RecordHead
@@ -416,12 +418,29 @@ def _begins(topics: Sequence[Topic], options: WatchOptions) -> dict[str, Begin]:
     shared = {name: rest[name] for name in Begin.__annotations__ if rest.get(name) is not None}
     begins: dict[str, Begin] = {}
     for topic in topics:
-        for name, begin in ({topic: Begin()} if isinstance(topic, str) else topic).items():
-            own = Begin(from_seq=begin) if isinstance(begin, int) else begin
+        for name, own in _named(topic):
             drop = _STARTS if own.keys() & _STARTS else frozenset()
             kept = {key: value for key, value in shared.items() if key not in drop}
             begins[name] = Begin(**{**kept, **own})  # type: ignore[typeddict-item]
     return begins
+
+
+def _named(topic: Topic) -> Iterator[tuple[str, Begin]]:
+    """Names, each with its own beginning.
+
+    Raises:
+        TypeError: What is neither a name nor several, or no place to begin.
+    """
+    if isinstance(topic, str):
+        topic = {topic: Begin()}
+    elif not isinstance(topic, Mapping):
+        topic = {name: Begin() for name in topic}
+    for name, begin in topic.items():
+        own: Any = Begin(from_seq=begin) if isinstance(begin, int) else begin
+        if not isinstance(name, str) or not isinstance(own, Mapping):
+            raise TypeError(f"expected a topic's name and where it begins: {name!r}, {own!r}")
+        require(Begin, own, f"the beginning of {name!r}")
+        yield name, own  # type: ignore[misc]
 
 
 def _from(begin: Begin, seq: int) -> Begin:
