@@ -122,6 +122,17 @@ def test_csv_numbers_and_nulls() -> None:
     assert sent == b'{"a":1,"b":-2.50,"c":null,"d":"007","e":1e5,"f":"+1"}'
 
 
+def test_csv_numbers_that_are_none() -> None:
+    """What JSON has no number for stays text, as does what no reader could hold."""
+    text = "a,b,c,d,e\nNaN,inf,-Infinity,1e999,-1e400\n"
+
+    (row,) = read(text, Shape("csv", numbers=True))
+
+    assert list(row["data"].values()) == ["NaN", "inf", "-Infinity", "1e999", "-1e400"]
+    (row,) = read(text, Shape("csv", numbers=True, null="NaN"))
+    assert row["data"]["a"] is None
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [

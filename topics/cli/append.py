@@ -56,7 +56,11 @@ BATCH_BYTES: Final = 8 << 20
     metavar="N",
     help="Records of one atomic write.",
 )
-@click.option("--numbers", is_flag=True, help="csv: send numbers as numbers, not as text.")
+@click.option(
+    "--numbers",
+    is_flag=True,
+    help="csv: send numbers as numbers, not as text. NaN and inf are none: they stay text, or --null.",
+)
 @click.option("--null", metavar="TEXT", help="csv: send fields of exactly TEXT as null.")
 @click.option(
     "--offset",

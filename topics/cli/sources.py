@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
@@ -35,7 +36,8 @@ class Shape:
 
     Attributes:
         tag_fields: Fields of `data` whose values, joined by dots, are the tag; none: no tag.
-        numbers: Of CSV: fields that are JSON numbers are sent as numbers.
+        numbers: Of CSV: fields that are JSON numbers, and no larger than a float can be, are sent as
+            numbers.
         null: Of CSV: a field of exactly this text is sent as null.
     """
 
@@ -187,7 +189,8 @@ def _text(lines: Lines, line: bytes) -> str:
 def _value(text: str, shape: Shape) -> Any:
     if text == shape.null:
         return None
-    if shape.numbers and _JSON_NUMBER.fullmatch(text):
+    # "NaN" and "inf" are text, as JSON has it, and so is what would be read as an infinity.
+    if shape.numbers and _JSON_NUMBER.fullmatch(text) and isfinite(float(text)):
         return msgspec.Raw(text.encode())
     return text
 

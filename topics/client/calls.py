@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from topics.client.errors import BadAnswer, InvalidRequest, Unreachable, error_of
+from topics.client.finite import require_finite
 from topics.client.models import (
     Acked,
     Appended,
@@ -191,10 +192,13 @@ def encode_record(value: Any, *, tag: str | None = None, meta: Any = None) -> by
 
     Raises:
         TypeError: JSON has no form for it.
+        ValueError: Nor for a NaN or an infinity in it.
     """
     if not isinstance(value, NewRecord):
         value = NewRecord(value, tag=tag, meta=meta)
-    return msgspec.json.encode(value)
+    text = msgspec.json.encode(value)
+    require_finite(value, text)
+    return text
 
 
 def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:

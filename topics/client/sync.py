@@ -172,8 +172,8 @@ class Client:
             client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
             client.append("jobs", 1, 2, NewRecord(3, tag="odd"))
 
-        A value is anything JSON can say, or a `NewRecord` with a tag, node and meta of its own.
-        Options: `AppendOptions`.
+        A value is anything JSON can say, or a `NewRecord` with a tag, node and meta of its own; a
+        NaN or an infinity is a `ValueError`.  Options: `AppendOptions`.
         """
         return self._do(calls.append(topic, values, options))
 
