@@ -45,6 +45,18 @@ def test_a_part(five: Any, run: Any) -> None:
     assert run("read", "t", "--limit", 0).stdout == ""
 
 
+def test_no_records_of_a_topic_that_is_not_there(memory: Any, run: Any) -> None:
+    """It is missing however little is asked of it."""
+    for limit in (0, 1):
+        done = run("read", "missing", "-n", limit)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "(404 topic_not_found)" in done.stderr
+
+    memory.client.append("jobs", 1)
+    done = run("read", "jobs", "-f", "-n", 0)
+    assert (done.exit_code, done.output) == (0, "")
+
+
 def test_only_data(five: Any, run: Any) -> None:
     """Only the data, to be piped into something else."""
     assert run("read", "t", "--data", "-n", 2).stdout == '{"n":1}\n{"n":2}\n'

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.cli.sources import BadLine, Lines, Shape, records
+from topics.cli.sources import BadLine, BadSource, Lines, Shape, records
 
 
 def read(text: str | bytes, shape: Shape, offset: int = 0, header: bytes = b"") -> list[Any]:
@@ -191,5 +191,5 @@ def test_a_pipe_is_skipped_by_reading() -> None:
     lines = Lines(Pipe(b"1\n2\n3\n"), 2)
     assert [r.data for r in records(lines, Shape("csv"), b"k\n")] == [{"k": "2"}, {"k": "3"}]
 
-    with pytest.raises(BadLine, match="it ends at byte 6, before --offset 9"):
+    with pytest.raises(BadSource, match=r"^it ends at byte 6, before --offset 9"):
         Lines(Pipe(b"1\n2\n3\n"), 9)

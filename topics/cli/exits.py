@@ -81,14 +81,24 @@ def print_rich(console: "Console", *things: Any) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of something, and what they were: "1 record was", "2 records were"."""
-    return f"{count:,} {noun} was" if count == 1 else f"{count:,} {noun}s were"
+    """So many of something: "1 record", "2 records"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def were(count: int, noun: str) -> str:
+    """What was done to so many: "1 record was", "2 records were"."""
+    return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
 
 
 @contextmanager
-def refusals(done: Callable[[], str] = str) -> Iterator[None]:
+def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str) -> Iterator[None]:
     """Turn what the client raises into a `Stop`: 1 where the server refused, 2 where it is not
-    there.  What `done` says then, if anything, is told too."""
+    there.
+
+    Args:
+        done: What was done before; told too, if it is anything.
+        wording: What the error says, in words for a person.
+    """
     from topics.client import BadAnswer, TopicsError
 
     try:
@@ -96,7 +106,7 @@ def refusals(done: Callable[[], str] = str) -> Iterator[None]:
     except TopicsError as error:
         is_refusal = error.status > 0 and not isinstance(error, BadAnswer)
         code = REFUSED if is_refusal else UNUSABLE
-        raise Stop(_line(error, done()), code) from None
+        raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
     except UnicodeEncodeError as error:
         # An argument of the command line that is not UTF-8, on its way into JSON or a path.
         raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
@@ -119,10 +129,6 @@ def _tell(message: str, code: int) -> int:
         # Nobody can be told; the code still says it.
         _abandon(sys.stderr)
     return code
-
-
-def _line(error: Exception, done: str) -> str:
-    return f"{error}; {done}" if done else str(error)
 
 
 def _abandon(stream: TextIO | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, print_rich
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
 
 if TYPE_CHECKING:
     from topics.protocol.events import TopicImage
@@ -157,9 +157,7 @@ def _print(report: "Report", topics: "list[TopicImage]") -> None:
     if report.others:
         click.echo(f"\nnot the store's: {', '.join(report.others)}")
     found = len(report.problems)
-    click.echo(
-        f"\n{found:,} problem{'' if found == 1 else 's'}" if found else "\nEverything verifies."
-    )
+    click.echo(f"\n{counted(found, 'problem')}" if found else "\nEverything verifies.")
 
 
 def _verdict(is_verified: bool, **remarks: bool) -> str:

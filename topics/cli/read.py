@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, counted, output, refusals
+from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -154,4 +154,4 @@ class Printer:
         """How far it came, and how to go on; empty where nothing was printed."""
         if not self.records:
             return ""
-        return f"{counted(self.records, 'record')} printed, go on with --from {self.last_seq}"
+        return f"{were(self.records, 'record')} printed, go on with --from {self.last_seq}"

@@ -202,11 +202,13 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One topic of the list; `queue` is None where it is a log."""
 
     topic: str
+    type: str = "log"
     head_seq: int
     earliest_seq: int
     count: int
     bytes: int
     durable: bool = False
+    durability: str = "disk"
     effective_priority: int = 0
     queue: QueueCounts | None = None
 

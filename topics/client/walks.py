@@ -64,19 +64,23 @@ class Reader(Generic[R]):
         self._page = page
         self._follow = follow
         self._wait_ms = wait_ms if wait_ms is not None else WAIT_MS_MAX if follow else 0
+        if limit == 0:
+            # Nothing is handed out, but a topic that is not there is told all the same.
+            self._wait_ms = 0
         self._left = limit
         self._page_records = page_records
         self._until_seq: int | None = None
-        self._is_done = limit == 0
+        self._is_done = False
 
     def call(self) -> Call[Diff[R]] | None:
         if self._is_done:
             return None
+        left = self._left
         options: DiffOptions = {
             **self._page,
             **self._where(),
             "epoch": self.epoch,
-            "limit": min(self._page_records, self._left or self._page_records),
+            "limit": self._page_records if left is None else min(self._page_records, max(left, 1)),
             "wait_ms": self._wait_ms,
         }
         return calls.diff(self._topic, self._record_type, options)
@@ -88,6 +92,9 @@ class Reader(Generic[R]):
         return {"from_seq": self.cursor, "from_ts": None}
 
     def take(self, answer: Diff[R]) -> Sequence[R | Tombstone]:
+        if self._left == 0:
+            self._is_done = True
+            return []
         self.cursor = answer.next_from_seq
         self.epoch = answer.epoch or self.epoch
         if self._left is not None:
