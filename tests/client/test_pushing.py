@@ -91,6 +91,15 @@ def test_a_server_that_is_away(face: Any) -> None:
         assert script.pauses_s == [2.0]
 
 
+def test_a_server_that_cuts_every_stream(face: Any) -> None:
+    """One that takes each connection and ends it before a job came is as good as away."""
+    script = Streams(Stream(), Stream(), Stream(job(1)), ACKED, *[Stream() for _ in range(9)])
+
+    with pytest.raises(Unreachable, match="the stream ended"):
+        pushed(face, script, retry=Retry(for_s=5))
+    assert script.pauses_s == [2.0] * 5
+
+
 @pytest.mark.parametrize(
     ("code", "kind"), [(404, TopicNotFound), (409, Conflict), (403, Forbidden)], ids=str
 )

@@ -17,6 +17,7 @@ from topics.client import (
     Forbidden,
     InvalidRequest,
     NotFound,
+    NotReady,
     RawRecord,
     Record,
     RecordHead,
@@ -394,6 +395,27 @@ def test_patience_ends(face: Any) -> None:
     assert follow.got == ["jobs 1"]
     assert script.pauses_s == [2.0, 2.0, 2.0]
     assert [str(why) for why in told] == ["http://topics.test: broken (unreachable)"]
+
+
+def test_a_server_that_cuts_every_stream(face: Any) -> None:
+    """One that takes each connection and ends it before it has brought anything is as good as away:
+    `retry` ends it, counted from the first loss. What a stream brings begins the count anew."""
+    cut, last = Stream, frame(None, "error", code=503, error="not yet")
+    told: list[str] = []
+    follow = Follow("jobs", connection=lambda why: told.append(str(why)))
+    script = Streams(
+        session(jobs=0),
+        *[cut(), session(jobs=0)] * 2,
+        Stream(records(1, 1)),
+        *[cut(), cut(), cut(), Stream(last), cut()],
+    )
+
+    with pytest.raises(NotReady, match="not yet"):
+        face(script, retry=Retry(for_s=7)).do(follow)
+
+    assert follow.got == ["jobs 1"]
+    assert script.pauses_s == [2.0] * 6
+    assert told == ["the stream ended (unreachable)", "None"] * 6
 
 
 def test_one_try_still_comes_back(face: Any) -> None:

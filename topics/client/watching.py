@@ -19,7 +19,7 @@ import msgspec
 from topics.client import calls
 from topics.client.calls import Call, Outcome
 from topics.client.errors import BadAnswer, TopicsError, Unreachable, stream_error
-from topics.client.events import Event, Parser, Reconnect
+from topics.client.events import Event, Parser, Reconnect, Told
 from topics.client.models import (
     Record,
     RecordHead,
@@ -30,7 +30,7 @@ from topics.client.models import (
     WatchSession,
 )
 from topics.client.options import Begin, WatchOptions, require
-from topics.client.retry import Attempts, Clock, Retry, asked_pause_s, is_worth_repeating
+from topics.client.retry import Attempts, Clock, Retry, Standing, asked_pause_s, is_worth_repeating
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -148,6 +148,7 @@ class Watcher(Generic[R]):
         self._midway: _Midway | None = None
         self._owed: list[Watched[R]] = []
         self._attempts: Attempts | None = None
+        self._standing = Standing(retry, clock)
         self._is_reposted = False
         self._has_heard = False
         self._is_lost = False
@@ -264,9 +265,9 @@ class Watcher(Generic[R]):
         silence_s = 2 * heartbeat_ms / 1000 + SLACK_S
         return calls.open_watch(self._session.wid, self._id), silence_s
 
-    @staticmethod
-    def opens(response: httpx.Response) -> bool:
+    def opens(self, response: httpx.Response) -> bool:
         """Whether an answer is a stream to read on; else its body belongs to `ended`."""
+        self._standing.opened()
         return is_stream(response)
 
     def take(self, piece: bytes) -> Iterator[Watched[R]]:
@@ -276,7 +277,7 @@ class Watcher(Generic[R]):
         except ValueError as error:
             raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
         for said in told:
-            self._hear()
+            self._hear(said)
             match said:
                 case Reconnect():
                     self._pause_s = min(said.pause_ms / 1000, RECONNECT_S_MAX)
@@ -293,8 +294,9 @@ class Watcher(Generic[R]):
             if not self.is_listening:
                 return
 
-    def _hear(self) -> None:
-        """The stream works: what fails after this is another story."""
+    def _hear(self, said: Told) -> None:
+        """The server is there: what fails after this has attempts of its own."""
+        self._standing.heard(brings=is_news(said))
         self._has_heard = True
         self._attempts = None
         self._is_reposted = False
@@ -307,10 +309,14 @@ class Watcher(Generic[R]):
         """What came of a stream in the end; seconds to wait before the next step."""
         self.is_listening = False
         if self._has_heard:
-            self._lose(self._fault or why_ended(call, outcome))
+            why = self._fault or why_ended(call, outcome)
             # Others were cut off in the same moment, and must not come back in the same.
             pause_s = max(self._pause_s, self._retry.first_pause_s, asked_s(self._fault))
-            return pause_s * (1 + 0.5 * self._clock.jitter())
+            pause_s *= 1 + 0.5 * self._clock.jitter()
+            if not self._standing.goes_on(outcome, pause_s):
+                raise why
+            self._lose(why)
+            return pause_s
         if isinstance(outcome, httpx.Response) and outcome.status_code in _FORGOTTEN:
             self._session = None
             if not self._is_reposted:
@@ -512,6 +518,11 @@ def is_stream(response: httpx.Response) -> bool:
         message = f"expected an event stream, got {kind or 'no content type'}"
         raise BadAnswer("bad_answer", response.status_code, message)
     return response.is_success
+
+
+def is_news(said: Told) -> bool:
+    """Whether it is what a stream is there for, and neither its opening nor its end."""
+    return isinstance(said, Event) and said.kind != "error"
 
 
 def fault_of(data: bytes) -> TopicsError:
