@@ -12,6 +12,7 @@ from topics.client import (
     Client,
     Conflict,
     Forbidden,
+    Job,
     NotReady,
     Retry,
     TopicNotFound,
@@ -141,6 +142,13 @@ def test_another_server(face: Any, answer: Any) -> None:
     """Something that answers in another form is told as such."""
     with pytest.raises(BadAnswer):
         pushed(face, Streams(answer))
+
+
+def test_data_that_do_not_fit(face: Any) -> None:
+    """A job of another type than was asked for is named."""
+    with pytest.raises(BadAnswer, match="stream: record 2: Expected `str`") as raised:
+        pushed(face, Streams(Stream(job(2))), job_type=Job[str])
+    assert raised.value.detail == {"seq": 2}
 
 
 def test_a_refusal(face: Any) -> None:

@@ -144,6 +144,16 @@ def test_record_types(face: Any) -> None:
     )
 
 
+def test_data_that_do_not_fit(face: Any) -> None:
+    """A record of another type than was asked for is named."""
+    frame = records(7, 8).replace(b'"data":8', b'"data":"x"')
+    script = Streams(session(jobs=0), Stream(frame))
+
+    with pytest.raises(BadAnswer, match="stream: record 8: Expected `int`") as raised:
+        watched(face, script, record_type=Record[int])
+    assert raised.value.detail == {"seq": 8}
+
+
 def test_losses_and_what_is_no_item(face: Any) -> None:
     """A tombstone is an item; caught-up, heartbeats and what is unknown are none. (§7.5)"""
     lost = {"gap_from": 1, "gap_to": 4, "earliest_seq": 5, "head_seq": 9}

@@ -4,6 +4,7 @@ Owns every path, parameter and body of the API that the client uses.  Does no I/
 `Call` and hands back what came.  Invariant: a call that could do its work twice is not repeatable.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -115,8 +116,8 @@ class Call(Generic[T_co]):
         try:
             return self.decode(outcome.content)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = f"{self.method} {self.path}: {error}"
-            raise BadAnswer("bad_answer", outcome.status_code, message) from error
+            what = f"{self.method} {self.path}"
+            raise misfit(what, outcome.status_code, outcome.content, error) from error
 
 
 def reason(error: httpx.RequestError) -> str:
@@ -415,6 +416,40 @@ def reads(kind: type[T]) -> Callable[[bytes], T]:
     if kind not in _DECODERS:
         _DECODERS[kind] = msgspec.json.Decoder(kind).decode
     return _DECODERS[kind]
+
+
+class _Numbered(msgspec.Struct):
+    seq: int = msgspec.field(name="$seq")
+
+
+class _Page(msgspec.Struct):
+    records: list[_Numbered] = []
+    claimed: list[_Numbered] = []
+
+
+_ITEM: Final = re.compile(r"`\$\.(records|claimed)\[(\d+)\]")
+"""Where in a page it is that msgspec found a value of another type."""
+
+
+def misfit(what: str, status: int, data: bytes, error: Exception) -> BadAnswer:
+    """The error of an answer, or of an event, that does not decode; where it is one record that does
+    not fit the type that was asked for, it names that record, so that it can be looked at."""
+    seq = _seq_of(data, str(error))
+    if seq is None:
+        return BadAnswer("bad_answer", status, f"{what}: {error}")
+    return BadAnswer("bad_answer", status, f"{what}: record {seq}: {error}", {"seq": seq})
+
+
+def _seq_of(data: bytes, told: str) -> int | None:
+    found = _ITEM.search(told)
+    try:
+        if found is None:
+            return reads(_Numbered)(data).seq
+        page = reads(_Page)(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    items: list[_Numbered] = getattr(page, found[1])
+    return items[int(found[2])].seq
 
 
 def _present(fields: Mapping[str, Any]) -> bytes:

@@ -479,7 +479,7 @@ def read_event(kind: type[T], data: bytes) -> T:
     try:
         return calls.reads(kind)(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
+        raise calls.misfit("stream", 200, data, error) from error
 
 
 def _seqs(data: bytes) -> list[int]:
