@@ -118,7 +118,7 @@ def _unwritten(error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         # `topics read jobs | head` has got what it wanted.
         return OK
-    what = error.strerror or str(error)
+    what = error.strerror or str(error) or type(error).__name__
     return _tell(what if error.filename is None else f"{error.filename}: {what}", UNUSABLE)
 
 
