@@ -1,6 +1,7 @@
 """The documentation against what it describes: links, settings, routes, errors, and real answers."""
 
 import asyncio
+import functools
 import json
 import re
 import shlex
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import click.testing
 import httpx
 import msgspec
 import pytest
@@ -294,3 +296,83 @@ def steady(value: Any) -> Any:
         return value
     kept = {key: type(v).__name__ if key in MOVING else steady(v) for key, v in value.items()}
     return {**kept, "performance": sorted(value["performance"])} if "performance" in kept else kept
+
+
+# ---------------------------------------------------------------------- programs
+
+
+def test_the_program_without_the_client_outlives_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `docs/watching.md` shows goes on after a server that is away, starts, forgot the session
+    or breaks off, from the last id; what is refused for good it raises."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/watching.md").read_text(), re.S)
+    session = {"stream_url": "/v0/watch/w1", "cursor": "c0"}
+
+    def stream(seq: int) -> httpx.Response:
+        text = f'retry: 2000\nid: i{seq}\n\nevent: record\ndata: {{"n": {seq}}}\nid: c{seq}\n\n'
+        return httpx.Response(200, text=text)
+
+    posts = [httpx.ConnectError("away"), 503, 429, session, 503, session, 400]
+    gets = [503, httpx.ReadError("cut"), stream(1), 404, stream(2), 502, stream(3), 404]
+    asked: list[Any] = []
+    paused_s: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        is_post = request.method == "POST"
+        asked.append(json.loads(request.content) if is_post else request.headers["last-event-id"])
+        given = (posts if is_post else gets).pop(0)
+        if isinstance(given, Exception):
+            raise given
+        if isinstance(given, int):
+            return httpx.Response(given)
+        return httpx.Response(200, json=given) if isinstance(given, dict) else given
+
+    program: dict[str, Any] = {}
+    exec(code, program)
+    transport = httpx.MockTransport(answer)
+    client = functools.partial(httpx.Client, transport=transport)
+    monkeypatch.setattr(program["httpx"], "Client", client)
+    monkeypatch.setattr(program["time"], "sleep", paused_s.append)
+    found: list[int] = []
+    followed = program["follow"]("http://topics.test", {"jobs": {}})
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        found.extend(data["n"] for _, data in followed)
+
+    assert (found, posts, gets) == ([1, 2, 3], [], [])
+    assert [body.get("cursor") for body in asked if isinstance(body, dict)] == (
+        [None] * 4 + ["c1"] * 2 + ["c3"]
+    )
+    assert [at for at in asked if isinstance(at, str)] == ["c0"] * 3 + ["c1"] * 2 + ["c2"] * 2 + [
+        "c3"
+    ]
+    assert len(paused_s) == len(asked) - 3  # a session that is posted is opened at once
+
+
+def test_the_settings_shown_are_those() -> None:
+    """`topics config` prints what `docs/cli.md` shows, through the filters that it shows."""
+    page = (ROOT / "docs/cli.md").read_text()
+    ((words, shown),) = re.findall(
+        r"```console\n\$ TOPICS_PORT=4001 topics (config.*?)\n(.*?)```", page, re.S
+    )
+    command, first, second = words.split(" | ")
+    assert (first, second) == ("grep '^TOPICS_'", "grep -v default")
+
+    told = click.testing.CliRunner().invoke(main, shlex.split(command), env={"TOPICS_PORT": "4001"})
+
+    lines = told.stdout.splitlines(keepends=True)
+    kept = [ln for ln in lines if ln.startswith("TOPICS_") and "default" not in ln]
+    assert "".join(kept) == shown
+
+
+def test_the_queue_of_a_router_is_one() -> None:
+    """The commands of `docs/routers.md` under "Fan-out", in order, leave jobs to be worked on."""
+    page = (ROOT / "docs/routers.md").read_text()
+    (block,) = re.findall(r"```sh\n(curl -X PUT localhost:4000/v0/topics/mails.*?)```", page, re.S)
+
+    with MemoryTopics() as topics:
+        topics.client.put_topic("orders")
+        for line in block.replace("\\\n", "").splitlines():
+            if line.startswith("curl "):
+                answer(topics, shlex.split(line))
+        topics.client.append("orders", {"n": 1}, tag="paid.eu")
+
+        assert topics.client.claim("mails", node="w").count == 1

@@ -6,7 +6,7 @@ import gzip
 import httpx
 import pytest
 
-from topics import Record, Tombstone, TopicsError
+from topics import Record, Tombstone, TopicsError, Unreachable
 from topics.protocol.limits import Limits
 from topics.testing import START_MS, MemoryTopics
 
@@ -108,3 +108,39 @@ def test_a_large_gzipped_body_is_no_matter(memory_topics: MemoryTopics) -> None:
     assert asyncio.run(story()) == 201
     asked = memory_topics.client._http.post("/v0/topics/jobs", content=body, headers=headers)
     assert (asked.status_code, asked.json()["head_seq"]) == (200, 2)
+
+
+NO_STREAM = "a stream never ends here: read\\(\\) or diff\\(\\) instead"
+
+
+def test_there_are_no_streams(
+    memory_topics: MemoryTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Watching, and having jobs pushed, say so at once instead of failing or waiting for ever."""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue")
+    client.append("jobs", 1)
+
+    with pytest.raises(Unreachable, match=NO_STREAM):
+        next(client.watch("jobs"))
+    with pytest.raises(Unreachable, match=NO_STREAM):
+        client.work("jobs", print, push=True)
+    assert caplog.records == []
+
+
+def test_there_are_no_streams_to_await(memory_topics: MemoryTopics) -> None:
+    """Nor for an `AsyncClient`."""
+
+    async def handle(job: object) -> None:
+        raise AssertionError("a job came")
+
+    async def story() -> None:
+        async with memory_topics.async_client() as client:
+            await client.put_topic("jobs", type="queue")
+            await client.append("jobs", 1)
+            with pytest.raises(Unreachable, match=NO_STREAM):
+                await anext(client.watch("jobs"))
+            with pytest.raises(Unreachable, match=NO_STREAM):
+                await client.work("jobs", handle, push=True)
+
+    asyncio.run(story())

@@ -72,8 +72,9 @@ class MemoryTopics:
 
     def async_client(self) -> AsyncClient:
         """A new `topics.AsyncClient` over `app`."""
-        transport = httpx.ASGITransport(app=self.app)
-        return AsyncClient("http://memory", transport=transport, retry=Retry(for_s=0))
+        return AsyncClient(
+            "http://memory", transport=_AsyncTransport(app=self.app), retry=Retry(for_s=0)
+        )
 
     @property
     def now_ms(self) -> int:
@@ -238,6 +239,7 @@ class _Transport(httpx.BaseTransport):
         self._shell = shell
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        _refuse_stream(request)
         # `Client.work` extends leases from a thread of its own.
         with self._shell.lock:
             return self._handle(request)
@@ -255,12 +257,27 @@ class _Transport(httpx.BaseTransport):
     def _whole(self, answer: object) -> Answer:
         if isinstance(answer, Answer):
             return answer
-        if isinstance(answer, Streaming):
-            if answer.feed is not None:
-                answer.feed.close()
-            raise httpx.UnsupportedProtocol("a stream never ends here: read() or diff() instead")
+        assert not isinstance(answer, Streaming), "asked for by another Accept than the client's"
         told: list[Answer] = []
         answer.then(told.append)  # type: ignore[attr-defined]
         while not told:
             self._shell.advance(max(self._shell.next_ms() - self._shell.now_ms, 0))
         return told[0]
+
+
+class _AsyncTransport(httpx.ASGITransport):
+    """Carries the requests of an `AsyncClient` to the application."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        _refuse_stream(request)
+        return await super().handle_async_request(request)
+
+
+def _refuse_stream(request: httpx.Request) -> None:
+    """Say that there are no streams, before one is begun.
+
+    Whoever asks for one would wait for ever: a transport within the process hands an answer over
+    when it is whole.
+    """
+    if request.headers.get("accept") == "text/event-stream":
+        raise httpx.UnsupportedProtocol("a stream never ends here: read() or diff() instead")

@@ -44,6 +44,7 @@ def test_standard_input(log: Any, run: Any) -> None:
     done = run("append", "t", input="1\n2\n")
 
     assert (done.exit_code, log.data) == (0, [1, 2])
+    assert run("append", "t", input="3\n").stderr.startswith("1 record appended to t (seqs 3 to 3,")
 
 
 def test_csv_by_its_name(log: Any, run: Any, tmp_path: Path) -> None:
@@ -102,6 +103,56 @@ def test_csv_goes_on_from_the_middle(log: Any, run: Any, tmp_path: Path) -> None
     assert log.data == [{"a": "3", "b": "4"}]
 
 
+def test_an_offset_beyond_the_end(log: Any, run: Any, file: Path) -> None:
+    """It is of another file, or of this one when it was longer: that is told, and not success."""
+    size = file.stat().st_size
+
+    done = run("append", "t", file, "--offset", size + 1)
+
+    assert (done.exit_code, log.batches) == (2, [])
+    assert done.stderr == (
+        f"topics: it ends at byte {size}, before --offset {size + 1}; nothing was appended\n"
+    )
+    assert run("append", "t", file, "--offset", size).exit_code == 0
+    piped = run("append", "t", "--offset", 9, input="1\n")
+    assert (piped.exit_code, piped.stderr) == (
+        2,
+        "topics: it ends at byte 2, before --offset 9; nothing was appended\n",
+    )
+
+
+def test_lines_are_numbered_from_the_first(log: Any, run: Any, tmp_path: Path) -> None:
+    """After `--offset` too: the number is what an editor shows."""
+    path = tmp_path / "f.ndjson"
+    path.write_text("1\n2\n3\nx\n")
+    assert "topics: line 4: " in run("append", "t", path, "--offset", 4).stderr
+    assert "topics: line 4: " in run("append", "t", "--offset", 4, input=path.read_text()).stderr
+
+    table = tmp_path / "f.csv"
+    table.write_text("a,b\n1,2\n3\n")
+    assert "topics: line 3: 1 fields" in run("append", "t", table, "--offset", 8).stderr
+
+
+def test_a_refused_record_is_named_by_its_line(memory: Any, run: Any, tmp_path: Path) -> None:
+    """What the server says of the n-th record of a batch is said of the line it came from."""
+    path = tmp_path / "f.ndjson"
+    tag = "x" * 300
+    path.write_text(f'{{"a":"1"}}\n\n{{"a":"2"}}\n{{"a":"3"}}\n\n{{"a":"{tag}"}}\n')
+
+    done = run("append", "t", path, "--tag-field", "a", "--batch", 2)
+
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "topics: line 6: a tag of 300 bytes exceeds 256 - at `$.tag` (400 invalid_request); "
+        "2 records were appended, go on with --offset 21\n"
+    )
+    again = run("append", "t", path, "--tag-field", "a", "--offset", 21)
+    assert again.stderr.startswith("topics: line 6: a tag of 300 bytes")
+    large = run("append", "t", input=f'1\n"{"x" * (2 << 20)}"\n')
+    assert large.stderr.startswith("topics: line 2: data and meta of 2097154 bytes exceed")
+    assert "$.records" not in large.stderr
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -140,7 +191,7 @@ def test_a_bad_line_ends_it(log: Any, run: Any) -> None:
 
     assert done.exit_code == 2
     assert "topics: line 2: JSON is malformed" in done.stderr
-    assert done.stderr.endswith("1 records were appended, go on with --offset 2\n")
+    assert done.stderr.endswith("; 1 record was appended, go on with --offset 2\n")
     assert log.data == [1]
 
 
@@ -150,6 +201,12 @@ def test_a_bad_line_ends_it(log: Any, run: Any) -> None:
         (["append", "t", "/no/such/file"], "topics: /no/such/file: No such file or directory"),
         (["append", "t", "/"], "topics: /: Is a directory"),
         (["append", "t", "--url", "nonsense"], "topics: 'nonsense' is not an http:// or https://"),
+        (
+            ["append", "t", "--url", "http://h:99999"],
+            "topics: 'http://h:99999': there is no port 99999",
+        ),
+        (["append", "t", "--url", "http://h:0"], "topics: 'http://h:0': there is no port 0"),
+        (["append", "t", "--url", "http://h:x"], "topics: 'http://h:x' is not a URL: "),
         (["append", "", "-"], "topics: '' is not a topic name"),
         (["append", "t\udcff"], "topics: 't\\udcff' is not text"),
         (["append", "t", "--node", "\udcff"], "topics: "),

@@ -141,6 +141,27 @@ def test_topics_as_json(log: Any, run: Any) -> None:
     assert rows[0]["count"] == 1130
 
 
+def test_topics_of_a_queue(memory: Any, run: Any) -> None:
+    """Nothing that the server lists is left out: the kinds of topics, and jobs that are delayed."""
+    memory.client.put_topic("audit", durability="fsync")
+    memory.client.put_topic("jobs", type="queue")
+    memory.client.append("jobs", *range(6))
+    claimed = memory.client.claim("jobs", node="w", max=3)
+    memory.client.nack("jobs", claimed.jobs[0], node="w", delay_ms=9000)
+
+    header, audit, jobs = run("topics").stdout.splitlines()
+    assert header.split()[-4:] == ["ready", "in", "flight", "delayed"]
+    assert audit.split()[0] == "audit"
+    assert jobs.split()[-3:] == ["3", "2", "1"]
+
+    rows = [json.loads(line) for line in run("topics", "--json").stdout.splitlines()]
+    assert [(r["topic"], r["type"], r["durability"]) for r in rows] == [
+        ("audit", "log", "fsync"),
+        ("jobs", "queue", "disk"),
+    ]
+    assert rows[1]["queue"]["delayed"] == 1
+
+
 def test_which_server(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is that of --url, else of TOPICS_URL, else the default."""
     seen: list[str] = []

@@ -83,7 +83,7 @@ def test_damage_is_named(server: Server, run: Any) -> None:
     done = run("inspect", server.data_dir)
 
     assert done.exit_code == 3, done.output
-    assert done.stdout.endswith("\n1 problems\n")
+    assert done.stdout.endswith("\n1 problem\n")
     assert done.stderr.startswith(f"topics: {segment}: byte ")
     assert done.stderr.count("\n") == 1
 

@@ -45,6 +45,18 @@ def test_a_part(five: Any, run: Any) -> None:
     assert run("read", "t", "--limit", 0).stdout == ""
 
 
+def test_no_records_of_a_topic_that_is_not_there(memory: Any, run: Any) -> None:
+    """It is missing however little is asked of it."""
+    for limit in (0, 1):
+        done = run("read", "missing", "-n", limit)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "(404 topic_not_found)" in done.stderr
+
+    memory.client.append("jobs", 1)
+    done = run("read", "jobs", "-f", "-n", 0)
+    assert (done.exit_code, done.output) == (0, "")
+
+
 def test_only_data(five: Any, run: Any) -> None:
     """Only the data, to be piped into something else."""
     assert run("read", "t", "--data", "-n", 2).stdout == '{"n":1}\n{"n":2}\n'
@@ -167,23 +179,22 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert (process.wait(), told) == (0, b"")
 
 
-def test_the_printer_flushes_where_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followed records are written at once; a bulk read is buffered."""
-    flushed: list[str] = []
+def test_the_printer_writes_where_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followed records are written at once; a bulk read is gathered."""
+    written: list[bytes] = []
 
     class Out:
-        def write(self, text: bytes) -> None:
-            flushed.append("write")
+        def write(self, text: bytes) -> int:
+            written.append(bytes(text))
+            return len(text)
 
-        def flush(self) -> None:
-            flushed.append("flush")
-
-    class Stdout:
-        buffer = Out()
-
-    monkeypatch.setattr(read_module.sys, "stdout", Stdout)
+    monkeypatch.setattr(read_module, "output", Out)
     record = RawRecord(seq=1, ts_ms=1, data=msgspec.Raw(b"1"))
-    read_module.Printer("t", only_data=True, flush=True).print(record)
-    read_module.Printer("t", only_data=True, flush=False).print(record)
+    waiting = read_module.Printer("t", 0, only_data=True, waits=True)
+    bulk = read_module.Printer("t", 0, only_data=True, waits=False)
+    for _ in range(2):
+        waiting.print(record)
+        bulk.print(record)
+    bulk.flush()
 
-    assert flushed == ["write", "write", "flush", "write", "write"]
+    assert written == [b"1\n", b"1\n", b"1\n1\n"]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.cli.sources import BadLine, Lines, Shape, records
+from topics.cli.sources import BadLine, BadSource, Lines, Shape, records
 
 
 def read(text: str | bytes, shape: Shape, offset: int = 0, header: bytes = b"") -> list[Any]:
@@ -65,6 +65,22 @@ def test_a_bad_line_is_named(line: str, what: str) -> None:
         read(f'{{"a": "x"}}\n{line}\n', Shape("ndjson", ("a",)))
 
 
+@pytest.mark.parametrize(
+    ("shape", "line"),
+    [
+        (Shape("ndjson"), "%s"),
+        (Shape("ndjson", ("a",)), '{"a": %s}'),
+        (Shape("records"), '{"data": %s}'),
+        (Shape("records", ("a",)), '{"data": {"a": 1}, "meta": %s}'),
+    ],
+    ids=str,
+)
+def test_a_line_that_is_nested_too_deeply(shape: Shape, line: str) -> None:
+    """JSON of a depth that no server would take is a bad line like any other."""
+    with pytest.raises(BadLine, match=r"^line 1: nested too deeply$"):
+        read(line % ("[" * 5000 + "]" * 5000), shape)
+
+
 def test_what_read_prints_can_be_appended() -> None:
     """`topics read` prints lines that `--format records` takes, with their tag, node and meta."""
     text = (
@@ -104,6 +120,17 @@ def test_csv_numbers_and_nulls() -> None:
 
     sent = msgspec.json.encode(record.data)
     assert sent == b'{"a":1,"b":-2.50,"c":null,"d":"007","e":1e5,"f":"+1"}'
+
+
+def test_csv_numbers_that_are_none() -> None:
+    """What JSON has no number for stays text, as does what no reader could hold."""
+    text = "a,b,c,d,e\nNaN,inf,-Infinity,1e999,-1e400\n"
+
+    (row,) = read(text, Shape("csv", numbers=True))
+
+    assert list(row["data"].values()) == ["NaN", "inf", "-Infinity", "1e999", "-1e400"]
+    (row,) = read(text, Shape("csv", numbers=True, null="NaN"))
+    assert row["data"]["a"] is None
 
 
 @pytest.mark.parametrize(
@@ -164,5 +191,5 @@ def test_a_pipe_is_skipped_by_reading() -> None:
     lines = Lines(Pipe(b"1\n2\n3\n"), 2)
     assert [r.data for r in records(lines, Shape("csv"), b"k\n")] == [{"k": "2"}, {"k": "3"}]
 
-    with pytest.raises(BadLine, match="it ends at byte 6, before --offset 9"):
+    with pytest.raises(BadSource, match=r"^it ends at byte 6, before --offset 9"):
         Lines(Pipe(b"1\n2\n3\n"), 9)

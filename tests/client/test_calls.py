@@ -157,9 +157,20 @@ def test_typed_data(face: Any) -> None:
     answer = face(script).do(lambda c: c.diff("f", record_type=Record[Departure]))
     assert answer.records[0].data == Departure("UA", 2)
 
-    script.answers = [page(record(1, {"carrier": "UA"}), head_seq=1, cursor=1)]
-    with pytest.raises(BadAnswer, match="delay"):
+
+def test_typed_data_that_does_not_fit(face: Any) -> None:
+    """Data of another shape are an answer we cannot read; the record is named."""
+    good, bad = record(7, {"carrier": "UA", "delay": 2}), record(9, {"carrier": "UA"})
+    script = Script(page(good, bad, head_seq=9, cursor=9))
+
+    with pytest.raises(BadAnswer, match=r"/diff: record 9: .*`delay`.*\$\.records\[1\]") as raised:
         face(script).do(lambda c: c.diff("f", record_type=Record[Departure]))
+    assert raised.value.detail == {"seq": 9}
+
+    script.answers = [ok({"records": "none"})]
+    with pytest.raises(BadAnswer, match="/diff: Expected `array`") as raised:
+        face(script).do(lambda c: c.diff("f", record_type=Record[Departure]))
+    assert raised.value.detail == {}
 
 
 def test_raw_records_keep_their_bytes(face: Any) -> None:

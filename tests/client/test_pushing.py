@@ -12,6 +12,7 @@ from topics.client import (
     Client,
     Conflict,
     Forbidden,
+    Job,
     NotReady,
     Retry,
     TopicNotFound,
@@ -91,6 +92,15 @@ def test_a_server_that_is_away(face: Any) -> None:
         assert script.pauses_s == [2.0]
 
 
+def test_a_server_that_cuts_every_stream(face: Any) -> None:
+    """One that takes each connection and ends it before a job came is as good as away."""
+    script = Streams(Stream(), Stream(), Stream(job(1)), ACKED, *[Stream() for _ in range(9)])
+
+    with pytest.raises(Unreachable, match="the stream ended"):
+        pushed(face, script, retry=Retry(for_s=5))
+    assert script.pauses_s == [2.0] * 5
+
+
 @pytest.mark.parametrize(
     ("code", "kind"), [(404, TopicNotFound), (409, Conflict), (403, Forbidden)], ids=str
 )
@@ -132,6 +142,13 @@ def test_another_server(face: Any, answer: Any) -> None:
     """Something that answers in another form is told as such."""
     with pytest.raises(BadAnswer):
         pushed(face, Streams(answer))
+
+
+def test_data_that_do_not_fit(face: Any) -> None:
+    """A job of another type than was asked for is named."""
+    with pytest.raises(BadAnswer, match="stream: record 2: Expected `str`") as raised:
+        pushed(face, Streams(Stream(job(2))), job_type=Job[str])
+    assert raised.value.detail == {"seq": 2}
 
 
 def test_a_refusal(face: Any) -> None:

@@ -7,7 +7,7 @@ import httpx
 import msgspec
 import pytest
 
-from topics.client import Conflict, Job, Throttled, TopicNotFound, Unreachable
+from topics.client import BadAnswer, Conflict, Job, Throttled, TopicNotFound, Unreachable
 
 from .script import ONE_TRY, Script, error, ok
 
@@ -100,6 +100,15 @@ def test_job_types(face: Any) -> None:
 
     assert typed.jobs[0].data == Resize("s3://b/x.png")
     assert bytes(raw.jobs[0].data) == b'{"url":"s3://b/x.png"}'
+
+
+def test_data_that_do_not_fit(face: Any) -> None:
+    """A job of another type than was asked for is named; it comes again when its lease ends."""
+    script = Script(claimed(ONE, {**TWO, "$seq": 4, "data": 1}))
+
+    with pytest.raises(BadAnswer, match=r"record 4: .*\$\.claimed\[1\]") as raised:
+        face(script).do(lambda c: c.claim("jobs", node="w", job_type=Job[Resize]))
+    assert raised.value.detail == {"seq": 4}
 
 
 def test_what_was_claimed_carries_its_leases(face: Any) -> None:

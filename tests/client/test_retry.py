@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from topics.client import NotReady, Retry, ServerFault, Throttled, TopicsError, Unreachable
+from topics.client.retry import Clock, Standing
 
 from .script import Script, appended, error, ok, page
 
@@ -161,3 +162,57 @@ def test_a_fault_of_the_server_is_not_repeated(face: Any) -> None:
 
     with pytest.raises(ServerFault):
         face(script).do(lambda c: c.append("jobs", 1))
+
+
+# ---------------------------------------------------------------------- streams
+
+CUT = httpx.RemoteProtocolError("cut")
+SILENT = httpx.ReadTimeout("silent")
+
+
+class Streamed:
+    """A stream's connections one after the other, each lost in the end and made again after 2 s."""
+
+    def __init__(self, retry: Retry) -> None:
+        self.now_s = 0.0
+        self.standing = Standing(retry, Clock(now_s=lambda: self.now_s))
+
+    def goes_on(
+        self, *, lasts_s: float, heard_at_s: float | None = None, outcome: httpx.RequestError = CUT
+    ) -> bool:
+        """Whether there is another after one that lasts so long, with a heartbeat in it."""
+        begun_s = self.now_s
+        self.standing.opened()
+        self.standing.heard(brings=False)
+        if heard_at_s is not None:
+            self.now_s = begun_s + heard_at_s
+            self.standing.heard(brings=False)
+        self.now_s = begun_s + lasts_s
+        goes_on = self.standing.goes_on(outcome, 2.0)
+        self.now_s += 2.0
+        return goes_on
+
+
+def test_streams_that_are_cut_at_once() -> None:
+    """`retry` counts from the first loss; who asks again in spite of that has all of it again."""
+    stream = Streamed(Retry(for_s=5))
+
+    assert [stream.goes_on(lasts_s=0) for _ in range(7)] == [True, True, False] * 2 + [True]
+
+
+def test_a_stream_that_stood_has_worked() -> None:
+    """A topic on which nothing happens brings nothing: its stream is made again as often as it is
+    cut, if it stood for a while."""
+    stream = Streamed(Retry(for_s=5))
+
+    assert all(stream.goes_on(lasts_s=14) for _ in range(50))
+    assert [stream.goes_on(lasts_s=4) for _ in range(2)] == [True, False]
+
+
+def test_silence_is_no_standing() -> None:
+    """A path that takes connections and lets nothing through is found out, however long it is silent;
+    after a heartbeat that went through, silence is a loss like any other."""
+    dead, lost = Streamed(Retry(for_s=15)), Streamed(Retry(for_s=15))
+
+    assert [dead.goes_on(lasts_s=35, outcome=SILENT) for _ in range(2)] == [True, False]
+    assert all(lost.goes_on(lasts_s=50, heard_at_s=15, outcome=SILENT) for _ in range(50))

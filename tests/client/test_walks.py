@@ -89,11 +89,18 @@ def test_a_limit_is_of_records(face: Any) -> None:
     assert cursors(script) == [(0, 2), (2, 1)]
 
 
-def test_a_limit_of_nothing_asks_nothing(face: Any) -> None:
-    """`limit=0` reads nothing: 0 on the wire would mean the default. (§3)"""
-    script = Script()
+def test_a_limit_of_nothing(face: Any) -> None:
+    """`limit=0` reads nothing, and is told all the same of a topic that is missing; without a wait,
+    and for one record, because 0 on the wire would mean the default. (§3)"""
+    lost = {"gap_from": 1, "gap_to": 2, "reason": "cap"}
+    script = Script(page(record(3), head_seq=9, cursor=3, tombstone=lost))
 
-    assert face(script).do(lambda c: c.read("jobs", limit=0)) == []
+    assert face(script).do(lambda c: c.read("jobs", limit=0, follow=True)) == []
+    assert (script.bodies[0]["limit"], script.bodies[0]["wait_ms"]) == (1, 0)
+
+    missing = Script(error(404, "topic_not_found"))
+    with pytest.raises(TopicNotFound):
+        face(missing).do(lambda c: c.read("jobs", limit=0))
 
 
 def test_following_waits_at_the_head(face: Any) -> None:

@@ -17,6 +17,7 @@ from topics.client import (
     Forbidden,
     InvalidRequest,
     NotFound,
+    NotReady,
     RawRecord,
     Record,
     RecordHead,
@@ -92,6 +93,16 @@ def test_beginnings(face: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("several", [list, tuple, set, iter], ids=str)
+def test_several_names(face: Any, several: Any) -> None:
+    """A list of names, or any other iterable of them, is as good as the names one by one."""
+    script = Streams(session("w", jobs=0, audit=0), Stream(records(1, 1)))
+
+    watched(face, script, several(["jobs", "audit"]), tail=True, stop=1)
+
+    assert script.posts[0]["topics"] == {"jobs": {"tail": True}, "audit": {"tail": True}}
+
+
 def test_options(face: Any) -> None:
     """Every option is a field of the session; `lenient` is a parameter. (§7.2)"""
     script = Streams(session(jobs=0), Stream(gone()))
@@ -131,6 +142,16 @@ def test_record_types(face: Any) -> None:
         "jobs",
         {"$seq": 1, "$ts": 5, "data": {"url": "x"}, "tag": "t"},
     )
+
+
+def test_data_that_do_not_fit(face: Any) -> None:
+    """A record of another type than was asked for is named."""
+    frame = records(7, 8).replace(b'"data":8', b'"data":"x"')
+    script = Streams(session(jobs=0), Stream(frame))
+
+    with pytest.raises(BadAnswer, match="stream: record 8: Expected `int`") as raised:
+        watched(face, script, record_type=Record[int])
+    assert raised.value.detail == {"seq": 8}
 
 
 def test_losses_and_what_is_no_item(face: Any) -> None:
@@ -384,6 +405,27 @@ def test_patience_ends(face: Any) -> None:
     assert follow.got == ["jobs 1"]
     assert script.pauses_s == [2.0, 2.0, 2.0]
     assert [str(why) for why in told] == ["http://topics.test: broken (unreachable)"]
+
+
+def test_a_server_that_cuts_every_stream(face: Any) -> None:
+    """One that takes each connection and ends it before it has brought anything is as good as away:
+    `retry` ends it, counted from the first loss. What a stream brings begins the count anew."""
+    cut, last = Stream, frame(None, "error", code=503, error="not yet")
+    told: list[str] = []
+    follow = Follow("jobs", connection=lambda why: told.append(str(why)))
+    script = Streams(
+        session(jobs=0),
+        *[cut(), session(jobs=0)] * 2,
+        Stream(records(1, 1)),
+        *[cut(), cut(), cut(), Stream(last), cut()],
+    )
+
+    with pytest.raises(NotReady, match="not yet"):
+        face(script, retry=Retry(for_s=7)).do(follow)
+
+    assert follow.got == ["jobs 1"]
+    assert script.pauses_s == [2.0] * 6
+    assert told == ["the stream ended (unreachable)", "None"] * 6
 
 
 def test_one_try_still_comes_back(face: Any) -> None:

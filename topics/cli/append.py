@@ -8,10 +8,12 @@ recognised by the server, as long as the topic's `idempotency_window_ms` has not
 
 import hashlib
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from stat import S_ISREG
 from time import monotonic
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, refusals
+from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, counted, refusals, were
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 8 << 20
 """Bytes of input after which a batch ends, whatever its count; a server takes 64 MiB by default."""
+
+_RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*)`")
+"""Where in a batch a refusal says that it lies."""
 
 
 @click.command("append")
@@ -56,7 +61,11 @@ BATCH_BYTES: Final = 8 << 20
     metavar="N",
     help="Records of one atomic write.",
 )
-@click.option("--numbers", is_flag=True, help="csv: send numbers as numbers, not as text.")
+@click.option(
+    "--numbers",
+    is_flag=True,
+    help="csv: send numbers as numbers, not as text. NaN and inf are none: they stay text, or --null.",
+)
 @click.option("--null", metavar="TEXT", help="csv: send fields of exactly TEXT as null.")
 @click.option(
     "--offset",
@@ -132,14 +141,14 @@ class Import:
 
     def all(self, stream: BinaryIO, shape: "Shape", offset: int, batch_records: int) -> None:
         """Append everything from `offset` on; a fault ends with what had been done."""
-        from topics.cli.sources import BadLine, Lines
+        from topics.cli.sources import BadSource, Lines
 
         self.offset = offset
         try:
             header = _header(stream) if shape.format == "csv" and offset else b""
             lines = Lines(stream, offset)
-            for key, batch in _batches(lines, shape, header, batch_records):
-                with refusals(lambda: self.done):
+            for key, batch, taken in _batches(lines, shape, header, batch_records):
+                with refusals(lambda: self.done, partial(_by_line, lines, taken)):
                     answer = self._client.append(
                         self._topic,
                         *batch,
@@ -147,7 +156,7 @@ class Import:
                         idempotency_key=f"{self._run}:{key}",
                     )
                 self._took(answer, lines.offset)
-        except BadLine as error:
+        except BadSource as error:
             raise Stop(self._told(str(error)), UNUSABLE) from None
         except OSError as error:
             raise Stop(self._told(error.strerror or str(error)), UNUSABLE) from None
@@ -159,7 +168,7 @@ class Import:
         """How far it came, and how to go on; empty where nothing was appended."""
         if not self.records:
             return ""
-        return f"{self.records:,} records were appended, go on with --offset {self.offset}"
+        return f"{were(self.records, 'record')} appended, go on with --offset {self.offset}"
 
     @property
     def summary(self) -> str:
@@ -169,7 +178,7 @@ class Import:
         first_seq, last_seq = self._seqs
         before = f", {self.deduped:,} of them by an earlier run" if self.deduped else ""
         return (
-            f"{self.records:,} records appended to {self._topic}{before} "
+            f"{counted(self.records, 'record')} appended to {self._topic}{before} "
             f"(seqs {first_seq} to {last_seq}, {took_s:.1f} s, {self.records / took_s:,.0f}/s)"
         )
 
@@ -187,19 +196,35 @@ class Import:
 
 def _batches(
     lines: "Lines", shape: "Shape", header: bytes, batch_records: int
-) -> Iterator[tuple[str, list["NewRecord"]]]:
-    """Batches with the part of their key that says where they stand and what is in them."""
+) -> Iterator[tuple[str, list["NewRecord"], list[int]]]:
+    """Batches, each after the part of its key that says where it stands and what is in it, and
+    before how many lines had been taken with each record."""
     from topics.cli.sources import records
 
     batch: list[NewRecord] = []
+    taken: list[int] = []
     begin = lines.offset
     for record in records(lines, shape, header):
         batch.append(record)
+        taken.append(lines.taken)
         if len(batch) == batch_records or lines.offset - begin >= BATCH_BYTES:
-            yield f"{begin}:{lines.take_digest()}", batch
-            batch, begin = [], lines.offset
+            yield f"{begin}:{lines.take_digest()}", batch, taken
+            batch, taken, begin = [], [], lines.offset
     if batch:
-        yield f"{begin}:{lines.take_digest()}", batch
+        yield f"{begin}:{lines.take_digest()}", batch, taken
+
+
+def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
+    """A refusal that names a record of a batch, by the line that the record was made of.
+
+    "no good - at `$.records[3].tag`" becomes "line 17: no good - at `$.tag`".
+    """
+    found = _RECORD.search(refusal)
+    if found is None or int(found["index"]) >= len(taken):
+        return refusal
+    rest = f" - at `${found['rest']}`" if found["rest"] else ""
+    what = refusal[: found.start()] + rest + refusal[found.end() :]
+    return f"line {lines.number(taken[int(found['index'])])}: {what}"
 
 
 def _header(stream: BinaryIO) -> bytes:
@@ -237,6 +262,8 @@ def _regular_file(stream: BinaryIO) -> os.stat_result | None:
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
     if file == "-":
+        if sys.stdin is None:
+            raise Stop("standard input is closed", UNUSABLE)
         yield sys.stdin.buffer
         return
     try:
@@ -250,7 +277,7 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[int], None]]:
     """A bar over the bytes of the input, where a person can see one."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _offset: None
         return
     from rich.console import Console

@@ -1,16 +1,19 @@
 """How a command ends: the exit codes, and one line instead of a stack trace.
 
-Invariant: a user's mistake, a refusal, an interrupt and a closed pipe end in a code that means
-something; a stack trace is a bug of ours.
+Invariant: a user's mistake, a refusal, an interrupt, a full disk and a closed pipe end in a code
+that means something; a stack trace is a bug of ours.
 """
 
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 OK: Final = 0
 REFUSED: Final = 1
@@ -33,25 +36,69 @@ class Stop(Exception):
 class Guarded(click.Group):
     """A group whose commands return exit codes, and end quietly when nobody reads on."""
 
+    def make_context(self, *args: Any, **rest: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **rest)
+        except OSError as error:
+            # The help and the version are printed from in here, and a pipe that is closed would
+            # reach click itself, which makes 1 of it.
+            raise click.exceptions.Exit(_unwritten(error)) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             code = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # `topics read jobs | head` has got what it wanted.
-            _close_output()
-            code = OK
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except Stop as stop:
             code = _tell(stop.message, stop.code)
         except KeyboardInterrupt:
             code = _tell("interrupted", INTERRUPTED)
+        except OSError as error:
+            code = _unwritten(error)
         ctx.exit(code or OK)
 
 
+def output() -> BinaryIO:
+    """Standard output, for bytes: of a command that is there to print.
+
+    Python has None for a descriptor that was closed when it started (`>&-`).
+    """
+    if sys.stdout is None:
+        raise Stop("standard output is closed", UNUSABLE)
+    return sys.stdout.buffer
+
+
+def print_rich(console: "Console", *things: Any) -> None:
+    """Print what rich draws.
+
+    It is drawn first, and printed by us: rich itself would end the process with 1 where the reader
+    of a pipe has had enough.
+    """
+    with console.capture() as drawn:
+        for thing in things:
+            console.print(thing)
+    click.echo(drawn.get(), nl=False, color=console.is_terminal)
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something: "1 record", "2 records"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def were(count: int, noun: str) -> str:
+    """What was done to so many: "1 record was", "2 records were"."""
+    return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
+
+
 @contextmanager
-def refusals(done: Callable[[], str] = str) -> Iterator[None]:
+def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str) -> Iterator[None]:
     """Turn what the client raises into a `Stop`: 1 where the server refused, 2 where it is not
-    there.  What `done` says then, if anything, is told too."""
+    there.
+
+    Args:
+        done: What was done before; told too, if it is anything.
+        wording: What the error says, in words for a person.
+    """
     from topics.client import BadAnswer, TopicsError
 
     try:
@@ -59,22 +106,33 @@ def refusals(done: Callable[[], str] = str) -> Iterator[None]:
     except TopicsError as error:
         is_refusal = error.status > 0 and not isinstance(error, BadAnswer)
         code = REFUSED if is_refusal else UNUSABLE
-        raise Stop(_line(error, done()), code) from None
+        raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
     except UnicodeEncodeError as error:
         # An argument of the command line that is not UTF-8, on its way into JSON or a path.
         raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
 
 
+def _unwritten(error: OSError) -> int:
+    """What it means that the system refused; most often that standard output takes no more."""
+    _abandon(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        # `topics read jobs | head` has got what it wanted.
+        return OK
+    what = error.strerror or str(error) or type(error).__name__
+    return _tell(what if error.filename is None else f"{error.filename}: {what}", UNUSABLE)
+
+
 def _tell(message: str, code: int) -> int:
-    click.echo(f"topics: {message}", err=True)
+    try:
+        click.echo(f"topics: {message}", err=True)
+    except OSError:
+        # Nobody can be told; the code still says it.
+        _abandon(sys.stderr)
     return code
 
 
-def _line(error: Exception, done: str) -> str:
-    return f"{error}; {done}" if done else str(error)
-
-
-def _close_output() -> None:
+def _abandon(stream: TextIO | None) -> None:
     """Let the interpreter's last flush go nowhere, so that it cannot fail again."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if stream is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
 
 if TYPE_CHECKING:
     from topics.protocol.events import TopicImage
@@ -157,7 +157,7 @@ def _print(report: "Report", topics: "list[TopicImage]") -> None:
     if report.others:
         click.echo(f"\nnot the store's: {', '.join(report.others)}")
     found = len(report.problems)
-    click.echo(f"\n{found} problems" if found else "\nEverything verifies.")
+    click.echo(f"\n{counted(found, 'problem')}" if found else "\nEverything verifies.")
 
 
 def _verdict(is_verified: bool, **remarks: bool) -> str:
@@ -179,4 +179,4 @@ def _table(title: str, columns: list[str], rows: list[tuple[str, list[int], str]
     for name, numbers, remark in rows:
         table.add_row(name, *(f"{number:,}" for number in numbers), remark)
     click.echo()
-    Console(file=sys.stdout, width=120, highlight=False).print(table)
+    print_rich(Console(file=sys.stdout, width=120, highlight=False), table)

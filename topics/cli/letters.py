@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.cli.exits import REFUSED, Stop
+from topics.cli.exits import REFUSED, Stop, were
 from topics.cli.watch import visible, warn
 from topics.client import Appended, Client, Job, NewRecord, Tombstone, TopicsError, TopicState
 
@@ -73,8 +73,8 @@ class Redrive:
     def done(self) -> str:
         """What was done, in a line."""
         before = f", {self._deduped:,} of them by an earlier run" if self._deduped else ""
-        noun = "letter was" if self.moved == 1 else "letters were"
-        return f"{self.moved:,} {noun} moved from {self._source.topic} to {self._queue}{before}"
+        moved = were(self.moved, "letter")
+        return f"{moved} moved from {self._source.topic} to {self._queue}{before}"
 
     def rehearse(self) -> int:
         """Tell what would be moved, and change nothing; how many."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from topics.cli.exits import output, print_rich
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 @with_client
 def command(client: "Client", prefix: str, as_json: bool) -> None:
     """List the topics: how many records, how large, which sequence numbers; of queues, how many jobs
-    are ready and how many in flight."""
+    are ready, in flight and delayed."""
+    output()
     found = client.topics(prefix=prefix)
     if as_json:
         import msgspec
@@ -40,12 +42,12 @@ def _print_table(topics: "Iterable[TopicSummary]") -> None:
     table.add_column("topic", overflow="fold")
     for name in ("records", "bytes", "first seq", "head seq"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("ready", "in flight") if has_queues else ():
+    for name in ("ready", "in flight", "delayed") if has_queues else ():
         table.add_column(name, justify="right", no_wrap=True)
     for topic in found:
         numbers = [topic.count, topic.bytes, topic.earliest_seq, topic.head_seq]
         if topic.queue is not None:
-            numbers += [topic.queue.ready, topic.queue.in_flight]
+            numbers += [topic.queue.ready, topic.queue.in_flight, topic.queue.delayed]
         table.add_row(topic.topic, *(f"{number:,}" for number in numbers))
     # Into a pipe a name is never folded: whoever reads it wants it whole.
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400).print(table)
+    print_rich(Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400), table)

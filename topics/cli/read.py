@@ -1,15 +1,20 @@
 """`topics read`: records to standard output, one a line, and losses to standard error."""
 
 import sys
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from errno import EAGAIN
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.exits import INTERRUPTED, LOST, OK, Stop, refusals
+from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
     from topics.client import Client, RawRecord, Tombstone
+
+PIECE_BYTES: Final = 1 << 16
+"""What is gathered before it is written, where nobody waits for each line."""
 
 
 @click.command("read")
@@ -53,7 +58,7 @@ def command(
     """
     from topics.client import RawRecord, Tombstone
 
-    printer = Printer(topic, only_data=only_data, flush=follow or sys.stdout.isatty())
+    printer = Printer(topic, from_seq, only_data=only_data, waits=follow or _is_for_a_person())
     items = client.read(
         topic,
         from_seq=from_seq,
@@ -64,38 +69,78 @@ def command(
         node=list(node) or None,
         record_type=RawRecord,
     )
-    printer.last_seq = from_seq
     try:
         with refusals(lambda: printer.done):
-            for item in items:
-                printer.lost(item) if isinstance(item, Tombstone) else printer.print(item)
+            try:
+                for item in items:
+                    printer.lost(item) if isinstance(item, Tombstone) else printer.print(item)
+            finally:
+                printer.flush()
     except KeyboardInterrupt:
         raise Stop(f"interrupted; {printer.done or 'nothing was printed'}", INTERRUPTED) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise Stop(f"{what}; {printer.done or 'nothing was printed'}", UNUSABLE) from None
     return LOST if strict and printer.losses else OK
 
 
-class Printer:
-    """Writes records and tells losses, and knows how far it came."""
+def _is_for_a_person() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
-    def __init__(self, topic: str, *, only_data: bool, flush: bool) -> None:
+
+class Printer:
+    """Writes records and tells losses, and knows how far it came.
+
+    It gathers lines itself and writes past Python's own buffer: of what lies in there when the disk
+    is full, nobody could say how much was printed.
+
+    Attributes:
+        last_seq: Of the last record whose line was written to its end.
+        records: How many were.
+    """
+
+    def __init__(self, topic: str, from_seq: int, *, only_data: bool, waits: bool) -> None:
         import msgspec
 
-        self.last_seq = 0
+        self.last_seq = from_seq
         self.records = 0
         self.losses = 0
         self._topic = topic
         self._only_data = only_data
-        self._flush = flush
-        self._out = sys.stdout.buffer
+        self._piece_bytes = 0 if waits else PIECE_BYTES
+        out = output()
+        self._write = getattr(out, "raw", out).write
+        self._lines = bytearray()
+        self._ends: list[int] = []
+        self._seqs: list[int] = []
         self._encode = msgspec.json.Encoder().encode
 
     def print(self, record: "RawRecord") -> None:
-        self._out.write(bytes(record.data) if self._only_data else self._encode(record))
-        self._out.write(b"\n")
-        if self._flush:
-            self._out.flush()
-        self.last_seq = record.seq
-        self.records += 1
+        self._lines += bytes(record.data) if self._only_data else self._encode(record)
+        self._lines += b"\n"
+        self._ends.append(len(self._lines))
+        self._seqs.append(record.seq)
+        if len(self._lines) >= self._piece_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered; where that fails, what was not written is forgotten."""
+        lines, ends, seqs = self._lines, self._ends, self._seqs
+        self._lines, self._ends, self._seqs = bytearray(), [], []
+        written = 0
+        try:
+            while written < len(lines):
+                count = self._write(lines[written:] if written else lines)
+                if count is None:
+                    raise BlockingIOError(EAGAIN, "standard output takes no more at present")
+                written += count
+        finally:
+            whole = bisect_right(ends, written)
+            if whole:
+                self.last_seq = seqs[whole - 1]
+                self.records += whole
 
     def lost(self, tombstone: "Tombstone") -> None:
         self.losses += 1
@@ -109,4 +154,4 @@ class Printer:
         """How far it came, and how to go on; empty where nothing was printed."""
         if not self.records:
             return ""
-        return f"{self.records:,} records were printed, go on with --from {self.last_seq}"
+        return f"{were(self.records, 'record')} printed, go on with --from {self.last_seq}"

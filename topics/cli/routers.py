@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.exits import UNUSABLE, Stop
+from topics.cli.exits import UNUSABLE, Stop, output, print_rich
 from topics.cli.target import with_client
 from topics.cli.watch import visible
 
@@ -43,6 +43,7 @@ def command(
     """
     if as_json and graph:
         raise Stop("--json and --graph exclude each other", UNUSABLE)
+    output()
     found = client.routers(prefix=prefix, source=source, dest=dest)
     if as_json:
         import msgspec
@@ -50,9 +51,7 @@ def command(
         for router in found:
             click.echo(msgspec.json.encode(router))
     elif graph:
-        console = _console()
-        for tree in drawings(found):
-            console.print(tree)
+        print_rich(_console(), *drawings(found))
     else:
         _print_table(found)
 
@@ -86,7 +85,7 @@ def _print_table(routers: "Iterable[RouterSummary]") -> None:
             f"{router.lag:,}",
             router.blocked.code if router.blocked is not None else "",
         )
-    _console().print(table)
+    print_rich(_console(), table)
 
 
 def filter_of(router: "RouterSummary") -> str:

@@ -38,7 +38,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
     words = {True: "1", False: "0"}
     texts = {name: words.get(value, value) for name, value in options.items()}
     try:
-        return load(os.environ, texts, is_terminal=sys.stderr.isatty())
+        return load(os.environ, texts, is_terminal=sys.stderr is not None and sys.stderr.isatty())
     except BadSetting as refusal:
         raise Stop(str(refusal), UNUSABLE) from None
 

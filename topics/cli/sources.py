@@ -9,6 +9,8 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import SEEK_END
+from math import isfinite
 from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
@@ -22,7 +24,11 @@ _BOM: Final = b"\xef\xbb\xbf"
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
-class BadLine(Exception):
+class BadSource(Exception):
+    """What is to be imported is not what it was said to be."""
+
+
+class BadLine(BadSource):
     """A line that is no record: says where and why."""
 
     def __init__(self, line: int, what: str) -> None:
@@ -35,7 +41,8 @@ class Shape:
 
     Attributes:
         tag_fields: Fields of `data` whose values, joined by dots, are the tag; none: no tag.
-        numbers: Of CSV: fields that are JSON numbers are sent as numbers.
+        numbers: Of CSV: fields that are JSON numbers, and no larger than a float can be, are sent as
+            numbers.
         null: Of CSV: a field of exactly this text is sent as null.
     """
 
@@ -48,14 +55,24 @@ class Shape:
 class Lines:
     """Lines of a binary stream, counted and digested as they are taken.
 
-    With `offset` the stream is first brought there; line numbers then count from there too.
+    With `offset` the stream is first brought there.
+
+    Attributes:
+        offset: The first byte that was not taken.
+        taken: Lines that were, from `offset` on.
+
+    Raises:
+        BadSource: It ends before `offset`.
     """
 
     def __init__(self, stream: BinaryIO, offset: int = 0) -> None:
         self.offset = 0
-        self.line = 0
+        self.taken = 0
         self._stream = stream
         self._digest = hashlib.sha256()
+        self._skipped: int | None = None
+        """Lines before `offset`; None where nobody has asked yet."""
+        self._begin = offset
         self._skip(offset)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -67,9 +84,21 @@ class Lines:
             raise StopIteration
         is_first = self.offset == 0
         self.offset += len(line)
-        self.line += 1
+        self.taken += 1
         self._digest.update(line)
         return line.removeprefix(_BOM) if is_first else line
+
+    @property
+    def line(self) -> int:
+        """Number of the line that was taken last."""
+        return self.number(self.taken)
+
+    def number(self, taken: int) -> int:
+        """Number, from the first line of the source, of the n-th that was taken."""
+        if self._skipped is None:
+            # Only where a line is to be named: what was skipped may be most of a large file.
+            self._skipped = self._count_skipped()
+        return self._skipped + taken
 
     def take_digest(self) -> str:
         """32 hex digits of what was taken since the last call."""
@@ -78,13 +107,36 @@ class Lines:
 
     def _skip(self, offset: int) -> None:
         if self._stream.seekable():
+            self._require(self._stream.seek(0, SEEK_END))
             self._stream.seek(offset)
             self.offset = offset
-        while self.offset < offset:
-            skipped = len(self._stream.read(min(SKIP_BYTES, offset - self.offset)))
-            if not skipped:
-                raise BadLine(0, f"it ends at byte {self.offset}, before --offset {offset}")
-            self.offset += skipped
+        else:
+            self._skipped = self._read_past()
+
+    def _count_skipped(self) -> int:
+        at, offset = self._stream.tell(), self.offset
+        self._stream.seek(0)
+        self.offset = 0
+        try:
+            return self._read_past()
+        finally:
+            self._stream.seek(at)
+            self.offset = offset
+
+    def _read_past(self) -> int:
+        """Read up to where it begins; how many lines that were."""
+        lines = 0
+        while self.offset < self._begin:
+            piece = self._stream.read(min(SKIP_BYTES, self._begin - self.offset))
+            if not piece:
+                self._require(self.offset)
+            lines += piece.count(b"\n")
+            self.offset += len(piece)
+        return lines
+
+    def _require(self, size: int) -> None:
+        if size < self._begin:
+            raise BadSource(f"it ends at byte {size}, before --offset {self._begin}")
 
 
 def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewRecord]:
@@ -107,6 +159,8 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
             yield parse(line, shape)
         except (msgspec.DecodeError, UnicodeDecodeError, _NoField) as error:
             raise BadLine(lines.line, str(error)) from None
+        except RecursionError:
+            raise BadLine(lines.line, "nested too deeply") from None
 
 
 class _NoField(Exception):
@@ -185,7 +239,8 @@ def _text(lines: Lines, line: bytes) -> str:
 def _value(text: str, shape: Shape) -> Any:
     if text == shape.null:
         return None
-    if shape.numbers and _JSON_NUMBER.fullmatch(text):
+    # "NaN" and "inf" are text, as JSON has it, and so is what would be read as an infinity.
+    if shape.numbers and _JSON_NUMBER.fullmatch(text) and isfinite(float(text)):
         return msgspec.Raw(text.encode())
     return text
 

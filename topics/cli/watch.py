@@ -4,11 +4,11 @@ import re
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, refusals
+from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def command(
     """
     from topics.client import RawRecord, Tombstone, TopicGone
 
-    is_plain = as_json or not sys.stdout.isatty()
-    printer = Plain() if is_plain else Coloured()
+    out = output()
+    printer = Plain(out) if as_json or not sys.stdout.isatty() else Coloured()
     try:
         with refusals():
             watch = client.watch(
@@ -126,16 +126,17 @@ def warn(message: str) -> None:
 class Plain:
     """A record as the server keeps it, with its topic: one JSON object a line."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: BinaryIO) -> None:
         import msgspec
 
+        self._out = out
         self._encode = msgspec.json.Encoder().encode
 
     def print(self, topic: str, record: "RawRecord") -> None:
         head = b'{"topic":%b,' % self._encode(topic)
-        sys.stdout.buffer.write(head + self._encode(record)[1:] + b"\n")
+        self._out.write(head + self._encode(record)[1:] + b"\n")
         # Somebody waits for each of them.
-        sys.stdout.buffer.flush()
+        self._out.flush()
 
 
 class Coloured:

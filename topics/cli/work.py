@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop
+from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop, counted
 from topics.cli.target import with_async_client
 from topics.cli.watch import age_ms, warn
 
@@ -155,7 +155,7 @@ class Runner:
 
     def _summary(self, done: int) -> str:
         failed = f", {self._failed:,} failed" if self._failed else ""
-        return f"{done:,} job{'' if done == 1 else 's'} done{failed}"
+        return f"{counted(done, 'job')} done{failed}"
 
     async def _handle(self, job: "AsyncHeldJob[Any]") -> None:
         self._running += 1

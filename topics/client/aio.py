@@ -7,6 +7,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
 )
 from contextlib import AbstractAsyncContextManager
@@ -54,6 +55,7 @@ from topics.client.options import (
     ReadOptions,
     WatchOptions,
     WorkOptions,
+    require,
 )
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
@@ -123,12 +125,21 @@ class AsyncClient:
     def is_closed(self) -> bool:
         return self._http.is_closed
 
-    async def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
-        """As `Client.put_topic`."""
-        return await self._do(calls.put_topic(topic, config))
+    # What takes options is no coroutine function but gives a coroutine: a mistake in its arguments is
+    # raised by the call, as Python raises its own, and not when somebody awaits it.
 
-    async def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
+    def put_topic(self, topic: str, **config: Unpack[Config]) -> Coroutine[Any, Any, Configured]:
+        """As `Client.put_topic`."""
+        return self._do(calls.put_topic(topic, config))
+
+    def configure_topic(
+        self, topic: str, **changes: Unpack[Config]
+    ) -> Coroutine[Any, Any, Configured]:
         """As `Client.configure_topic`."""
+        require(Config, changes, "configure_topic()")
+        return self._configure(topic, changes)
+
+    async def _configure(self, topic: str, changes: Config) -> Configured:
         config = (await self.topic(topic, touch=False)).config
         return await self._do(calls.put_topic(topic, calls.merged(config, changes)))
 
@@ -144,18 +155,24 @@ class AsyncClient:
         """As `Client.delete_topic`."""
         return await self._do(calls.delete_topic(topic, if_empty=if_empty))
 
-    async def append(self, topic: str, *values: Any, **options: Unpack[AppendOptions]) -> Appended:
+    def append(
+        self, topic: str, *values: Any, **options: Unpack[AppendOptions]
+    ) -> Coroutine[Any, Any, Appended]:
         """As `Client.append`."""
-        return await self._do(calls.append(topic, values, options))
+        return self._do(calls.append(topic, values, options))
 
-    async def append_many(
+    def append_many(
         self,
         topic: str,
         values: Iterable[Any] | AsyncIterable[Any],
         **options: Unpack[BatchOptions],
-    ) -> AppendedMany:
+    ) -> Coroutine[Any, Any, AppendedMany]:
         """As `Client.append_many`; the values may also come from an asynchronous iterable."""
-        batcher = walks.Batcher(topic, **options)
+        return self._append_all(walks.Batcher(topic, **options), values)
+
+    async def _append_all(
+        self, batcher: walks.Batcher, values: Iterable[Any] | AsyncIterable[Any]
+    ) -> AppendedMany:
         async for value in _each(values):
             if call := batcher.add(value):
                 batcher.took(await self._do(call))
@@ -164,18 +181,20 @@ class AsyncClient:
         return batcher.total
 
     @overload
-    async def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
+    def diff(
+        self, topic: str, **options: Unpack[DiffOptions]
+    ) -> Coroutine[Any, Any, Diff[Record[Any]]]: ...
 
     @overload
-    async def diff(
+    def diff(
         self, topic: str, *, record_type: type[R], **options: Unpack[DiffOptions]
-    ) -> Diff[R]: ...
+    ) -> Coroutine[Any, Any, Diff[R]]: ...
 
-    async def diff(
+    def diff(
         self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
-    ) -> Diff[Any]:
+    ) -> Coroutine[Any, Any, Diff[Any]]:
         """As `Client.diff`."""
-        return await self._do(calls.diff(topic, record_type, options))
+        return self._do(calls.diff(topic, record_type, options))
 
     @overload
     def read(

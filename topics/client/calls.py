@@ -4,6 +4,7 @@ Owns every path, parameter and body of the API that the client uses.  Does no I/
 `Call` and hands back what came.  Invariant: a call that could do its work twice is not repeatable.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import httpx
 import msgspec
 
 from topics.client.errors import BadAnswer, InvalidRequest, Unreachable, error_of
+from topics.client.finite import require_finite
 from topics.client.models import (
     Acked,
     Appended,
@@ -38,7 +40,15 @@ from topics.client.models import (
     TopicState,
     WatchSession,
 )
-from topics.client.options import AppendOptions, Begin, Config, DiffOptions, Match, WriteOptions
+from topics.client.options import (
+    AppendOptions,
+    Begin,
+    Config,
+    DiffOptions,
+    Match,
+    WriteOptions,
+    require,
+)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -106,8 +116,8 @@ class Call(Generic[T_co]):
         try:
             return self.decode(outcome.content)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = f"{self.method} {self.path}: {error}"
-            raise BadAnswer("bad_answer", outcome.status_code, message) from error
+            what = f"{self.method} {self.path}"
+            raise misfit(what, outcome.status_code, outcome.content, error) from error
 
 
 def reason(error: httpx.RequestError) -> str:
@@ -143,6 +153,7 @@ def _segment(name: str, kind: str) -> str:
 
 
 def put_topic(topic: str, config: Config) -> Call[Configured]:
+    require(Config, config, "put_topic()")
     return Call("PUT", topic_path(topic), reads(Configured), body=_json(config))
 
 
@@ -182,14 +193,18 @@ def encode_record(value: Any, *, tag: str | None = None, meta: Any = None) -> by
 
     Raises:
         TypeError: JSON has no form for it.
+        ValueError: Nor for a NaN or an infinity in it.
     """
     if not isinstance(value, NewRecord):
         value = NewRecord(value, tag=tag, meta=meta)
-    return msgspec.json.encode(value)
+    text = msgspec.json.encode(value)
+    require_finite(value, text)
+    return text
 
 
 def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:
     """Append values as one atomic batch, under a new idempotency key unless one is given."""
+    require(AppendOptions, options, "append()")
     rest = dict(options)
     tag, meta = options.get("tag"), options.get("meta")
     records = [encode_record(value, tag=tag, meta=meta) for value in values]
@@ -209,6 +224,7 @@ def append_batch(
     Seqs of a batch are contiguous, so the answer is asked for without their list.  Without a `key`
     it is not repeatable: an attempt whose answer was lost may have been appended.
     """
+    require(Config, options.get("config") or {}, "config of an append")
     rest = {"idempotency_key": key, **options}
     tail = _json({name: value for name, value in rest.items() if value is not None})
     body = b'{"records":[' + b",".join(records) + b"]" + (b"," if len(tail) > 2 else b"")
@@ -224,6 +240,7 @@ def append_batch(
 
 def diff(topic: str, record_type: type[R], options: DiffOptions) -> Call[Diff[R]]:
     """One page; a long poll carries its wait, so that its timeout can allow for it."""
+    require(DiffOptions, options, "diff()")
     body = {"limit": PAGE_RECORDS, **options}
     body = {name: value for name, value in body.items() if value is not None}
     wait_ms = min(options.get("wait_ms", 0), WAIT_MS_MAX)
@@ -399,6 +416,40 @@ def reads(kind: type[T]) -> Callable[[bytes], T]:
     if kind not in _DECODERS:
         _DECODERS[kind] = msgspec.json.Decoder(kind).decode
     return _DECODERS[kind]
+
+
+class _Numbered(msgspec.Struct):
+    seq: int = msgspec.field(name="$seq")
+
+
+class _Page(msgspec.Struct):
+    records: list[_Numbered] = []
+    claimed: list[_Numbered] = []
+
+
+_ITEM: Final = re.compile(r"`\$\.(records|claimed)\[(\d+)\]")
+"""Where in a page it is that msgspec found a value of another type."""
+
+
+def misfit(what: str, status: int, data: bytes, error: Exception) -> BadAnswer:
+    """The error of an answer, or of an event, that does not decode; where it is one record that does
+    not fit the type that was asked for, it names that record, so that it can be looked at."""
+    seq = _seq_of(data, str(error))
+    if seq is None:
+        return BadAnswer("bad_answer", status, f"{what}: {error}")
+    return BadAnswer("bad_answer", status, f"{what}: record {seq}: {error}", {"seq": seq})
+
+
+def _seq_of(data: bytes, told: str) -> int | None:
+    found = _ITEM.search(told)
+    try:
+        if found is None:
+            return reads(_Numbered)(data).seq
+        page = reads(_Page)(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    items: list[_Numbered] = getattr(page, found[1])
+    return items[int(found[2])].seq
 
 
 def _present(fields: Mapping[str, Any]) -> bytes:

@@ -22,8 +22,8 @@ _SERVED: Final = {"seq": "$seq", "ts_ms": "$ts", "node": "$node", "tag": "$tag"}
 class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record to append, where a bare value is not enough.
 
-    `data` is anything that JSON can say (a NaN is sent as null); `msgspec.Raw(b"...")` is sent byte
-    for byte.
+    `data` is anything that JSON can say; a NaN or an infinity, which it cannot, is a `ValueError`.
+    `msgspec.Raw(b"...")` is sent byte for byte.
     """
 
     data: Any
@@ -202,11 +202,13 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One topic of the list; `queue` is None where it is a log."""
 
     topic: str
+    type: str = "log"
     head_seq: int
     earliest_seq: int
     count: int
     bytes: int
     durable: bool = False
+    durability: str = "disk"
     effective_priority: int = 0
     queue: QueueCounts | None = None
 

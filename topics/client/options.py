@@ -1,6 +1,7 @@
 """Keyword arguments of the calls that take many, named and explained once for both faces.
 
-Every one may be left out.
+Every one may be left out.  A type checker knows them all; `require` is for programs without one,
+whose misspelled option would else be a topic without its cap, or a read from the beginning.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,21 @@ from topics.client.models import Appended
 
 Match = str | tuple[str, str, str]
 """A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
+
+
+def require(kind: Any, given: Mapping[str, object], what: str) -> None:
+    """Refuse an option that does not exist.
+
+    Args:
+        kind: The TypedDict of those that do.
+        what: What they were given to.
+
+    Raises:
+        TypeError: As Python's own for a keyword argument that a function does not have.
+    """
+    for name in given:
+        if name not in kind.__optional_keys__:
+            raise TypeError(f"{what} got an unexpected keyword argument {name!r}")
 
 
 class Config(TypedDict, total=False):

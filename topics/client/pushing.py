@@ -12,13 +12,14 @@ from topics.client.calls import Call, Outcome
 from topics.client.errors import BadAnswer, TopicNotFound, TopicsError
 from topics.client.events import Event, Parser, Reconnect
 from topics.client.models import Job
-from topics.client.retry import Attempts, Clock, Retry, asked_pause_s, is_worth_repeating
+from topics.client.retry import Attempts, Clock, Retry, Standing, asked_pause_s, is_worth_repeating
 from topics.client.watching import (
     ADVISORY,
     PASSING,
     RECONNECT_S_MAX,
     asked_s,
     fault_of,
+    is_news,
     is_stream,
     read_event,
     why_ended,
@@ -50,6 +51,7 @@ class Pushed(Generic[D]):
         self._clock = clock
         self._parser = Parser()
         self._attempts: Attempts | None = None
+        self._standing = Standing(retry, clock)
         self._fault: TopicsError | None = None
         self._has_heard = False
         self._pause_s = 0.0
@@ -58,6 +60,7 @@ class Pushed(Generic[D]):
         """Whether an answer is a stream to read on; else its body belongs to `ended`."""
         self._parser = Parser()
         self._fault = None
+        self._standing.opened()
         self.is_listening = is_stream(response)
         return self.is_listening
 
@@ -73,6 +76,7 @@ class Pushed(Generic[D]):
         except ValueError as error:
             raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
         for said in told:
+            self._standing.heard(brings=is_news(said))
             self._has_heard = True
             self._attempts = None
             match said:
@@ -91,7 +95,10 @@ class Pushed(Generic[D]):
             self._has_heard = False
             # Others were cut off in the same moment, and must not come back in the same.
             pause_s = max(self._pause_s, self._retry.first_pause_s, asked_s(self._fault))
-            return pause_s * (1 + 0.5 * self._clock.jitter())
+            pause_s *= 1 + 0.5 * self._clock.jitter()
+            if not self._standing.goes_on(outcome, pause_s):
+                raise self._fault or why_ended(self.call, outcome)
+            return pause_s
         if self._attempts is None:
             self._attempts = Attempts(self.call, self._retry, self._clock)
         is_silent = isinstance(outcome, httpx.Response) and outcome.is_success

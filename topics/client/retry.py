@@ -71,6 +71,54 @@ class Attempts:
         return pause_s if self._clock.now_s() + pause_s <= self._deadline_s else None
 
 
+STOOD_S: Final = 5.0
+"""A stream that stood for so long has worked, though nothing may have happened that it could tell."""
+
+
+class Standing:
+    """Whether the connections of a stream are worth making.
+
+    One is that brought something, or stood for a while: what befalls it then is another story.  Of
+    those that did neither, one after the other, the last is where `retry` ends, from the first loss
+    on: else a server, or a balancer before it, that takes every connection and cuts it would be come
+    back to for ever.
+    """
+
+    def __init__(self, retry: Retry, clock: Clock) -> None:
+        self._retry = retry
+        self._clock = clock
+        self._opened_s = clock.now_s()
+        self._is_good = False
+        self._deadline_s: float | None = None
+
+    def opened(self) -> None:
+        """A connection is there, and has brought nothing yet."""
+        self._opened_s = self._clock.now_s()
+        self._is_good = False
+
+    def heard(self, *, brings: bool) -> None:
+        """A sign of life; `brings`: what the stream is there for."""
+        if brings or self._clock.now_s() - self._opened_s >= STOOD_S:
+            self._is_good = True
+            self._deadline_s = None
+
+    def goes_on(self, outcome: Outcome, pause_s: float) -> bool:
+        """Whether a connection that is lost now is to be made again, after a pause."""
+        if not isinstance(outcome, httpx.TimeoutException):
+            # Its end is a sign of life too, but for one that is silence.
+            self.heard(brings=False)
+        if self._is_good:
+            return True
+        now_s = self._clock.now_s()
+        if self._deadline_s is None:
+            self._deadline_s = now_s + self._retry.for_s
+        is_over = now_s + pause_s > self._deadline_s
+        if is_over:
+            # Whoever asks again in spite of that has all of it again.
+            self._deadline_s = None
+        return not is_over
+
+
 def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     """Whether another attempt could end better, and could not do the work twice."""
     if isinstance(outcome, httpx.UnsupportedProtocol):

@@ -46,6 +46,7 @@ from topics.client.options import (
     ReadOptions,
     WatchOptions,
     WorkOptions,
+    require,
 )
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
@@ -142,6 +143,7 @@ class Client:
 
             client.configure_topic("jobs", ttl_ms=86_400_000)
         """
+        require(Config, changes, "configure_topic()")
         config = self.topic(topic, touch=False).config
         return self._do(calls.put_topic(topic, calls.merged(config, changes)))
 
@@ -170,8 +172,8 @@ class Client:
             client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
             client.append("jobs", 1, 2, NewRecord(3, tag="odd"))
 
-        A value is anything JSON can say, or a `NewRecord` with a tag, node and meta of its own.
-        Options: `AppendOptions`.
+        A value is anything JSON can say, or a `NewRecord` with a tag, node and meta of its own; a
+        NaN or an infinity is a `ValueError`.  Options: `AppendOptions`.
         """
         return self._do(calls.append(topic, values, options))
 
@@ -233,7 +235,7 @@ class Client:
         `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
         page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
         """
-        yield from self._walk(walks.Reader(topic, record_type, **options))
+        return self._walk(walks.Reader(topic, record_type, **options))
 
     @overload
     def watch(
@@ -271,6 +273,8 @@ class Client:
             with client.watch({"jobs": 4096, "audit": {"from_ts": since_ms}}) as watch:
                 for topic, item in watch:
                     ...
+
+        Topics are names, a list of names, or a mapping that says where each begins.
 
         An item is a record, a `Tombstone` where some were lost, or `TopicGone` where a topic was
         deleted; with the last topic the watch ends.  A connection that is lost is made again, and

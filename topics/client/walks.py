@@ -17,7 +17,7 @@ from topics.client.models import (
     Tombstone,
     TopicSummary,
 )
-from topics.client.options import DiffOptions, PageOptions, WriteOptions
+from topics.client.options import Config, DiffOptions, PageOptions, WriteOptions, require
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -56,6 +56,7 @@ class Reader(Generic[R]):
         page_records: int = PAGE_RECORDS,
         **page: Unpack[PageOptions],
     ) -> None:
+        require(PageOptions, page, "read()")
         self.cursor = page.get("from_seq", 0)
         self.epoch = page.get("epoch")
         self._topic = topic
@@ -63,19 +64,23 @@ class Reader(Generic[R]):
         self._page = page
         self._follow = follow
         self._wait_ms = wait_ms if wait_ms is not None else WAIT_MS_MAX if follow else 0
+        if limit == 0:
+            # Nothing is handed out, but a topic that is not there is told all the same.
+            self._wait_ms = 0
         self._left = limit
         self._page_records = page_records
         self._until_seq: int | None = None
-        self._is_done = limit == 0
+        self._is_done = False
 
     def call(self) -> Call[Diff[R]] | None:
         if self._is_done:
             return None
+        left = self._left
         options: DiffOptions = {
             **self._page,
             **self._where(),
             "epoch": self.epoch,
-            "limit": min(self._page_records, self._left or self._page_records),
+            "limit": self._page_records if left is None else min(self._page_records, max(left, 1)),
             "wait_ms": self._wait_ms,
         }
         return calls.diff(self._topic, self._record_type, options)
@@ -87,6 +92,9 @@ class Reader(Generic[R]):
         return {"from_seq": self.cursor, "from_ts": None}
 
     def take(self, answer: Diff[R]) -> Sequence[R | Tombstone]:
+        if self._left == 0:
+            self._is_done = True
+            return []
         self.cursor = answer.next_from_seq
         self.epoch = answer.epoch or self.epoch
         if self._left is not None:
@@ -156,6 +164,8 @@ class Batcher:
         progress: Callable[[Appended], None] | None = None,
         **options: Unpack[WriteOptions],
     ) -> None:
+        require(WriteOptions, options, "append_many()")
+        require(Config, options.get("config") or {}, "config of an append")
         if batch_records < 1 or batch_bytes < 1:
             raise ValueError("a batch holds at least one record")
         self._topic = topic

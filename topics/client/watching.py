@@ -9,7 +9,7 @@ nothing is handed out twice, and nothing is passed over without a `Tombstone`.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, Unpack
 
@@ -19,7 +19,7 @@ import msgspec
 from topics.client import calls
 from topics.client.calls import Call, Outcome
 from topics.client.errors import BadAnswer, TopicsError, Unreachable, stream_error
-from topics.client.events import Event, Parser, Reconnect
+from topics.client.events import Event, Parser, Reconnect, Told
 from topics.client.models import (
     Record,
     RecordHead,
@@ -29,14 +29,15 @@ from topics.client.models import (
     WatchPosition,
     WatchSession,
 )
-from topics.client.options import Begin, WatchOptions
-from topics.client.retry import Attempts, Clock, Retry, asked_pause_s, is_worth_repeating
+from topics.client.options import Begin, WatchOptions, require
+from topics.client.retry import Attempts, Clock, Retry, Standing, asked_pause_s, is_worth_repeating
 
 R = TypeVar("R")
 T = TypeVar("T")
 
-Topic = str | Mapping[str, int | Begin]
-"""A topic's name, or several with the beginning of each; a number is its `from_seq`."""
+Topic = str | Mapping[str, int | Begin] | Iterable[str]
+"""A topic's name, several names, or several with the beginning of each; a number is its
+`from_seq`."""
 
 HEARTBEAT_MS_MAX: Final = 60_000
 """The longest that a server grants, for one that does not tell (§7.2)."""
@@ -126,6 +127,7 @@ class Watcher(Generic[R]):
         include_data: bool = True,
         **options: Unpack[WatchOptions],
     ) -> None:
+        require(WatchOptions, options, "watch()")
         kind: Any = record_type
         if not include_data and kind is Record:
             kind = RecordHead
@@ -146,6 +148,7 @@ class Watcher(Generic[R]):
         self._midway: _Midway | None = None
         self._owed: list[Watched[R]] = []
         self._attempts: Attempts | None = None
+        self._standing = Standing(retry, clock)
         self._is_reposted = False
         self._has_heard = False
         self._is_lost = False
@@ -262,9 +265,9 @@ class Watcher(Generic[R]):
         silence_s = 2 * heartbeat_ms / 1000 + SLACK_S
         return calls.open_watch(self._session.wid, self._id), silence_s
 
-    @staticmethod
-    def opens(response: httpx.Response) -> bool:
+    def opens(self, response: httpx.Response) -> bool:
         """Whether an answer is a stream to read on; else its body belongs to `ended`."""
+        self._standing.opened()
         return is_stream(response)
 
     def take(self, piece: bytes) -> Iterator[Watched[R]]:
@@ -274,7 +277,7 @@ class Watcher(Generic[R]):
         except ValueError as error:
             raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
         for said in told:
-            self._hear()
+            self._hear(said)
             match said:
                 case Reconnect():
                     self._pause_s = min(said.pause_ms / 1000, RECONNECT_S_MAX)
@@ -291,8 +294,9 @@ class Watcher(Generic[R]):
             if not self.is_listening:
                 return
 
-    def _hear(self) -> None:
-        """The stream works: what fails after this is another story."""
+    def _hear(self, said: Told) -> None:
+        """The server is there: what fails after this has attempts of its own."""
+        self._standing.heard(brings=is_news(said))
         self._has_heard = True
         self._attempts = None
         self._is_reposted = False
@@ -305,10 +309,14 @@ class Watcher(Generic[R]):
         """What came of a stream in the end; seconds to wait before the next step."""
         self.is_listening = False
         if self._has_heard:
-            self._lose(self._fault or why_ended(call, outcome))
+            why = self._fault or why_ended(call, outcome)
             # Others were cut off in the same moment, and must not come back in the same.
             pause_s = max(self._pause_s, self._retry.first_pause_s, asked_s(self._fault))
-            return pause_s * (1 + 0.5 * self._clock.jitter())
+            pause_s *= 1 + 0.5 * self._clock.jitter()
+            if not self._standing.goes_on(outcome, pause_s):
+                raise why
+            self._lose(why)
+            return pause_s
         if isinstance(outcome, httpx.Response) and outcome.status_code in _FORGOTTEN:
             self._session = None
             if not self._is_reposted:
@@ -416,12 +424,29 @@ def _begins(topics: Sequence[Topic], options: WatchOptions) -> dict[str, Begin]:
     shared = {name: rest[name] for name in Begin.__annotations__ if rest.get(name) is not None}
     begins: dict[str, Begin] = {}
     for topic in topics:
-        for name, begin in ({topic: Begin()} if isinstance(topic, str) else topic).items():
-            own = Begin(from_seq=begin) if isinstance(begin, int) else begin
+        for name, own in _named(topic):
             drop = _STARTS if own.keys() & _STARTS else frozenset()
             kept = {key: value for key, value in shared.items() if key not in drop}
             begins[name] = Begin(**{**kept, **own})  # type: ignore[typeddict-item]
     return begins
+
+
+def _named(topic: Topic) -> Iterator[tuple[str, Begin]]:
+    """Names, each with its own beginning.
+
+    Raises:
+        TypeError: What is neither a name nor several, or no place to begin.
+    """
+    if isinstance(topic, str):
+        topic = {topic: Begin()}
+    elif not isinstance(topic, Mapping):
+        topic = {name: Begin() for name in topic}
+    for name, begin in topic.items():
+        own: Any = Begin(from_seq=begin) if isinstance(begin, int) else begin
+        if not isinstance(name, str) or not isinstance(own, Mapping):
+            raise TypeError(f"expected a topic's name and where it begins: {name!r}, {own!r}")
+        require(Begin, own, f"the beginning of {name!r}")
+        yield name, own  # type: ignore[misc]
 
 
 def _from(begin: Begin, seq: int) -> Begin:
@@ -454,7 +479,7 @@ def read_event(kind: type[T], data: bytes) -> T:
     try:
         return calls.reads(kind)(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
+        raise calls.misfit("stream", 200, data, error) from error
 
 
 def _seqs(data: bytes) -> list[int]:
@@ -493,6 +518,11 @@ def is_stream(response: httpx.Response) -> bool:
         message = f"expected an event stream, got {kind or 'no content type'}"
         raise BadAnswer("bad_answer", response.status_code, message)
     return response.is_success
+
+
+def is_news(said: Told) -> bool:
+    """Whether it is what a stream is there for, and neither its opening nor its end."""
+    return isinstance(said, Event) and said.kind != "error"
 
 
 def fault_of(data: bytes) -> TopicsError:

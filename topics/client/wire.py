@@ -14,6 +14,8 @@ from topics.client.calls import Call
 GZIP_BYTES_MIN: Final = 1 << 10
 """Below it a compressed body is no smaller in packets (the server's own bound)."""
 
+PORT_MAX: Final = 65_535
+
 
 def options(
     url: str, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
@@ -21,11 +23,17 @@ def options(
     """Arguments of `httpx.Client` and `httpx.AsyncClient`.
 
     Raises:
-        ValueError: The URL has no scheme or host.
+        ValueError: The URL has no scheme or host, or a port that there is not.
     """
-    parsed = httpx.URL(url)
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{url!r} is not a URL: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError(f"{url!r} is not an http:// or https:// URL")
+    if parsed.port is not None and not 0 < parsed.port <= PORT_MAX:
+        # The operating system would take it modulo 65,536, and connect to somebody else.
+        raise ValueError(f"{url!r}: there is no port {parsed.port}")
     headers = {
         "user-agent": f"topics-python/{__version__}",
         # Off by default: between two local processes the bottleneck is CPU, not bandwidth (§0.3).
