@@ -72,6 +72,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         log_format="text",
         api_keys=None,
         api_keys_file=None,
+        notes=(),
     )
     if fault == "endless":
         door.GRACE_S = 0.1  # type: ignore[misc]

@@ -16,7 +16,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -61,6 +61,8 @@ class Settings(Protocol):
     def api_keys(self) -> str | None: ...
     @property
     def api_keys_file(self) -> Path | None: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
 
 
 class Runtime(Protocol):
@@ -92,6 +94,8 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
     """
     os.umask(0o077)
     logs.configure(settings.log_format)
+    for note in settings.notes:
+        log.warning("%s", note)
     try:
         # The socket comes first: clients that connect while the rest is imported only wait.
         listener = listen(settings.host, settings.port)
