@@ -124,6 +124,15 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         assert_refuses(tmp_path, 2, str(port), port=port)
 
 
+def test_a_port_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Exit 2 naming the setting, nothing left behind, and the data directory is left alone."""
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    for path in (taken, tmp_path / "absent" / "port"):
+        assert_refuses(tmp_path, 2, f"TOPICS_PORT_FILE {path} cannot", port_file=path)
+        assert list(tmp_path.iterdir()) == [taken]
+
+
 def test_a_misspelt_setting_is_told(private: Start) -> None:
     """In one line, with what may have been meant; the server starts."""
     server = private(datadir="/nowhere")
