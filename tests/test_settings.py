@@ -107,6 +107,19 @@ def test_an_empty_variable_is_not_set() -> None:
         ("TOPICS_HOST", "http://localhost"),
         ("TOPICS_HOST", " "),
         ("TOPICS_DATA_DIR", "a\0b"),
+        ("TOPICS_ALLOWED_ORIGINS", "rubbish"),
+        ("TOPICS_ALLOWED_ORIGINS", "*"),
+        ("TOPICS_ALLOWED_ORIGINS", "https://a.test,b.test"),
+        ("TOPICS_ALLOWED_ORIGINS", "https://a.test/"),
+        ("TOPICS_ALLOWED_ORIGINS", "https://*.a.test"),
+        ("TOPICS_ALLOWED_ORIGINS", "https://a.test:"),
+        ("TOPICS_ALLOWED_ORIGINS", "https://bücher.test"),
+        ("TOPICS_ALLOWED_ORIGINS", "https://a.test https://b.test"),
+        ("TOPICS_ALLOWED_HOSTS", "https://a.test"),
+        ("TOPICS_ALLOWED_HOSTS", "a.test/x"),
+        ("TOPICS_ALLOWED_HOSTS", "*"),
+        ("TOPICS_ALLOWED_HOSTS", "::1"),
+        ("TOPICS_ALLOWED_HOSTS", "a.test b.test"),
     ],
 )
 def test_a_bad_value_names_its_variable(env: str, text: str) -> None:
@@ -142,6 +155,53 @@ def test_lists_are_comma_separated() -> None:
     settings = load({"TOPICS_ALLOWED_ORIGINS": " https://a.test , https://b.test,,"})
 
     assert settings.allowed_origins == ("https://a.test", "https://b.test")
+
+
+@pytest.mark.parametrize(
+    ("env", "text"),
+    [
+        ("TOPICS_ALLOWED_ORIGINS", "HTTPS://A.test:8443"),
+        ("TOPICS_ALLOWED_ORIGINS", "http://localhost:3000,http://127.0.0.1,http://[::1]:80"),
+        ("TOPICS_ALLOWED_ORIGINS", "chrome-extension://abcdefgh"),
+        ("TOPICS_ALLOWED_ORIGINS", "null"),
+        ("TOPICS_ALLOWED_HOSTS", "a.test,a_b.test:4000,192.168.1.7,[fe80::1],[::1]:4000"),
+    ],
+)
+def test_what_a_request_can_carry_is_allowed(env: str, text: str) -> None:
+    """Origins and hosts as they stand in a header, whatever their case."""
+    assert ",".join(getattr(load({env: text}), env.removeprefix("TOPICS_").lower())) == text
+
+
+@pytest.mark.parametrize("name", [s.name for s in TABLE if not s.is_flag])
+def test_an_empty_option_is_refused(name: str) -> None:
+    """`--data-dir "$UNSET"` is a mistake; it neither means `.` nor goes unnoticed."""
+    with pytest.raises(BadSetting, match=f"^--{name.replace('_', '-')} is empty"):
+        load({}, {name: ""})
+
+
+def test_a_misspelt_variable_is_told() -> None:
+    """What looks like a setting and is none is told in one line, with what may have been meant."""
+    environ = {
+        "TOPICS_DATADIR": "/srv",
+        "TOPICS_MAX_BODY_BYTE": "7",
+        "TOPICS_COLOUR": "red",
+        "TOPICS_EMPTY": "",
+        "TOPICS_URL": "http://x.test",
+        "TOPICS_API_KEY": "k",
+        "TOPICS_JOB_SEQ": "7",
+        "TOPICS_PORT": "4001",
+        "TOPIC_PORT": "4002",
+    }
+
+    settings = load(environ)
+
+    assert settings.notes == (
+        "in the environment, but no setting: TOPICS_COLOUR, "
+        "TOPICS_DATADIR (is it TOPICS_DATA_DIR?), "
+        "TOPICS_MAX_BODY_BYTE (is it TOPICS_MAX_BODY_BYTES?)",
+    )
+    assert settings == load({"TOPICS_PORT": "4001"})
+    assert load({"TOPICS_PORT": "4001"}).notes == ()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]", "192.168.1.7", "topics.example.com"])

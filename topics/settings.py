@@ -12,8 +12,10 @@ Invariant: no `Settings` exists that would serve strangers without a key (§0.2)
 # `_row` is `dataclasses.field` with metadata, so it is no call made once and shared by mistake.
 # ruff: noqa: RUF009
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
 from enum import Enum
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,6 +23,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from topics.protocol.limits import Limits
+
+PREFIX: Final = "TOPICS_"
+NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_JOB_")
+"""What the client commands read, and what `topics work` tells the commands that it runs."""
 
 U64_MAX: Final = 2**64 - 1
 Value = str | int | bool | Path | tuple[str, ...] | None
@@ -59,7 +65,7 @@ class Setting:
 
     @property
     def env(self) -> str:
-        return "TOPICS_" + self.name.upper()
+        return PREFIX + self.name.upper()
 
     @property
     def option(self) -> str:
@@ -109,8 +115,25 @@ def _path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def _words(expected: str, shape: str) -> Callable[[str], tuple[str, ...]]:
+    """A list, each word of a shape: one that nothing can ever match is a mistake, not a rule."""
+    is_sound = re.compile(shape, re.ASCII | re.IGNORECASE).fullmatch
+
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in text.split(",") if word.strip())
+        if not all(map(is_sound, words)):
+            raise ValueError(f"{expected}, comma-separated")
+        return words
+
+    return parse
+
+
+_AUTHORITY: Final = r"(\[[0-9a-f:.]+\]|[\w.~-]+)(:[0-9]{1,5})?"
+_origins: Final = _words(
+    "origins as browsers send them (scheme://host or scheme://host:port)",
+    rf"null|[a-z][a-z0-9+.-]*://{_AUTHORITY}",
+)
+_hosts: Final = _words("host names or addresses ([::1] in brackets)", _AUTHORITY)
 
 
 def _row(
@@ -155,10 +178,10 @@ class Settings:
         None, _path, NETWORK, "File that receives the bound host:port once the socket is open."
     )
     allowed_origins: tuple[str, ...] = _row(
-        (), _words, NETWORK, "Origins of web pages that may call, comma-separated."
+        (), _origins, NETWORK, "Origins of web pages that may call, comma-separated."
     )
     allowed_hosts: tuple[str, ...] = _row(
-        (), _words, NETWORK, "Host names a request may carry besides the address, comma-separated."
+        (), _hosts, NETWORK, "Host names a request may carry besides the address, comma-separated."
     )
 
     api_keys: str | None = _row(
@@ -228,6 +251,9 @@ class Settings:
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
     """Who chose each value, by name; what is not in it is a default."""
 
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What whoever set this up should hear, though the server starts; a line each."""
+
     def __post_init__(self) -> None:
         _refuse_keys(self)
         _refuse_strangers(self)
@@ -262,7 +288,8 @@ def load(
 
     Args:
         environ: The environment; an empty variable counts as one that is not set.
-        options: Setting name -> the option's text, None where it was not given.
+        options: Setting name -> the option's text, None where it was not given; an empty one is a
+            mistake (`--data-dir "$UNSET"`), and is refused.
         is_terminal: Whether people read the log; decides the default of `log_format`.
 
     Raises:
@@ -272,13 +299,28 @@ def load(
     origins: dict[str, Origin] = {}
     for setting in TABLE:
         option = (options or {}).get(setting.name)
+        if option == "":
+            raise BadSetting(f"{setting.option} is empty; leave it out for what holds without it")
         if option is not None:
             values[setting.name] = _parse(setting, option, setting.option)
             origins[setting.name] = Origin.OPTION
         elif text := environ.get(setting.env, ""):
             values[setting.name] = _parse(setting, text, setting.env)
             origins[setting.name] = Origin.ENVIRONMENT
-    return Settings(**values, origins=MappingProxyType(origins))
+    return Settings(**values, origins=MappingProxyType(origins), notes=_strays(environ))
+
+
+def _strays(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A line about variables that look like settings and are none: said, as a misspelt setting is
+    one that does not hold, and not refused, as the name may be another program's."""
+    known = [setting.env for setting in TABLE]
+    strays = []
+    for name in sorted(environ):
+        is_ours = name.startswith(PREFIX) and bool(environ[name])
+        if is_ours and name not in known and not name.startswith(NOT_SETTINGS):
+            near = get_close_matches(name, known, 1, 0.8)
+            strays.append(f"{name} (is it {near[0]}?)" if near else name)
+    return (f"in the environment, but no setting: {', '.join(strays)}",) if strays else ()
 
 
 def shown(setting: Setting, settings: Settings) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fakes import FakeExchange, ok  # type: ignore[import-not-found]
 
-from topics.asgi import door
+from topics.asgi import door, portfile
 from topics.protocol.errors import Corrupt, Unusable
 
 FAULTS = {
@@ -72,11 +72,16 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         log_format="text",
         api_keys=None,
         api_keys_file=None,
+        notes=(),
     )
     if fault == "endless":
         door.GRACE_S = 0.1  # type: ignore[misc]
     if fault == "spins":
         door.STOP_S = 0.3  # type: ignore[misc]
+
+    if fault == "port taken":
+        # What stands there comes between the check and the writing.
+        portfile.check = lambda path: path.mkdir()  # type: ignore[assignment]
 
     def create(_: Any) -> Any:
         if fault == "create":

@@ -1,6 +1,7 @@
 """Damage stays where it is: what else there is goes on being sealed, checkpointed and served."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ import orjson
 import pytest
 
 from asgi.test_erase import delete, play
-from asgi.test_runtime import LIMITS, append, diff, told
+from asgi.test_runtime import LIMITS, append, diff, put, told
+from topics.asgi.answers import Answer, Head, Streaming
+from topics.asgi.exchange import TopicsExchange
 from topics.asgi.payload import payload
 from topics.asgi.runtime import Runtime
 from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed
+from topics.asgi.work import WorkFeed
 from topics.protocol import bodies
-from topics.protocol.commands import Command, DeleteTopic, ListTopics
+from topics.protocol.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.store.layout import RUN_DTYPE, SEGMENT_HEADER
@@ -246,6 +250,141 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
     rot(tmp_path, b"1111111111")
     play(tmp_path, second)
     play(tmp_path, first)
+
+
+async def asked(runtime: Runtime, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Status and document of a POST, whenever they come."""
+    headers = [(b"content-type", b"application/json")]
+    admitted = TopicsExchange(runtime).begin(Head("POST", path.encode(), b"", headers))
+    assert not isinstance(admitted, Answer)
+    answer = admitted.finish([json.dumps(body).encode()])
+    if not isinstance(answer, Answer):
+        assert not isinstance(answer, Streaming)
+        later: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer.then(later.set_result)
+        answer = await later
+    return answer.status, json.loads(b"".join(answer.body))
+
+
+JOBS = "/v0/topics/jobs"
+BLOCK = 16 << 10
+"""What lies this far from either end of a text shares its block with no other."""
+
+
+async def queue(runtime: Runtime, n: int, **config: object) -> None:
+    """Jobs 1 to n, with their number nine times in the middle of their texts."""
+    await told(runtime, put("jobs", type="queue", lease_ms=60_000, **config))
+    records = [{"data": "x" * BLOCK + f"{i}" * 9 + "x" * BLOCK} for i in range(1, n + 1)]
+    body = json.dumps({"records": records}).encode()
+    await told(
+        runtime, bodies.parse_append("jobs", body, LIMITS, return_seqs=False, header_key=None)
+    )
+
+
+def counters(runtime: Runtime) -> tuple[int, int, int]:
+    """Ready, in flight, delayed."""
+    topic = runtime.engine.state.topics["jobs"]
+    queue = runtime.engine.state.queues[topic.topic_id]
+    away = queue.in_flight + queue.delayed
+    return topic.shown()[0] - away, queue.in_flight, queue.delayed
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("wait_ms", [0, 1])
+def test_a_refused_claim_keeps_no_lease(tmp_path: Path, durable: bool, wait_ms: int) -> None:
+    """It names the damaged job, which rests for as long as its lease would have lasted; the others
+    are the next claim's, as if they had not been claimed before. (§10.1)"""
+
+    async def first(runtime: Runtime) -> None:
+        jitter = {"claim_jitter_ms": 1} if wait_ms else {}
+        await queue(runtime, 5, leases_durable=durable, **jitter)
+
+    async def second(runtime: Runtime) -> None:
+        claim = {"node": "w", "max": 4, "wait_ms": wait_ms}
+        status, refusal = await asked(runtime, f"{JOBS}/claim", claim)
+
+        assert status == 500
+        detail = {"reason": "corrupt", "first_seq": 3, "last_seq": 3, "seqs": [3]}
+        assert refusal["error"]["detail"] == detail
+        assert counters(runtime) == (4, 0, 1)
+
+        status, answer = await asked(runtime, f"{JOBS}/claim", claim)
+        assert status == 200
+        assert [(j["$seq"], j["deliveries"]) for j in answer["claimed"]] == [
+            (1, 1),
+            (2, 1),
+            (4, 1),
+            (5, 1),
+        ]
+        assert counters(runtime) == (0, 4, 1)
+
+        # What an operator does about it, once it is the oldest.
+        await asked(runtime, f"{JOBS}/ack", {"node": "w", "seqs": [1, 2]})
+        assert runtime.engine.state.topics["jobs"].earliest_seq == 3
+        status, answer = await asked(runtime, f"{JOBS}/delete", {"before_seq": 4})
+        assert (status, answer["deleted"]) == (200, 1)
+        assert counters(runtime) == (0, 2, 0)
+
+    async def third(runtime: Runtime) -> None:
+        assert counters(runtime) == (0, 2, 0)
+
+    play(tmp_path, first)
+    rot(tmp_path, b"3" * 9)
+    play(tmp_path, second)
+    play(tmp_path, third)
+
+
+def test_a_damaged_job_is_tried_again_when_its_lease_would_have_ended(tmp_path: Path) -> None:
+    """A file that came back from a backup is enough; a failed reading was no delivery."""
+
+    async def first(runtime: Runtime) -> None:
+        await queue(runtime, 1)
+
+    async def second(runtime: Runtime) -> None:
+        claim = {"node": "w", "lease_ms": 100}
+        for _ in range(2):
+            status, _ = await asked(runtime, f"{JOBS}/claim", {**claim, "wait_ms": 10_000})
+            assert status == 500
+        rot(tmp_path, b"0" + b"1" * 8)  # the same bit: it is as it was
+        status, answer = await asked(runtime, f"{JOBS}/claim", {**claim, "wait_ms": 10_000})
+        assert status == 200
+        assert answer["claimed"][0]["deliveries"] == 1
+
+    play(tmp_path, first)
+    rot(tmp_path, b"1" * 9)
+    play(tmp_path, second)
+
+
+def test_a_stream_goes_on_beside_a_damaged_job(tmp_path: Path) -> None:
+    """The others of its hand are pushed, the damaged one is named and holds no place. (§10.7)"""
+
+    async def first(runtime: Runtime) -> None:
+        await queue(runtime, 5)
+
+    async def second(runtime: Runtime) -> None:
+        feed = WorkFeed(runtime, Claim("jobs", "w", 4, None, 0))
+        await feed.next()
+
+        frames = await feed.next()
+        more = await feed.next()
+
+        assert frames is not None
+        assert [line for line in frames.split(b"\n") if line.startswith(b"id: ")] == [
+            b"id: 1",
+            b"id: 2",
+            b"id: 4",
+        ]
+        assert frames.count(b"event: error") == 1
+        assert b'"seqs":[3]' in frames
+        assert more is not None
+        assert more.startswith(b"id: 5\nevent: job")
+        assert counters(runtime) == (0, 4, 1)
+        feed.close()
+        assert counters(runtime) == (4, 0, 1)
+
+    play(tmp_path, first)
+    rot(tmp_path, b"3" * 9)
+    play(tmp_path, second)
 
 
 def test_an_erasure_that_meets_damage_says_so(tmp_path: Path) -> None:

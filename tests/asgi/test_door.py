@@ -1,18 +1,19 @@
 """The front door: the socket it opens, the order in which it stops, the codes with which it ends."""
 
+import os
 import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from topics.asgi import door
+from topics.asgi import door, portfile
 
 from .fakes import DEADLINE_S
 
@@ -208,10 +209,83 @@ def test_the_port_file_is_written_whole(tmp_path: Path) -> None:
     """Its reader finds nothing or the address; no draft stays behind."""
     with door.listen("127.0.0.1", 0) as listener:
         address = door.bound_address(listener)
-        door.write_port_file(tmp_path / "port", address)
+        for _ in range(2):
+            portfile.check(tmp_path / "port")
+            portfile.write(tmp_path / "port", address)
 
-        assert (tmp_path / "port").read_text() == f"127.0.0.1:{listener.getsockname()[1]}\n"
-        assert [path.name for path in tmp_path.iterdir()] == ["port"]
+            assert (tmp_path / "port").read_text() == f"127.0.0.1:{listener.getsockname()[1]}\n"
+            assert [path.name for path in tmp_path.iterdir()] == ["port"]
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endpoint(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/dev/stdout")
+
+
+@pytest.mark.parametrize("make", [folder, pipe, endpoint, link])
+def test_a_port_file_that_is_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    """A rename would replace a pipe or a link that is there for something; nothing is left behind."""
+    monkeypatch.chdir(tmp_path)  # the name of a socket is bounded
+    path = Path("port")
+    make(path)
+    before = path.lstat()
+
+    for refused in (portfile.check, lambda path: portfile.write(path, "127.0.0.1:4000")):
+        with pytest.raises(
+            portfile.BadPortFile, match=r"^TOPICS_PORT_FILE port cannot be written: "
+        ):
+            refused(path)
+
+        assert path.lstat() == before
+        assert list(tmp_path.iterdir()) == [tmp_path / path]
+
+
+@pytest.mark.parametrize("name", ["absent/port", "file/port", "n" * 300, "/dev/full", "/", ".."])
+def test_a_port_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
+    """A directory that is missing, or none; a name that is too long; a device."""
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(portfile.BadPortFile, match=r"^TOPICS_PORT_FILE .* cannot be written: "):
+        portfile.check(tmp_path / name)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_port_file_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    """Exit 2 in one line; neither the data nor the address is touched."""
+    (tmp_path / "port").mkdir()
+    with process(tmp_path) as server:
+        code, said = server.end()
+
+        port = tmp_path / "port"
+        assert code == 2
+        assert said == f"topics: TOPICS_PORT_FILE {port} cannot be written: it is a directory\n"
+        assert server.life() == []
+
+
+def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -> None:
+    """What was opened meanwhile is stopped; exit 2."""
+    with process(tmp_path, "port taken") as server:
+        code, said = server.end()
+
+        assert code == 2
+        assert "TOPICS_PORT_FILE" in said.splitlines()[-1]
+        assert server.life()[-1] == "stop"
+        assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_the_bound_on_connections_follows_the_one_on_files(

@@ -476,3 +476,52 @@ def test_every_cell_of_the_phase_table(source: Phase, target: Phase) -> None:
     else:
         with pytest.raises(AssertionError):
             runtime._move(target)
+
+
+class SmallDisk(WatchedStore):
+    """A store in memory whose log has so much room."""
+
+    free = 1 << 30
+
+    def room(self, *, reserve: bool) -> int:
+        return 1 << 30 if reserve else self.free
+
+
+def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """However many writes are refused; and not again for space that comes and goes by one. (§11)"""
+    store = SmallDisk()
+
+    async def refused(runtime: Runtime) -> None:
+        with pytest.raises(Rejection) as refusal:
+            await told(runtime, append("a", 1))
+        assert (refusal.value.detail or {})["limit"] == "disk"
+
+    async def story(runtime: Runtime, _: WatchedStore) -> None:
+        await told(runtime, append("a", 1))
+        store.free = 10
+        for _round in range(3):
+            await refused(runtime)
+            await runtime.keeper.keep_up()
+        assert lines() == ["the disk is full: writes are refused"]
+        store.free = 8000
+        await told(runtime, append("a", 2))
+        await runtime.keeper.keep_up()
+        store.free = 10
+        await refused(runtime)
+        assert lines() == ["the disk is full: writes are refused"]
+
+        store.free = 1 << 20
+        for _round in range(3):
+            await runtime.keeper.keep_up()
+        assert lines()[1:] == ["there is space on the disk again: writes go on"]
+
+        store.free = 10
+        await refused(runtime)
+        assert lines()[2:] == ["the disk is full: writes are refused"]
+
+    def lines() -> list[str]:
+        told = [r.getMessage().partition(" from now on")[0] for r in caplog.records]
+        return [line for line in told if "disk" in line]
+
+    caplog.set_level("INFO", "topics")
+    play(story, store)

@@ -80,6 +80,16 @@ def test_config_as_json(run: Any) -> None:
     assert rows["port_file"]["value"] is None
 
 
+def test_config_tells_of_a_misspelt_variable(run: Any) -> None:
+    """Beside the settings, and not among them."""
+    done = run("config", "--json", TOPICS_DATADIR="/srv")
+
+    assert done.exit_code == 0
+    assert "TOPICS_DATADIR (is it TOPICS_DATA_DIR?)" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert json.loads(done.stdout)["data_dir"]["origin"] == "default"
+
+
 @pytest.mark.parametrize("command", ["serve", "config"])
 @pytest.mark.parametrize(
     ("args", "env", "line"),
@@ -91,6 +101,12 @@ def test_config_as_json(run: Any) -> None:
             "topics: TOPICS_MAX_LIMIT must be a whole number from 1 to",
         ),
         (["--host", "0.0.0.0"], {}, "topics: TOPICS_HOST 0.0.0.0 is not loopback"),
+        (["--port-file", ""], {}, "topics: --port-file is empty; leave it out"),
+        (
+            [],
+            {"TOPICS_ALLOWED_ORIGINS": "rubbish"},
+            "topics: TOPICS_ALLOWED_ORIGINS must be origins as browsers send them (scheme://host",
+        ),
         ([], {"TOPICS_API_KEYS": "hush-77"}, "topics: TOPICS_API_KEYS is set, but"),
     ],
 )

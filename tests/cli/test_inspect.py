@@ -88,6 +88,70 @@ def test_damage_is_named(server: Server, run: Any) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def stopped_twice(server: Server) -> list[Path]:
+    """The logs of a directory with two checkpoints, oldest first."""
+    server.stop()
+    server.start()
+    with server.client() as client:
+        client.append("jobs", "y" * 100)
+    server.stop()
+    assert len(list(server.data_dir.glob("*.ckpt"))) == 2
+    return sorted(server.data_dir.glob("0*.wal"))
+
+
+@pytest.mark.parametrize("at", [0, 8, 16, 40, 79])
+def test_the_header_of_the_oldest_log_is_checked(server: Server, run: Any, at: int) -> None:
+    """A start needs it only where the newest checkpoint is damaged, and then it is too late."""
+    oldest, *_ = stopped_twice(server)
+    raw = bytearray(oldest.read_bytes())
+    raw[at] ^= 1
+    oldest.write_bytes(raw)
+
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 3, done.output
+    assert done.stderr == f"topics: {oldest}: byte 0: the header of the log does not verify\n"
+    assert done.stdout.endswith("\n1 problem\n")
+    assert "stopped cleanly" in done.stdout
+
+
+def test_a_batch_that_only_the_older_checkpoint_needs_is_checked(server: Server, run: Any) -> None:
+    """Damage in the log before the newest checkpoint is told, and what lies behind it is checked."""
+    oldest, *_ = stopped_twice(server)
+    raw = bytearray(oldest.read_bytes())
+    raw[512 + 100] ^= 1
+    oldest.write_bytes(raw)
+
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 3, done.output
+    assert done.stderr.startswith(f"topics: {oldest}: byte 512: batch 1 had been durable")
+    assert done.stderr.count("\n") == 1
+    assert "not stopped cleanly" not in done.stdout
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_the_last_log_of_a_clean_stop_is_missing(
+    server: Server, run: Any, damage: Any, times: int
+) -> None:
+    """It ends with 3 and the report, as all damage does: `serve` ends with 3 there."""
+    if times == 2:
+        stopped_twice(server)
+    else:
+        server.stop()
+    last = max(server.data_dir.glob("0*.wal"))
+    damage(last)
+
+    done = run("inspect", server.data_dir)
+
+    assert done.exit_code == 3, done.output
+    assert done.stderr.startswith(f"topics: {last}: byte 0: the ")
+    assert done.stderr.count("\n") == 1
+    assert "0000000001.seg" in done.stdout
+    assert done.stdout.endswith("\n1 problem\n")
+
+
 def test_as_json(server: Server, run: Any) -> None:
     """The whole report for programs, problems included."""
     server.stop()

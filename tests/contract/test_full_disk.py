@@ -29,6 +29,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
 
 
+SPACE = "there is space on the disk again"
+
+
 def filled(api: Api) -> list[int]:
     """Write until the disk is full; returns what was acknowledged."""
     told: list[int] = []
@@ -41,6 +44,14 @@ def filled(api: Api) -> list[int]:
             told += answer.json["seqs"]
         assert answer.error["detail"]["limit"] == "disk"
     return told
+
+
+def in_turn(log: str) -> bool:
+    """Whether the log says that the disk was full, and each time that there is space again, once."""
+    lines = [line for line in log.splitlines() if '"the disk is full: ' in line or SPACE in line]
+    told = [SPACE in line for line in lines]
+    assert told == [i % 2 == 1 for i in range(len(told))], lines
+    return bool(told) and told[-1]
 
 
 def refused_topic(api: Api) -> str:
@@ -74,6 +85,7 @@ def test_a_full_disk(disk: Path, tmp_path: Path, durability: str) -> None:
         ballast.unlink()
         body = {"records": [{"data": "again"}]}
         until("room", lambda: api.ask("POST", "/v0/topics/t", body).status == 200)
+        until("word of it", lambda: in_turn(server.log_text()))
         found = [r["$seq"] for r in api.walk("t")]
         assert found[:-1] == [seq for seq in told if seq in found]
         assert len(found) == len(told) - gone + 1

@@ -124,6 +124,23 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         assert_refuses(tmp_path, 2, str(port), port=port)
 
 
+def test_a_port_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Exit 2 naming the setting, nothing left behind, and the data directory is left alone."""
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    for path in (taken, tmp_path / "absent" / "port"):
+        assert_refuses(tmp_path, 2, f"TOPICS_PORT_FILE {path} cannot", port_file=path)
+        assert list(tmp_path.iterdir()) == [taken]
+
+
+def test_a_misspelt_setting_is_told(private: Start) -> None:
+    """In one line, with what may have been meant; the server starts."""
+    server = private(datadir="/nowhere")
+    lines = [line for line in server.log_text().splitlines() if "DATADIR" in line]
+    assert len(lines) == 1
+    assert "TOPICS_DATADIR (is it TOPICS_DATA_DIR?)" in json.loads(lines[0])["message"]
+
+
 def test_a_second_server_on_the_same_data_is_refused(private: Start) -> None:
     """Exit 2 in one line that names the directory; the first one goes on, its files unchanged."""
     server = private(flush_ms=1)
@@ -150,7 +167,8 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
     before = tree(data)
     assert_refuses(tmp_path, 2, str(data))
     assert {k: v for k, v in tree(data).items() if v} == before
-    assert_refuses(tmp_path, 2, "thesis.doc", data=data / "thesis.doc")
+    said = assert_refuses(tmp_path, 2, "thesis.doc", data=data / "thesis.doc")
+    assert said.endswith("not a directory")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from topics.protocol.admission import FRAME_BYTES, Admission
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
+from topics.protocol.errors import Corrupt
 from topics.protocol.events import JobsLeased, JobsReleased, RecordsAppended
 from topics.protocol.metrics import Process, families
 from topics.protocol.ports import Recovery
@@ -1144,6 +1145,42 @@ def test_text_that_cannot_be_read_stays_where_it_is(monkeypatch: pytest.MonkeyPa
     engine.claim(node="other")
 
     assert engine.seqs(name="d") == [1]
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_a_dying_job_that_cannot_be_read_keeps_no_other(
+    monkeypatch: pytest.MonkeyPatch, is_cold: bool
+) -> None:
+    """Damage to one of many that were delivered too often: the others move at once, it stays in the
+    queue, and claims go on. (§10.6)"""
+    engine = Harness()
+    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append(*"abcde", name="q")
+    engine.seal_all()
+    engine.claim(node="w", max=5)
+    engine.now_ms += 1001
+    engine.append("f", name="q")
+    whole = SealedRun.read_blocking
+
+    def damaged(run: SealedRun, spans: list[tuple[int, int]]) -> list[Any]:
+        if any(lo <= 2 < hi for lo, hi in spans):
+            raise Corrupt("0000000001.seg", 4096, "a block of text does not verify")
+        return whole(run, spans)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SealedRun, "read", (lambda *_: None) if is_cold else damaged)
+        patch.setattr(SealedRun, "read_blocking", damaged)
+        given = engine.claimed(node="other", max=9)
+        engine.work_off()
+
+        assert given == [6]
+        assert engine.counters() == (0, 1, 1)
+        assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e"]
+
+    engine.now_ms += 500
+    engine.claim(node="other")
+    engine.work_off()
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e", "c"]
 
 
 # ---------------------------------------------------------------------- time, caps and deletes

@@ -196,6 +196,37 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before() -> None:
     assert newer in str(outcome(both_gone))
 
 
+@pytest.mark.parametrize(
+    ("clean", "cut", "says"),
+    [
+        (True, False, "the log from there to a clean stop, so nothing is lost"),
+        (True, True, "the log from there as far as it verifies"),
+        (False, False, "the log from there as far as it verifies"),
+    ],
+)
+def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, cut: bool, says: str) -> None:
+    """That nothing is lost is said only where the mark of a clean stop shows it."""
+    files, history = small_directory(clean=clean)
+    newest = max(name for name in files.names() if name.endswith(".ckpt"))
+    last = max(name for name in files.names() if name.endswith(".wal") and name != RESERVE_NAME)
+    damaged = flipped(files, newest, 3, 1)
+    if cut:
+        data = damaged.tree()[last]
+        [report] = [log for log in inspect(files).logs if log.name == last]
+        damaged.put(last, data[: report.used_bytes - 4 * SECTOR])
+    store = DiskStore(damaged, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    ledger = Ledger(None)
+    ledger.store = store
+
+    recovery = store.recover(ledger)
+
+    assert (ledger.content() == history[-1]) is not cut
+    [note] = recovery.notes
+    assert newest in note
+    assert note.endswith(f"the checkpoint before it was used, and {says}: check the disk")
+    store.close(None)
+
+
 def test_a_flag_that_is_neither_is_read_as_the_nearer_one() -> None:
     """One flipped bit neither brings a deleted record back nor takes a live one away."""
     files, history = small_directory()
@@ -259,6 +290,23 @@ def test_inspection_names_what_a_start_refuses() -> None:
                 assert report.problems, (name, at)
             if report.ok:
                 assert found == history[-1]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_inspection_checks_what_only_the_older_checkpoint_needs(clean: bool) -> None:
+    """A damage that a start meets once the newest checkpoint fails is found while it is sound."""
+    files, _ = small_directory(clean=clean)
+    newest = max(name for name in files.names() if name.endswith(".ckpt"))
+    logs = [name for name in files.names() if name.endswith(".wal") and name != RESERVE_NAME]
+    refused = set()
+    for name in logs:
+        data = files.tree()[name]
+        for at in [*range(80), *interesting(data)[80::7]]:
+            damaged = flipped(files, name, at, at % 8)
+            if isinstance(outcome(flipped(damaged, newest, 3, 1)), str):
+                refused.add(name)
+                assert inspect(damaged).problems, (name, at)
+    assert min(logs) in refused
 
 
 def test_an_inspection_counts_what_is_there() -> None:

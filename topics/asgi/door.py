@@ -16,11 +16,11 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from topics.asgi import logs
+from topics.asgi import logs, portfile
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
@@ -61,6 +61,8 @@ class Settings(Protocol):
     def api_keys(self) -> str | None: ...
     @property
     def api_keys_file(self) -> Path | None: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
 
 
 class Runtime(Protocol):
@@ -87,15 +89,19 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
         create: Makes the runtime; by default the one over the data directory of the settings.
 
     Returns:
-        The exit code: 0 stopped, 2 the address, the data directory or the installation cannot be
-        used, 3 the data is proven corrupt.  Any but 0 has said what and where in one line.
+        The exit code: 0 stopped, 2 the address, the data directory, the port file or the installation
+        cannot be used, 3 the data is proven corrupt.  Any but 0 has said what and where in one line.
     """
     os.umask(0o077)
     logs.configure(settings.log_format)
+    for note in settings.notes:
+        log.warning("%s", note)
     try:
+        if settings.port_file is not None:
+            portfile.check(settings.port_file)
         # The socket comes first: clients that connect while the rest is imported only wait.
         listener = listen(settings.host, settings.port)
-    except Unbindable as refusal:
+    except (Unbindable, portfile.BadPortFile) as refusal:
         return _refuse(refusal, EXIT_UNUSABLE)
     with listener:
         try:
@@ -115,7 +121,8 @@ def exit_code(failure: BaseException) -> int:
 
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    return EXIT_UNUSABLE if isinstance(failure, StoreError | Unfit | OSError) else EXIT_HUNG
+    unusable = StoreError | Unfit | OSError | portfile.BadPortFile
+    return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -167,13 +174,6 @@ def bound_address(listener: socket.socket) -> str:
     return _address(host, port)
 
 
-def write_port_file(path: Path, address: str) -> None:
-    """Leave the address in a file, whole or not at all."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text(address + "\n")
-    draft.replace(path)
-
-
 class _Server:
     """One run of a server, from the open socket to the exit code."""
 
@@ -203,9 +203,7 @@ class _Server:
             lambda: Connection(house), sock=self._listener, backlog=BACKLOG
         )
         try:
-            if self._settings.port_file is not None:
-                write_port_file(self._settings.port_file, bound_address(self._listener))
-            failure = await self._until_told(runtime)
+            failure = self._write_port_file() or await self._until_told(runtime)
             if failure is not None:
                 await runtime.stop()
                 raise failure
@@ -217,6 +215,14 @@ class _Server:
             faulthandler.cancel_dump_traceback_later()
         log.info("stopped")
         return EXIT_STOPPED
+
+    def _write_port_file(self) -> Exception | None:
+        if self._settings.port_file is not None:
+            try:
+                portfile.write(self._settings.port_file, bound_address(self._listener))
+            except portfile.BadPortFile as refusal:
+                return refusal
+        return None
 
     def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         for name in (signal.SIGTERM, signal.SIGINT):

@@ -20,6 +20,7 @@ from topics.asgi import page
 from topics.asgi.answers import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.asgi.commits import Told
 from topics.asgi.inflation import at_once, inflate, too_large
+from topics.asgi.payload import of_jobs, one_by_one
 from topics.asgi.payload import payload as payload_of
 from topics.asgi.runtime import Phase, Ticket
 from topics.asgi.shell import Reading, Shell
@@ -28,7 +29,7 @@ from topics.asgi.stream import WatchFeed
 from topics.asgi.work import WorkFeed
 from topics.protocol import http, metrics
 from topics.protocol.commands import Claim, Command
-from topics.protocol.effects import Outcome
+from topics.protocol.effects import Outcome, Records
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.http import BodyRule, Feed, OriginRule, Probe, Request, Route
 from topics.protocol.records import Buffer
@@ -371,28 +372,46 @@ class _Waiting:
             return self._call.refuse(told.result)
         if isinstance(told.result, Exception):
             raise told.result
-        payload = payload_of(told.result, blocking=False)
-        if payload is not None:
-            if isinstance(payload, Rejection):
-                return self._call.refuse(payload)
+        outcome = told.result
+        payload = payload_of(outcome, blocking=False)
+        if isinstance(payload, list):
             return self._call.tell(told, payload)
-        self._call.runtime.read_in_thread(self._fetch(told, told.result)).add_done_callback(
-            lambda done: self._done(done.result())
+        if payload is not None and outcome.grant is None:
+            return self._call.refuse(payload)
+        self._call.runtime.read_in_thread(self._fetch(told, outcome, payload)).add_done_callback(
+            lambda done: self._fetched(outcome, *done.result())
         )
         return self
 
-    def _fetch(self, told: Told, outcome: Outcome) -> Callable[[], Answer]:
-        def fetch() -> Answer:
+    def _fetch(
+        self, told: Told, outcome: Outcome, refused: Rejection | None
+    ) -> Callable[[], tuple[Answer, list[int] | None]]:
+        """What to answer; and where jobs were to be handed out and are not, which are damaged."""
+
+        def fetch() -> tuple[Answer, list[int] | None]:
             try:
-                payload = payload_of(outcome, blocking=True)
+                payload = refused or payload_of(outcome, blocking=True)
                 assert payload is not None
-                if isinstance(payload, Rejection):
-                    return self._call.refuse(payload)
-                return self._call.tell(told, payload)
+                if isinstance(payload, list):
+                    return self._call.tell(told, payload), None
+                if outcome.grant is None:
+                    return self._call.refuse(payload), None
+                [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
+                each = zip(outcome.grant.seqs, one_by_one(jobs), strict=True)
+                damaged = [seq for seq, text in each if text is None]
+                return self._call.refuse(of_jobs(payload, damaged)), damaged
             except Exception:
-                return self._call.fail()
+                return self._call.fail(), None
 
         return fetch
+
+    def _fetched(self, outcome: Outcome, answer: Answer, damaged: list[int] | None) -> None:
+        if damaged is not None:
+            assert outcome.grant is not None
+            runtime = self._call.runtime
+            runtime.engine.work.take_back(outcome.grant, damaged, runtime.now_ms, runtime.room)
+            runtime.nudge()
+        self._done(answer)
 
     def _done(self, answer: Answer) -> None:
         self._answer = answer

@@ -76,7 +76,10 @@ def _from_environment() -> Any:
     from topics.asgi.runtime import create
     from topics.settings import load
 
-    return create(load(os.environ))
+    settings = load(os.environ)
+    for note in settings.notes:
+        log.warning("%s", note)
+    return create(settings)
 
 
 hosted = Hosted(_from_environment)

@@ -24,6 +24,9 @@ log = logging.getLogger("topics")
 UPKEEP_EVERY_S: Final = 10.0
 UPKEEP_SOON_S: Final = 0.05
 RETRY_S: Final = 1.0
+SPACE_BYTES: Final = 64 << 10
+"""Room in the log, beyond twice what was too little, at which a full disk counts as full no more:
+space that comes and goes by a write is not told each time."""
 
 T = TypeVar("T")
 
@@ -43,6 +46,8 @@ class Keeper:
         self._chores = Chores(limits, self.upkeep, store, self)
         self._worker = ThreadPoolExecutor(1, "topics-upkeep")
         self._due: asyncio.Event
+        self._too_little: int | None = None
+        """The most room at which a write was refused since the disk was full; None: it is not."""
         self._erasing: list[Waiter] = []
         self._erased: list[Waiter] = []
 
@@ -63,9 +68,23 @@ class Keeper:
         ):
             self._due.set()
 
-    def disk_is_full(self) -> None:
+    def disk_is_full(self, room_bytes: int) -> None:
+        """A write was refused, as there was no more room than this."""
+        if self._too_little is None:
+            log.warning(
+                "the disk is full: writes are refused from now on; reads and deletes go on, and "
+                "writes will when there is space"
+            )
+        self._too_little = max(self._too_little or 0, room_bytes)
         self._chores.disk_is_full = True
         self._due.set()
+
+    def _look_for_space(self) -> None:
+        if self._too_little is None:
+            return
+        if self._store.room(reserve=False) >= 2 * self._too_little + SPACE_BYTES:
+            self._too_little = None
+            log.info("there is space on the disk again: writes go on")
 
     def erase(self, waiter: Waiter) -> None:
         """Tell who deleted when the bytes are gone."""
@@ -106,6 +125,7 @@ class Keeper:
     async def keep_up(self, *, checkpoint: bool = False) -> None:
         """One round of upkeep, with a checkpoint whether one is due or not."""
         await self._run(self._chores.round(checkpoint=checkpoint))
+        self._look_for_space()
 
     async def close(self, *, clean: bool) -> None:
         """With `clean`, leave a checkpoint and the mark; without, only let go."""

@@ -1,11 +1,14 @@
 """An outcome's bytes: the pieces that are there, and the records that are read for it."""
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
 
 from topics.protocol.effects import Outcome, Records
 from topics.protocol.errors import Corrupt, DamagedRun, Rejection, unreadable
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
+from topics.protocol.topic import Extent
 
 log = logging.getLogger("topics.exchange")
 
@@ -32,6 +35,29 @@ def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None
         return _unreadable(records, "corrupt", str(damage))
     except OSError as error:
         return _unreadable(records, "read_error", error.strerror or "read error")
+
+
+def one_by_one(records: Records) -> Iterator[list[Buffer] | None]:
+    """*Blocking.* The text of each record, None where that one cannot be read: damage to one of
+    them is none to those beside it.  The records have inserts."""
+    inserts = iter(records.inserts)
+    for run, spans in records.extents:
+        for first, last in spans:
+            for row in range(first, last):
+                extents = [Extent(run, [(row, row + 1)])]
+                one = replace(records, extents=extents, inserts=[next(inserts)])
+                try:
+                    yield _texts(one, blocking=True)
+                except (Corrupt, OSError):
+                    yield None
+
+
+def of_jobs(refusal: Rejection, seqs: list[int]) -> Rejection:
+    """The same refusal, where it is known which jobs are meant."""
+    if not seqs:
+        return refusal
+    detail = {**(refusal.detail or {}), "first_seq": seqs[0], "last_seq": seqs[-1], "seqs": seqs}
+    return Rejection(refusal.code, refusal.message, detail)
 
 
 def _unreadable(records: Records, reason: str, what: str) -> Rejection:

@@ -6,12 +6,12 @@ go into one write (`topics.asgi.commits`).  Upkeep goes on beside it (`topics.as
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
@@ -217,7 +217,7 @@ class Runtime:
         except Rejection as refusal:
             if isinstance(refusal.__cause__, Corrupt):
                 log_damage(refusal.__cause__)
-            self._note_refusal((refusal.detail or {}).get("limit"))
+            self._note_refusal(refusal.detail or {})
             raise
         finally:
             if self.engine.has_events:
@@ -232,11 +232,12 @@ class Runtime:
         self.commits.wait(deliver, result)
         return Ticket(_nothing)
 
-    def _note_refusal(self, limit: object) -> None:
+    def _note_refusal(self, detail: Mapping[str, Any]) -> None:
+        limit = detail.get("limit")
         if limit in ("disk", "max_hot_bytes"):
             self.refused_for_room += 1
         if limit == "disk":
-            self.keeper.disk_is_full()
+            self.keeper.disk_is_full(detail["max"])
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)

@@ -5,18 +5,21 @@ read holds none that others could do.  When the connection goes, what it was giv
 """
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from topics.asgi.payload import read
+from topics.asgi.payload import of_jobs, one_by_one, read
 from topics.asgi.runtime import Phase
 from topics.asgi.shell import Shell
 from topics.asgi.stream import SHUTTING_DOWN
 from topics.protocol import sse
 from topics.protocol.commands import Claim
-from topics.protocol.effects import Gate, Records
+from topics.protocol.effects import Gate, Grant, Records
 from topics.protocol.errors import Rejection
 from topics.protocol.limits import HEARTBEAT_MS_DEFAULT
-from topics.protocol.work import Grant, WorkStream
+from topics.protocol.records import Buffer
+from topics.protocol.work import WorkStream
 
 OPENING: Final = b"retry: 2000\n\n"
 
@@ -92,8 +95,28 @@ class WorkFeed:
             texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):
-            return sse.unreadable(self._stream.name, texts)
-        jobs = zip(grant.seqs, texts[::2], strict=True)
+            return await self._rescued(records, grant, texts)
+        return self._encoded(grant.seqs, texts[::2])
+
+    async def _rescued(self, records: Records, grant: Grant, refusal: Rejection) -> bytes:
+        """The jobs that can be read, and word of the others, which are given back."""
+        found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
+        each = list(zip(grant.seqs, grant.leases, grant.deliveries, found, strict=True))
+        lost = [(seq, lease, n) for seq, lease, n, text in each if text is None]
+        if lost:
+            seqs, leases, deliveries = zip(*lost, strict=True)
+            back = replace(grant, seqs=seqs, leases=leases, deliveries=deliveries)
+            shell = self._shell
+            shell.engine.work.take_back(back, seqs, shell.now_ms, shell.room)
+            shell.nudge()
+        sound = {seq: text[0] for seq, _, _, text in each if text is not None}
+        frames = self._encoded(list(sound), list(sound.values()))
+        if not lost:
+            return frames
+        return frames + sse.unreadable(self._stream.name, of_jobs(refusal, list(seqs)))
+
+    def _encoded(self, seqs: Sequence[int], texts: Sequence[Buffer]) -> bytes:
+        jobs = zip(seqs, texts, strict=True)
         return b"".join(sse.encode_job(self._stream.name, seq, text) for seq, text in jobs)
 
     def close(self) -> None:

@@ -19,6 +19,8 @@ def command(as_json: bool, **options: Any) -> None:
     the line that `topics serve` would end with, where it would not start.
     """
     settings = settings_of(options)
+    for note in settings.notes:
+        click.echo(f"topics: {note}", err=True)
     if as_json:
         rows = {setting.name: _described(setting, settings) for setting in TABLE}
         click.echo(json.dumps(rows, indent=2))

@@ -28,16 +28,21 @@ def command(data_dir: Path, as_json: bool) -> int:
     the next start sets it aside. Ends with 0 where everything verifies, 3 where something does not,
     and says which file and where; with 2 where it is no data directory, or in use.
     """
-    from topics.protocol.errors import StoreError
+    from topics.protocol.errors import Corrupt, StoreError
     from topics.store.files import OsFiles
-    from topics.store.inspect import inspect
+    from topics.store.inspect import Problem, inspect
 
     topics: list[TopicImage] = []
     try:
         with _unused(data_dir):
             report = inspect(OsFiles(data_dir))
             if report.ok:
-                topics = _topics(OsFiles(data_dir))
+                try:
+                    topics = _topics(OsFiles(data_dir))
+                except Corrupt as damage:
+                    # Sound files that do not fit together are damage as well.
+                    found = Problem(damage.path, damage.offset, damage.what)
+                    report.problems.append(found)
     except StoreError as error:
         raise Stop(str(error), UNUSABLE) from None
     except OSError as error:

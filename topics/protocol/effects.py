@@ -45,6 +45,18 @@ class Records:
         return not self.tags and self.meta and self.data and not self.inserts
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Jobs given to one claimer, ascending by seq, each with its lease and delivery (§10)."""
+
+    topic_id: int
+    node: str
+    seqs: Sequence[int]
+    leases: Sequence[int]
+    deliveries: Sequence[int]
+    until_ms: int
+
+
 Piece: TypeAlias = bytes | Records
 
 
@@ -59,6 +71,7 @@ class Outcome:
         is_fsync: Whether the topic's class promises the sync, so that its time is reported; other
             classes wait for one only where a reservation asks for it (§0.9, §0.10).
         erases: Id of the topic whose deleted bytes must be gone before it is told.
+        grant: The jobs that it hands out; given back where their text cannot be read.
     """
 
     pieces: list[Piece]
@@ -68,6 +81,7 @@ class Outcome:
     logs: bool = False
     is_fsync: bool = False
     erases: int | None = None
+    grant: Grant | None = None
 
 
 @dataclass(frozen=True, slots=True)

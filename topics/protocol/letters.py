@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.copies import Copies, gather
 from topics.protocol.effects import GATES, Fetch, Gate
-from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.events import DeadLettered, RecordsDeleted, TopicCreated
 from topics.protocol.models import TopicConfig
 from topics.protocol.queues import Job, Place, Queue
@@ -49,7 +49,11 @@ class DeadLetters:
         extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
         texts: list[list[Buffer]] = []
         for run, spans in extents:
-            found = run.read(spans)
+            try:
+                found = run.read(spans)
+            except (Corrupt, OSError):
+                self._unreadable(topic, queue, jobs, now_ms, room)
+                return
             if found is None:
                 done = partial(self._fetched, topic, jobs, extents, room)
                 self._turn.fetches.append(Fetch(extents, done))
@@ -73,13 +77,24 @@ class DeadLetters:
         self._turn.expire(topic, now_ms)
         left = [job for job in jobs if job.place is Place.DYING]
         if isinstance(texts, Exception):
-            for job in left:
-                self._refused(queue, job, now_ms)
+            self._unreadable(topic, queue, left, now_ms, room)
         elif len(left) == len(jobs):
             self._move(topic, queue, jobs, extents, texts, now_ms, room)
         elif left:
             self.bury(topic, queue, left, now_ms, room)
         self._moved(topic, queue)
+
+    def _unreadable(
+        self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room
+    ) -> None:
+        """The text of some of these cannot be read: the others move, once it is known which."""
+        if len(jobs) <= 1:
+            for job in jobs:
+                self._refused(queue, job, now_ms)
+            return
+        half = len(jobs) // 2
+        self.bury(topic, queue, jobs[:half], now_ms, room)
+        self.bury(topic, queue, jobs[half:], now_ms, room)
 
     def _move(
         self,

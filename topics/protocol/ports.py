@@ -156,7 +156,7 @@ class Recovery:
         fresh: The data directory was empty.
         events: Events replayed.
         torn_bytes: Bytes of a torn tail that were set aside, 0 where there was none.
-        notes: What an operator should know though nothing is lost, a sentence each.
+        notes: What an operator should know though the start went on, a sentence each.
         incarnation: One more than that of any process on this store before.
     """
 

@@ -6,7 +6,7 @@ and what there is goes round that line one job at a time, so nobody's appetite s
 Whether somebody waits is known to this process only; what they are given are events.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -16,7 +16,7 @@ import numpy as np
 
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.commands import Ack, Claim, Extend, Held, Nack
-from topics.protocol.effects import GATES, Gate, Outcome, Parked, Records, Wake
+from topics.protocol.effects import GATES, Gate, Grant, Outcome, Parked, Records, Wake
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.events import JobsLeased, JobsReleased
 from topics.protocol.letters import DeadLetters
@@ -32,16 +32,6 @@ LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
 ROOM_RETRY_MS: Final = 1000
 """When who waits is looked at again, where the log had no room for lasting leases."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Jobs given to one claimer, ascending by seq, each with its lease and delivery."""
-
-    seqs: Sequence[int]
-    leases: Sequence[int]
-    deliveries: Sequence[int]
-    until_ms: int
 
 
 @dataclass(slots=True, eq=False)
@@ -360,7 +350,8 @@ class Work:
         leases = list(range(first, first + len(seqs)))
         jobs = queue.jobs
         deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
-        grant = Grant(seqs, leases, deliveries, now_ms + lease_ms)
+        until_ms = now_ms + lease_ms
+        grant = Grant(topic.topic_id, who.node, seqs, leases, deliveries, until_ms)
         event = JobsLeased(
             now_ms, topic.topic_id, who.node, grant.until_ms, seqs, leases, deliveries
         )
@@ -380,7 +371,10 @@ class Work:
         if grant is None:
             return claim_outcome(topic, None, 0, ready, Gate.NOW)
         gate = self._lease_gate(topic)
-        return claim_outcome(topic, self._records(topic, grant), len(grant.seqs), ready, gate)
+        jobs = self._records(topic, grant)
+        outcome = claim_outcome(topic, jobs, len(grant.seqs), ready, gate)
+        outcome.grant = grant
+        return outcome
 
     @staticmethod
     def _records(topic: Topic, grant: Grant, *, one_by_one: bool = False) -> Records:
@@ -551,6 +545,30 @@ class Work:
         gate = self._lease_gate(topic)
         return self._told(topic, queue, b"extended", len(jobs), skipped, gate, deadlines)
 
+    def take_back(self, grant: Grant, unreadable: Collection[int], now_ms: int, room: Room) -> None:
+        """Jobs were leased and their text could not be read, so nobody was given them: they were
+        not delivered.  Those that can be read may be claimed at once; the others rest until their
+        lease would have ended, or the next claim would only meet them again."""
+        now_ms = self._turn.advance(now_ms)
+        topic = self._state.by_id.get(grant.topic_id)
+        if topic is None or self._turn.read_only:
+            return
+        queue = self._settled(topic, now_ms)
+        rested: list[tuple[Job, int]] = []
+        sound: list[tuple[Job, int]] = []
+        for seq, lease, deliveries in zip(grant.seqs, grant.leases, grant.deliveries, strict=True):
+            job = queue.holds(seq, grant.node, lease)
+            if job is not None:
+                (rested if seq in unreadable else sound).append((job, deliveries - 1))
+        for back, ready_ms in ((sound, 0), (rested, grant.until_ms)):
+            if back:
+                jobs, counts = zip(*back, strict=True)
+                # As on a disconnect: without room it is in no log.
+                has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
+                self._release(topic, jobs, ready_ms, now_ms, counts, logged=has_room)
+        self._free(queue)
+        self._look_soon(topic.topic_id)
+
     def _held(self, queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
         """(jobs that the node holds, ascending; the seqs that it does not, as they came)."""
         held: dict[int, Job] = {}
@@ -570,16 +588,13 @@ class Work:
         jobs: Sequence[Job],
         ready_ms: int,
         now_ms: int,
+        deliveries: Sequence[int] | None = None,
         *,
         logged: bool = True,
     ) -> None:
-        event = JobsReleased(
-            now_ms,
-            topic.topic_id,
-            ready_ms,
-            [job.seq for job in jobs],
-            [job.deliveries for job in jobs],
-        )
+        counts = [job.deliveries for job in jobs] if deliveries is None else list(deliveries)
+        seqs = [job.seq for job in jobs]
+        event = JobsReleased(now_ms, topic.topic_id, ready_ms, seqs, counts)
         self._turn.emit(
             event,
             logged=logged and topic.config.leases_durable,

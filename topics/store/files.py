@@ -241,7 +241,11 @@ class OsFiles:
 
     def prepare(self, *, create: bool) -> None:
         if create and not os.path.isdir(self.path):
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            try:
+                os.makedirs(self.path, mode=0o700, exist_ok=True)
+            except FileExistsError:
+                # That it exists is not what is wrong with it.
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", self.path) from None
             self._sync_path(os.path.dirname(os.path.abspath(self.path)))
         if self._root < 0:
             self._root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

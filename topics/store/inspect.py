@@ -145,6 +145,7 @@ class Inspection:
         self._files = files
         self._instance = instance
         self._named = Named()
+        self._end = Position(1, SECTOR, 0, 0)
         self.report = Report(files.path, instance.hex())
 
     def run(self) -> Report:
@@ -157,7 +158,9 @@ class Inspection:
         return self.report
 
     def _problem(self, error: Corrupt) -> None:
-        self.report.problems.append(Problem(error.path, error.offset, error.what))
+        problem = Problem(error.path, error.offset, error.what)
+        if problem not in self.report.problems:
+            self.report.problems.append(problem)
 
     def _size(self, name: str) -> int:
         file = self._files.open(name)
@@ -190,42 +193,68 @@ class Inspection:
         found = numbers(names, "wal")
         reports = {n: LogReport(log_name(n), self._size(log_name(n))) for n in found}
         self.report.logs = list(reports.values())
+        begin, before = self._oldest(found, start), len(self.report.problems)
+        self._walk(begin, start, reports)
+        if begin == start or start is None or self._end.batch >= start.batch:
+            return
+        # What a start needs least is damaged; what the newest checkpoint needs lies behind it.
+        broken = self._end
+        self._walk(start, start, reports)
+        if len(self.report.problems) == before:
+            path = f"{self._files.path}/{log_name(broken.file_number)}"
+            what = f"batch {broken.batch + 1} had been durable and does not verify"
+            self._problem(Corrupt(path, broken.offset, what))
+
+    def _walk(
+        self, begin: Position | None, start: Position | None, reports: dict[int, LogReport]
+    ) -> None:
+        """Check the log from a position, and learn from what lies behind `start`."""
+        walk = LogWalk(self._files, self._instance, begin)
+        self._end = begin if begin is not None else Position(1, SECTOR, 0, 0)
         try:
-            walk = LogWalk(self._files, self._instance, self._first(found, start))
-            try:
-                walk.open(lambda file: None)
-                for position, batch in walk.batches():
-                    report = reports[position.file_number]
-                    report.batches += 1
-                    report.events += batch.events
-                    report.last_batch = batch.number
-                    report.used_bytes = batch.end(position.offset)
-                    if batch.kind != EVENTS:
-                        kind = KINDS[batch.kind]
-                        report.marks[kind] = report.marks.get(kind, 0) + 1
-                    events = events_of(self._files, position, batch)
-                    if start is None or batch.number > start.batch:
-                        for event in events:
-                            self._named.apply(event)
-                tail = walk.tail()
-            finally:
-                walk.close()
+            walk.open(lambda file: None)
+            for position, batch in walk.batches():
+                end = batch.end(position.offset)
+                self._end = Position(position.file_number, end, batch.number, batch.digest)
+                report = reports[position.file_number]
+                report.batches += 1
+                report.events += batch.events
+                report.last_batch = batch.number
+                report.used_bytes = end
+                if batch.kind != EVENTS:
+                    kind = KINDS[batch.kind]
+                    report.marks[kind] = report.marks.get(kind, 0) + 1
+                events = events_of(self._files, position, batch)
+                if start is None or batch.number > start.batch:
+                    for event in events:
+                        self._named.apply(event)
+            tail = walk.tail()
         except Corrupt as error:
             self._problem(error)
+            self.report.clean, self.report.torn_bytes = False, 0
             return
+        finally:
+            walk.close()
         self.report.clean, self.report.torn_bytes = tail.clean, tail.torn_bytes
 
-    def _first(self, found: list[int], start: Position | None) -> Position | None:
-        """The beginning of the oldest file there is, so that older ones are checked as well."""
-        if start is None or not found or found[0] >= start.file_number:
+    def _oldest(self, found: list[int], start: Position | None) -> Position | None:
+        """The beginning of the oldest file there is, so that what only an older checkpoint needs
+        is checked as well; `start` where that cannot be known."""
+        is_known = start is not None or bool(self.report.checkpoints)
+        if not found or not is_known or (start is not None and found[0] > start.file_number):
             return start
         walk = LogWalk(self._files, self._instance, Position(found[0], SECTOR, 0, 0))
         try:
             walk.open(lambda file: None)
             header = walk.header(found[0])
+        except Corrupt as error:
+            self._problem(error)
+            return start
         finally:
             walk.close()
         if header is None:
+            path = f"{self._files.path}/{log_name(found[0])}"
+            self._problem(Corrupt(path, 0, "the header of the log does not verify"))
             return start
         return Position(found[0], SECTOR, header.last_batch, header.last_digest)
 

@@ -180,15 +180,19 @@ class DiskStore:
             fresh=False,
             events=events,
             torn_bytes=tail.torn_bytes,
-            notes=self._notes(),
+            notes=self._notes(tail),
             incarnation=self._incarnation,
         )
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self, tail: Tail) -> tuple[str, ...]:
+        """Only a log that goes on to the mark of a clean stop shows that nothing is missing."""
         damage = self._checkpoints.passed_over
         if damage is None:
             return ()
-        return (f"{damage}; the checkpoint before it was used, nothing is lost: check the disk",)
+        is_whole = tail.clean and not tail.torn_bytes
+        how_far = "to a clean stop, so nothing is lost" if is_whole else "as far as it verifies"
+        used = "the checkpoint before it was used, and the log from there"
+        return (f"{damage}; {used} {how_far}: check the disk",)
 
     def _prepare_to_read(self, file: File) -> None:
         before = cache.shown(file)
