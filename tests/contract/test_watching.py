@@ -206,6 +206,9 @@ def test_a_socket_writes_and_reads(server: Server, name: str, clients: Open) -> 
     assert kinds["record"]["records"][0]["data"] == long
     socket.send(2, b"binary")
     assert until(socket, "error").fields["code"] == "invalid_request"
+    socket.say(op="ping", request_id=2**70)
+    error = until(socket, "error").fields
+    assert (error["code"], error.get("request_id")) == ("invalid_request", None)
     socket.say(op="ping", request_id="still there")
     assert until(socket, "pong").fields["request_id"] == "still there"
 

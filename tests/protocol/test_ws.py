@@ -155,6 +155,18 @@ def test_what_cannot_be_an_id_is_none(given_id: object) -> None:
     assert reply == {"op": "pong", "ts": 1}
 
 
+@pytest.mark.parametrize("given_id", [2**64, 2**70, -(2**63) - 1, 10**50])
+def test_an_id_that_cannot_be_repeated_is_refused(given_id: int) -> None:
+    """An integer has 64 bits here; without an id, as none could come back. (§0.3, §7.7)"""
+    for op in ("ping", "subscribe", "shout"):
+        text = f'{{"op":"{op}","topic":"a","request_id":{given_id}}}'
+        asked = ws.parse(text.encode(), LIMITS)
+        assert isinstance(asked.order, Rejection)
+        assert asked.order.code is ErrorCode.INVALID_REQUEST
+        assert "$.request_id" in asked.order.message
+        assert asked.request_id == b""
+
+
 def test_an_error_says_what_http_says() -> None:
     """Code, message, detail, and when to come back. (§0.5, §7.7)"""
     limit = Rejection(ErrorCode.THROTTLED, "full", {"limit": "disk"}, retry_after_s=5)

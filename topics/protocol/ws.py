@@ -102,6 +102,8 @@ def parse(raw: bytes, limits: Limits) -> Asked:
         raise BadText(str(error)) from None
     given = _given(envelope)
     try:
+        if envelope.request_id is not None and not given:
+            raise invalid("expected text, or an integer of 64 bits", "$.request_id")
         return Asked(given, _order(envelope, raw, limits))
     except Rejection as refusal:
         return Asked(given, refusal)
@@ -122,7 +124,13 @@ def _request_id(raw: bytes) -> bytes:
 
 
 def _given(message: Identified) -> bytes:
-    return b"" if message.request_id is None else orjson.dumps(message.request_id)
+    """The id as JSON text; empty for one that no JSON of ours can repeat."""
+    if message.request_id is None:
+        return b""
+    try:
+        return orjson.dumps(message.request_id)
+    except orjson.JSONEncodeError:  # an integer of more than 64 bits
+        return b""
 
 
 def _order(envelope: Envelope, raw: bytes, limits: Limits) -> Order:
