@@ -18,6 +18,7 @@ METHOD, SCHEME, PATH, AUTHORITY = HEAD = (
 )
 CONNECT = (b":method", b"CONNECT")
 PROTOCOL = (b":protocol", b"websocket")
+VERSION = (b"sec-websocket-version", b"13")
 
 SOUND = {
     "plain": HEAD,
@@ -32,7 +33,7 @@ SOUND = {
     "token": (*HEAD, (b"!#$%&'*+-.^_`|~09az", b"x")),
     "cookies": (*HEAD, (b"cookie", b"a=1"), (b"cookie", b"b=2")),
     "odd method": ((b":method", b"M-SEARCH"), SCHEME, PATH, AUTHORITY),
-    "websocket": (CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY),
+    "websocket": (CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY, VERSION),
 }
 
 FAULTY: dict[str, Fields] = {
@@ -52,7 +53,12 @@ FAULTY: dict[str, Fields] = {
     "tunnel": (CONNECT, AUTHORITY),
     "tunnel with a path": (CONNECT, *HEAD[1:]),
     "protocol without CONNECT": (*HEAD, PROTOCOL),
-    "websocket without a path": (CONNECT, PROTOCOL, SCHEME, AUTHORITY),
+    "websocket without a path": (CONNECT, PROTOCOL, SCHEME, AUTHORITY, VERSION),
+    "websocket without a version": (CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY),
+    "websocket of another version": (
+        CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY, (b"sec-websocket-version", b"8"),
+    ),  # fmt: skip
+    "another protocol": (CONNECT, (b":protocol", b"connect-udp"), SCHEME, PATH, AUTHORITY, VERSION),
     "status": (*HEAD, (b":status", b"200")),
     "informational": ((b":status", b"103"), *HEAD),
     "unknown pseudo": (*HEAD, (b":x", b"y")),

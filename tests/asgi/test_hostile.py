@@ -199,6 +199,42 @@ def test_stock_refuses_without_a_body() -> None:
         assert client.answer()[2] == b""
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "path", "query"),
+    [
+        (b"http://b:1/echo", b"b:1", b"/echo", b""),
+        (b"HTTP://b/echo?x=1", b"b", b"/echo", b"x=1"),
+        (b"https://[::1]:1/a//b", b"[::1]:1", b"/a//b", b""),
+        (b"http://b", b"b", b"/", b""),
+        (b"http://b?x", b"b", b"/", b"x"),
+        (b"//b/echo", b"a", b"//b/echo", b""),
+        (b"ftp://b/echo", b"a", b"ftp://b/echo", b""),
+    ],
+)
+def test_a_target_may_be_in_absolute_form(
+    target: bytes, host: bytes, path: bytes, query: bytes
+) -> None:
+    """Any server must take it, and the host that it names is the one that is asked, whatever the
+    Host says (RFC 9112 §3.2.2)."""
+    with served() as server, Client(server.port) as client:
+        client.send(GET.replace(b"/echo", target))
+
+        assert client.answer()[0] == 200
+        (head,) = server.exchange.heads
+        assert (head.path, head.query) == (path, query)
+        assert [value for name, value in head.headers if name == b"host"] == [host]
+
+
+@pytest.mark.parametrize("target", [b"http:///echo", b"http://me@b/echo"])
+def test_a_target_in_absolute_form_names_a_host(target: bytes) -> None:
+    """And nobody who asks (RFC 9110 §4.2.4)."""
+    with served() as server, Client(server.port) as client:
+        client.send(GET.replace(b"/echo", target))
+
+        assert client.answer()[0] == 400
+        assert client.until_end() == b""
+
+
 def test_an_upgrade_to_h2c_is_ignored() -> None:
     """Prior knowledge only: an upgrade would smuggle requests past a proxy's rules."""
     upgrade = b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n"
@@ -609,34 +645,108 @@ HANDSHAKE = (
 )
 
 
-@pytest.mark.parametrize("frames", [b"", b"\x81\x80\0\0\0\0" * 5], ids=["none", "early frames"])
-def test_a_websocket_where_none_is_leaves_nothing_behind(frames: bytes) -> None:
-    """Denied in the envelope, also with frames sent before the answer."""
+EARLY = b"\x81\x80\0\0\0\0"
+"""An empty text message, of a client that does not wait for the answer to its handshake."""
+
+
+@pytest.mark.parametrize(
+    ("frames", "status", "code"),
+    [(b"", 404, "not_found"), (EARLY * 5, 400, "invalid_request")],
+    ids=["none", "early frames"],
+)
+@pytest.mark.parametrize("path", [b"refuse", b"socket"])
+def test_a_websocket_where_none_is_leaves_nothing_behind(
+    path: bytes, frames: bytes, status: int, code: str
+) -> None:
+    """Denied in the envelope, also with frames sent before the answer. (§0.5)"""
     with served(guard=QUICK) as server, Client(server.port) as client:
-        client.send(HANDSHAKE % b"refuse" + frames)
-        assert client.until_end().startswith(b"HTTP/1.1 40")
+        client.send(HANDSHAKE % path + frames)
+        got, headers, body = client.answer()
+        assert (got, json.loads(body)["error"]["code"]) == (status, code)
+        assert headers.get(b"connection") == (b"close" if frames else None)
+        assert client.until_end() == b""
         server.until(lambda: not server.house.connections)
         assert server.tasks() == 0
 
 
-def test_a_websocket_on_http2_is_denied_likewise() -> None:
-    """Extended CONNECT (RFC 8441), with frames before the answer: the stream ends, no more."""
+def test_a_refused_handshake_is_refused_once() -> None:
+    """What comes behind an answer that is on its way is nobody's."""
+    answers = []
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        head = {"type": "websocket.http.response.start", "status": 404, "headers": []}
+        await send(head)
+        await send({"type": "websocket.http.response.body", "body": b"", "more_body": True})
+        answers.append((await receive())["type"])
+        answers.append((await receive())["type"])
+
+    with served() as server, Client(server.port) as client:
+        server.house.app = refuse
+        client.send(HANDSHAKE % b"refuse")
+        assert client._more().startswith(b"HTTP/1.1 404")
+        client.send(EARLY * 2)
+        client.socket.shutdown(socket.SHUT_WR)
+        client.until_end()
+        server.until(lambda: not server.house.connections)
+    assert answers == ["websocket.connect", "websocket.disconnect"]
+
+
+def test_http_1_0_knows_no_websocket() -> None:
+    """Its Upgrade is ignored (RFC 9110 §7.8), and the request answered without it. (§0.5)"""
+    with served() as server, Client(server.port) as client:
+        client.send((HANDSHAKE % b"echo").replace(b"HTTP/1.1", b"HTTP/1.0"))
+
+        assert client.answer()[0] == 200
+        assert server.exchange.heads[0].method == "GET"
+
+
+CONNECT = [
+    (b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http"),
+    (b":path", b"/socket"), (b":authority", b"a"), (b"sec-websocket-version", b"13"),
+]  # fmt: skip
+
+
+def connected(client: Client2, headers: list[tuple[bytes, bytes]], frames: bytes = b"") -> int:
+    """Ask for a WebSocket by extended CONNECT (RFC 8441)."""
+    stream = client.h2.get_next_available_stream_id()
+    client.h2.send_headers(stream, headers)
+    if frames:
+        client.h2.send_data(stream, frames)
+    client.flush()
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("headers", "frames", "status", "code"),
+    [
+        (CONNECT, b"", 404, "not_found"),
+        (CONNECT, EARLY, 400, "invalid_request"),
+        (CONNECT[:-1], b"", 400, "invalid_request"),
+        ([*CONNECT[:-1], (b"sec-websocket-version", b"12")], b"", 400, "invalid_request"),
+        ([CONNECT[0], (b":protocol", b"connect-udp"), *CONNECT[2:]], b"", 400, "invalid_request"),
+    ],
+    ids=["none there", "early frames", "no version", "another version", "another protocol"],
+)
+def test_a_websocket_on_http2_is_denied_likewise(
+    headers: list[tuple[bytes, bytes]], frames: bytes, status: int, code: str
+) -> None:
+    """In the envelope; the stream ends, no more. (§0.5)"""
     with served() as server, Client2(server.port) as client:
-        stream = client.h2.get_next_available_stream_id()
-        headers = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
-        headers += [
-            (b":path", b"/refuse"),
-            (b":authority", b"a"),
-            (b"sec-websocket-version", b"13"),
-        ]
-        client.h2.send_headers(stream, headers)
-        client.h2.send_data(stream, b"\x81\x80\0\0\0\0")
-        client.flush()
-        status = dict(client.until(h2.events.ResponseReceived, stream).headers)[b":status"]
-        assert status in (b"400", b"404")
+        assert refused(client, connected(client, headers, frames)) == (status, code)
         assert client.body(client.ask())[0] == 200
         server.until(lambda: server.tasks_now() == 1)
         assert all(c.is_idle for c in server.house.connections)
+
+
+def test_frames_before_the_answer_hold_up_nobody() -> None:
+    """Also where the client takes no byte of the refusal."""
+    with served() as server, Client2(server.port, window=0) as client:
+        stream = connected(client, CONNECT, EARLY)
+        client.until(h2.events.StreamReset, stream)
+        asked_for = client.ask()
+        head = client.until(h2.events.ResponseReceived, asked_for)
+        assert dict(head.headers)[b":status"] == b"200"
+        server.until(lambda: server.tasks_now() == 1)
 
 
 def test_no_extension_of_websocket_is_agreed_on() -> None:

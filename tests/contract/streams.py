@@ -225,7 +225,11 @@ class Ws:
             head += struct.pack(">BQ", 0x80 | 127, size)
         repeated = (mask * (size // 4 + 1))[:size]
         masked = int.from_bytes(payload, "big") ^ int.from_bytes(repeated, "big")
-        self.socket.sendall(head + mask + masked.to_bytes(size, "big"))
+        self.put(head + mask + masked.to_bytes(size, "big"))
+
+    def put(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self.socket.sendall(data)
 
     def take(self, data: bytes) -> Iterator[News]:
         self._wire += data
@@ -258,6 +262,42 @@ class Ws:
             return None
         self._wire = wire[at + size :]
         return wire[0] & 0x0F, wire[at : at + size]
+
+
+class Ws2(Ws):
+    """The same over HTTP/2 (RFC 8441); its end is the end of the stream."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = connected(port)
+        self._wire = b""
+        self._is_answered = False
+        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration())
+        self._h2.initiate_connection()
+        head = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http")]
+        head += [(":path", "/v0/ws"), (":authority", f"localhost:{port}")]
+        self._h2.send_headers(1, [*head, ("sec-websocket-version", "13")])
+        self.socket.sendall(self._h2.data_to_send())
+        while not self._is_answered:
+            read(self)
+
+    def put(self, data: bytes) -> None:
+        self._h2.send_data(1, data)
+        self.socket.sendall(self._h2.data_to_send())
+
+    def take(self, data: bytes) -> Iterator[News]:
+        for event in self._h2.receive_data(data):
+            match event:
+                case h2.events.ResponseReceived(headers=headers):
+                    known: dict[Any, Any] = dict(headers or [])
+                    assert known[b":status"] == b"200", known
+                    self._is_answered = True
+                case h2.events.DataReceived(data=piece):
+                    yield from super().take(piece or b"")
+                case h2.events.StreamEnded():
+                    yield News("end", {}, "")
+                case h2.events.StreamReset(error_code=code):
+                    assert code == 0, code
+        self.socket.sendall(self._h2.data_to_send())
 
 
 # ---------------------------------------------------------------------- what a client believes

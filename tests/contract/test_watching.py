@@ -14,7 +14,7 @@ import pytest
 from .api import Api
 from .server import Server
 from .server import until as wait_until
-from .streams import Client, Ended, News, Sse1, Sse2, Truth, Ws, cut, news, read, until
+from .streams import Client, Ended, News, Sse1, Sse2, Truth, Ws, Ws2, cut, news, read, until
 from .wire import Http1
 
 PROTOCOLS: Final = ("http1", "http2", "websocket")
@@ -155,6 +155,31 @@ def test_the_newer_stream_takes_over(
     assert until(older, "error").fields["code"] == 409
     api.append(name, "for the newer")
     assert until(newer, "record").fields["to_seq"] == 2
+
+
+@pytest.mark.parametrize("kind", [Ws, Ws2])
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x81\0\0\0\0\xff", 1007),
+        (b"\x81\x01x", 1002),
+        (b"\x83\x80\0\0\0\0", 1002),
+        (b"\xc1\x80\0\0\0\0", 1002),
+        (b"\x88\x82\0\0\0\0\x03\xe8", 1000),
+    ],
+    ids=["no text", "not masked", "unknown opcode", "reserved bit", "its own close"],
+)
+def test_a_socket_that_is_broken_off_is_closed(
+    server: Server, clients: Open, kind: Any, frame: bytes, code: int
+) -> None:
+    """With a Close frame that says why (RFC 6455 §7.1.7). (§7.7)"""
+    socket = clients(kind, server.port)
+    socket.say(op="ping", request_id=1)
+    until(socket, "pong")
+    socket.put(frame)
+    for each in news(socket):
+        assert (each.kind, each.fields) == ("close", {"code": code})
+        break
 
 
 @every_protocol

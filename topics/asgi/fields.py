@@ -40,7 +40,12 @@ def fault_of_head(fields: Fields) -> str | None:
             return "a value that no header can have"
         pseudo[name] = value
     regular = fields[len(pseudo) :]
-    return _fault_of_pseudo(pseudo) or _fault_of_host(pseudo, regular) or fault_of_trailers(regular)
+    return (
+        _fault_of_pseudo(pseudo)
+        or _fault_of_host(pseudo, regular)
+        or fault_of_trailers(regular)
+        or _fault_of_handshake(pseudo, regular)
+    )
 
 
 def fault_of_trailers(fields: Fields) -> str | None:
@@ -75,6 +80,16 @@ def _fault_of_host(pseudo: dict[bytes, bytes], regular: Fields) -> str | None:
         return "more than one Host"
     known = {*hosts, *(value for name, value in pseudo.items() if name == b":authority")}
     return None if len(known) == 1 else "no :authority, or one that is not the Host"
+
+
+def _fault_of_handshake(pseudo: dict[bytes, bytes], regular: Fields) -> str | None:
+    """An extended CONNECT opens a WebSocket, of the one version that there is (RFC 8441 §5)."""
+    if b":protocol" not in pseudo:
+        return None
+    if pseudo[b":protocol"].lower() != b"websocket":
+        return "no :protocol but websocket is served"
+    versions = {value for name, value in regular if name == b"sec-websocket-version"}
+    return None if versions == {b"13"} else "a WebSocket without sec-websocket-version: 13"
 
 
 def content_length(fields: Fields) -> int | None:

@@ -7,12 +7,14 @@ files are compared with known digests at import.  hypercorn itself is left as it
 here is a subclass or a replacement that the door hands in.
 
 Invariant: whatever a client sends, the answer that hypercorn makes by itself has the envelope of
-§0.5, and no extension of WebSocket is agreed on.
+§0.5, a WebSocket that breaks the protocol is told so in a Close frame, and no extension of WebSocket
+is agreed on.
 """
 
 import asyncio
 import hashlib
 import logging
+import re
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -30,7 +32,15 @@ from hypercorn.protocol import http_stream as stock_http
 from hypercorn.protocol import ws_stream as stock_ws
 from hypercorn.protocol.h11 import H11Protocol, H11WSConnection
 from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.protocol.ws_stream import (
+    ASGIWebsocketState,
+    CloseReason,
+    ConnectionState,
+    FrameTooLargeError,
+    WSStream,
+)
+from wsproto.events import CloseConnection, Message, Ping
+from wsproto.utilities import LocalProtocolError
 
 from topics.asgi.refusals import refusal
 from topics.asgi.streaming import WRITE
@@ -265,6 +275,97 @@ def without_extensions(headers: Headers) -> Headers:
     return [header for header in headers if header[0].lower() != b"sec-websocket-extensions"]
 
 
+FAREWELL_S: Final = 5.0
+"""What a client gets to take a Close frame, and what was sent before it."""
+
+EARLY: Final = "frames came before the handshake was answered"
+
+
+class SocketStream(WSStream):
+    """A WebSocket, from its handshake to its last frame.
+
+    Stock refuses without a body, forgets the application of a handshake that it refused, and ends a
+    socket whose client breaks the protocol without a word.
+    """
+
+    _is_refused = False
+    """A refusal of the handshake is on its way; there is one."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.handshake.accepted
+
+    async def handle(self, event: stream_events.Event) -> None:
+        is_data = isinstance(event, stream_events.Body | stream_events.Data)
+        if self.closed or not is_data or self.is_open:
+            await super().handle(event)
+        elif not self._is_refused and self.state is ASGIWebsocketState.HANDSHAKE:
+            # A client must wait for the answer (RFC 6455 §4.1); a proxy that has not seen one may
+            # take these bytes for another request.
+            self.closed = True
+            await self._send_error_response(400, EARLY)
+            await self._tell_gone()
+
+    async def _send_rejection(self, message: Any) -> None:
+        self._is_refused = True
+        await super()._send_rejection(message)
+
+    async def _send_error_response(self, status_code: int, why: str | None = None) -> None:
+        self._is_refused = True
+        headers, body = own_answer(status_code, why)
+        headers.append((b"connection", b"close"))
+        stream_id = self.stream_id
+        await self.send(stream_events.Response(stream_id, headers=headers, status_code=status_code))
+        await self.send(stream_events.Body(stream_id, data=body))
+        await self.send(stream_events.EndBody(stream_id))
+
+    async def _handle_events(self) -> None:
+        for event in self.connection.events():
+            if isinstance(event, Message):
+                try:
+                    self.buffer.extend(event)
+                except FrameTooLargeError:
+                    await self._end(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG))
+                    return
+                if event.message_finished:
+                    assert self.app_put is not None
+                    await self.app_put(self.buffer.to_message())
+                    self.buffer.clear()
+            elif isinstance(event, Ping):
+                await self._send_wsproto_event(event.response())
+            elif isinstance(event, CloseConnection):
+                # Of the client, or of wsproto, which says so what the client did wrong.
+                is_answer = self.connection.state is ConnectionState.REMOTE_CLOSING
+                await self._end(event.response() if is_answer else event)
+                return
+
+    async def _end(self, last: CloseConnection) -> None:
+        """Say the last word, if it was not said.  Whoever reads the wire does not wait until it is
+        taken: over HTTP/2 others read there, too."""
+        self.closed = True
+        try:
+            data = self.connection.send(last)
+        except LocalProtocolError:
+            data = b""
+        self.task_group.spawn(self._say_farewell, data)
+        await self._tell_gone()
+
+    async def _say_farewell(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                if data:
+                    await self.send(stream_events.Data(self.stream_id, data=data))
+                await self.send(stream_events.EndData(self.stream_id))
+        except TimeoutError:
+            pass
+        await self.send(stream_events.StreamClosed(self.stream_id))
+
+    async def _tell_gone(self) -> None:
+        if self.app_put is not None:
+            code = CloseReason.ABNORMAL_CLOSURE.value
+            await self.app_put({"type": "websocket.disconnect", "code": code})
+
+
 class _Parser(h11.Connection):
     """h11, which forgets what it could not read: whether that was a HEAD decides on the answer."""
 
@@ -331,10 +432,19 @@ class Http1(H11Protocol):
             return
         method = request.method.decode("ascii").upper()
         headers = list(request.headers)
+        target = request.target
+        if (absolute := _ABSOLUTE.fullmatch(target)) is not None:
+            host, target = absolute[1], absolute[2]
+            if not host or b"@" in host:
+                await self._send_error_response(400, "the request's target names no host")
+                await self.send(Closed())
+                return
+            headers = _addressed_to(host, headers)
+            target = target if target.startswith(b"/") else b"/" + target
         kind: type[HTTPStream | WSStream] = HTTPStream
         tasks: Any = self._writing
-        if _opens_websocket(method, headers):
-            kind, tasks = WSStream, self.task_group
+        if request.http_version == b"1.1" and _opens_websocket(method, headers):
+            kind, tasks = SocketStream, self.task_group
             headers = without_extensions(headers)
             assert isinstance(self.connection, h11.Connection)
             self.connection = H11WSConnection(self.connection)
@@ -356,19 +466,19 @@ class Http1(H11Protocol):
                 headers=headers,
                 http_version=request.http_version.decode("ascii"),
                 method=method,
-                raw_path=request.target,
+                raw_path=target,
                 state=self.connection_state,
             )
         )
 
-    async def _send_error_response(self, status_code: int) -> None:
+    async def _send_error_response(self, status_code: int, why: str | None = None) -> None:
         """An answer of hypercorn's own, in the envelope; stock sends it without a body.
 
         A client that breaks HTTP has a 400, whatever finer word there is for it: of the 5xx, only
         500 and 503 are said here, and they are about the server.
         """
         status_code = 400 if status_code in (501, 505) else status_code
-        headers, body = own_answer(status_code)
+        headers, body = own_answer(status_code, why)
         headers.append((b"connection", b"close"))
         headers.extend(self.config.response_headers("h11"))
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
@@ -377,9 +487,18 @@ class Http1(H11Protocol):
         await self._send_h11_event(h11.EndOfMessage())
 
 
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)", re.DOTALL)
+"""A target in absolute form, which any server must take (RFC 9112 §3.2.2): host, path and query."""
+
+
+def _addressed_to(host: bytes, headers: Headers) -> Headers:
+    """The headers of a request whose target names the host: `Host` does not count beside it."""
+    return [(b"host", host), *(header for header in headers if header[0] != b"host")]
+
+
 def _is_handshake(key: bytes, version: bytes) -> bool:
     """Whether the rest of a handshake is sound (RFC 6455 §4.2.1); any other `Upgrade` is ignored,
-    as a server may, and the request is answered as what it is without it."""
+    as a server may (and must in HTTP/1.0), and the request is answered as what it is without it."""
     try:
         return version.strip() == b"13" and len(b64decode(key.strip(), validate=True)) == 16
     except ValueError:

@@ -26,15 +26,16 @@ from h2.exceptions import ProtocolError
 from hpack import Decoder, HeaderTuple
 from hypercorn.config import Config
 from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import filter_pseudo_headers
 
 from topics.asgi.fields import content_length, fault_of_head, fault_of_trailers, size_bytes
 from topics.asgi.hardening import (
+    EARLY,
     AsgiApp,
     Context,
     Guard,
+    SocketStream,
     Tasks,
     Wire,
     Writing,
@@ -129,7 +130,7 @@ class Http2:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._turn: asyncio.Handle | None = None
-        self._streams: dict[int, HTTPStream | WSStream] = {}
+        self._streams: dict[int, HTTPStream | SocketStream] = {}
         self._inbound: dict[int, int | None] = {}
         """Streams whose client has not ended its half: bytes still to come, where it said."""
         self._outbound: dict[int, _Outbound] = {}
@@ -195,7 +196,7 @@ class Http2:
         kind: Any = HTTPStream  # its annotations name stock's own worker
         tasks: Any = Writing(self._tasks, partial(self._write, stream_id))
         if method == b"CONNECT":
-            kind, tasks, headers = WSStream, self._tasks, without_extensions(headers)
+            kind, tasks, headers = SocketStream, self._tasks, without_extensions(headers)
         stream = kind(
             self._app,
             self._config,
@@ -228,6 +229,12 @@ class Http2:
         if stream is not None and event.data:
             if self._is_too_long(event.stream_id, len(event.data)):
                 await self._spoil(event.stream_id, "the body is longer than its Content-Length")
+            elif isinstance(stream, SocketStream) and not stream.is_open:
+                # Answered here: the stream itself would wait for the client's window, and who waits
+                # here reads nothing for the others.
+                outbound = self._outbound.get(event.stream_id)
+                if outbound is not None and not outbound.is_begun:
+                    await self._spoil(event.stream_id, EARLY)
             else:
                 await stream.handle(stream_events.Body(event.stream_id, event.data))
         if event.flow_controlled_length and not self._is_closed:
@@ -321,10 +328,10 @@ class Http2:
         """A request turned out malformed after its head: its application hears that it is gone."""
         stream, outbound = self._streams[stream_id], self._outbound.pop(stream_id, None)
         has_ended = stream_id not in self._inbound
-        if outbound is None or outbound.is_begun or not isinstance(stream, HTTPStream):
+        if outbound is None or outbound.is_begun:
             self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
         else:
-            is_head = stream.scope["method"] == "HEAD"
+            is_head = isinstance(stream, HTTPStream) and stream.scope["method"] == "HEAD"
             self._refuse(stream_id, 400, why, has_ended=has_ended, is_head=is_head)
         if outbound is not None:
             outbound.close()
@@ -364,7 +371,7 @@ class Http2:
             self._soon()
             await outbound.done()
             if isinstance(event, stream_events.EndBody) and isinstance(
-                self._streams.get(stream_id), WSStream
+                self._streams.get(stream_id), SocketStream
             ):
                 # A handshake that was refused.  Where frames came with it, stock tells nobody.
                 await self._over(stream_id, outbound)
