@@ -19,6 +19,7 @@ METHOD, SCHEME, PATH, AUTHORITY = HEAD = (
 CONNECT = (b":method", b"CONNECT")
 PROTOCOL = (b":protocol", b"websocket")
 VERSION = (b"sec-websocket-version", b"13")
+OLD_VERSION = (b"sec-websocket-version", b"8")
 
 SOUND = {
     "plain": HEAD,
@@ -55,9 +56,7 @@ FAULTY: dict[str, Fields] = {
     "protocol without CONNECT": (*HEAD, PROTOCOL),
     "websocket without a path": (CONNECT, PROTOCOL, SCHEME, AUTHORITY, VERSION),
     "websocket without a version": (CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY),
-    "websocket of another version": (
-        CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY, (b"sec-websocket-version", b"8"),
-    ),  # fmt: skip
+    "websocket of another version": (CONNECT, PROTOCOL, SCHEME, PATH, AUTHORITY, OLD_VERSION),
     "another protocol": (CONNECT, (b":protocol", b"connect-udp"), SCHEME, PATH, AUTHORITY, VERSION),
     "status": (*HEAD, (b":status", b"200")),
     "informational": ((b":status", b"103"), *HEAD),

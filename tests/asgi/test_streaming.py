@@ -495,7 +495,7 @@ def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert (told["code"], told["topics"]) == (500, ["t"])
         assert told["detail"] == {"reason": "corrupt", "first_seq": 1, "last_seq": 1}
         assert beat.startswith(b": hb ")
-        assert topics.shell.engine.watching.require_session(topics.wid).watched["t"].cursor == 0
+        assert topics.shell.engine.watches.sessions[topics.wid].watched["t"].cursor == 0
 
 
 class Taker:

@@ -4,7 +4,8 @@ import pytest
 
 from .api import Api
 from .conftest import MAX_BODY_BYTES
-from .wire import Answer, ask
+from .server import Server
+from .wire import Answer, Http1, ask, check
 
 ROUTES = {
     "/": {"GET"},
@@ -191,7 +192,49 @@ def test_a_foreign_page_is_kept_out(api: Api, name: str) -> None:
     assert api.ask("PUT", f"/v0/topics/{name}", b"{}", own).status == 201
 
 
+def test_several_lines_of_accept_are_one(server: Server, name: str) -> None:
+    """What a client takes may stand on as many lines as it likes (RFC 9110 §5.3). (§7.3, §8.3)"""
+    wire = Http1(server.port)
+    for path, lines, status, kind in (
+        ("/v0/watch/nobody", (b"text/html", b"text/event-stream"), 404, b"application/json"),
+        ("/v0/watch/nobody", (b"text/event-stream;q=0", b"*/*"), 406, b"application/json"),
+        ("/v0/metrics", (b"text/html", b"application/json"), 200, b"application/json"),
+    ):
+        accept = b"".join(b"Accept: %b\r\n" % line for line in lines)
+        head = b"GET %b HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % (path.encode(), accept)
+        wire.send_raw("GET", head)
+        answer = check(wire.receive())
+        assert (answer.status, answer.headers["content-type"].encode()) == (status, kind)
+    wire.reset()
+
+
+def test_a_target_may_name_the_server(server: Server) -> None:
+    """As it does for a proxy; it counts as the Host, and a foreign one is kept out. (§0.2)"""
+    wire = Http1(server.port)
+    for target, host, status in (
+        (f"http://localhost:{server.port}/v0/health", "evil.example", 200),
+        ("http://evil.example/v0/health", "localhost", 403),
+    ):
+        wire.send("GET", target, headers={"host": host})
+        assert check(wire.receive()).status == status
+    wire.reset()
+
+
 # The order in which a request is refused (§0.6).
+
+
+def test_what_a_client_takes_comes_before_what_it_sends(api: Api, name: str) -> None:
+    """406 before 413, on each stream. (§0.6)"""
+    api.put(name, type="queue")
+    big = b"x" * (MAX_BODY_BYTES + 1)
+    for path in (f"/v0/topics/{name}/work", "/v0/watch/nobody"):
+        for accept, refusal in (
+            ("application/json", (406, "not_acceptable")),
+            ("text/event-stream", (413, "payload_too_large")),
+        ):
+            answer = ask(api.wire, "GET", path, big, {"accept": accept})
+            api.wire.reset()
+            assert (answer.status, answer.code) == refusal
 
 
 def test_refusals_come_in_order(api: Api, name: str) -> None:

@@ -192,11 +192,45 @@ def test_no_content_type() -> None:
         (b"gzip;q=0", False), (b"gzip;q=0.0", False), (b"gzip; q=0.000", False),
         (b"gzip;q=0.001", True), (b"gzip;q=1", True), (b"gzip ; q = 0", False), (b"xgzip", False),
         (b"identity;q=1, gzip;q=0", False), (b"br;q=0, gzip", True),
+        (b"*", True), (b"*;q=0", False), (b"*;q=0, gzip", True), (b"gzip;q=0, *", False),
+        (b"gzip;q=0, x-gzip", False), (b"br, *;q=0.1", True), (b"gzip;q=", True),
     ],
 )  # fmt: skip
 def test_accepted_encodings(value: bytes | None, accepts: bool) -> None:
     """gzip with a weight above 0. (§0.3)"""
     assert http.accepts_gzip(value) is accepts
+
+
+@pytest.mark.parametrize(
+    ("value", "accepts"),
+    [
+        (None, True), (b"", True), (b" ", True), (b"text/event-stream", True), (b"*/*", True),
+        (b"Text/Event-Stream; charset=utf-8", True), (b"text/*;q=0.1", True), (b"text/html", False),
+        (b"*/*;q=0, text/event-stream", True), (b"text/event-stream;q=0, */*", False),
+        (b"text/*;q=0, */*", False), (b"text/*;q=0, text/event-stream;q=0.001", True),
+        (b"*/*;q=0", False), (b"text/html, , application/json;q=0.9,", False), (b",", False),
+        (b"text/event-stream;x=1;q=0, text/event-stream", True), (b"text/event-stream;q=1.0", True),
+        (b"text/event-stream;q=0.0", False), (b"text/event-stream;q=nonsense", True),
+    ],
+)  # fmt: skip
+def test_accepted_streams(value: bytes | None, accepts: bool) -> None:
+    """The most specific item has the word, wherever it stands (RFC 9110 §12.5.1). (§7.3)"""
+    assert http.accepts_event_stream(value) is accepts
+
+
+@pytest.mark.parametrize(
+    ("value", "is_json"),
+    [
+        (None, False), (b"*/*", False), (b"application/json", True), (b"application/*", True),
+        (b"text/plain, application/json;q=0", False), (b"text/plain, application/json", True),
+        (b"text/plain;q=0.5, application/json;q=0.9", True), (b"application/json, */*;q=0.1", True),
+        (b"text/plain;q=0.9, application/json;q=0.5", False), (b"application/json;q=0", False),
+        (b"text/plain;version=0.0.4;q=0.5,*/*;q=0.1", False), (b"text/html", False),
+    ],
+)  # fmt: skip
+def test_metrics_are_text_unless_json_is_wanted_more(value: bytes | None, is_json: bool) -> None:
+    """Or as much, and by name. (§8.3)"""
+    assert http.prefers_json(value) is is_json
 
 
 # Origins.

@@ -104,7 +104,7 @@ class Viewer(Pulling):
 
     @property
     def session(self) -> Session:
-        return self.engine.engine.watching.require_session(self.wid)
+        return self.engine.engine.watches.sessions[self.wid]
 
     def open(self, last_id: str | None = None) -> "Viewer":
         _, self.stream = self.engine.engine.watching.open_stream(

@@ -42,6 +42,9 @@ EVENT_STREAM: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
+_EVENT_FEEDS: Final = (Feed.WATCH, Feed.WORK)
+_LISTS: Final = frozenset((b"accept", b"accept-encoding"))
+"""Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
 APART_BYTES: Final = 1 << 20
 """A body beyond this is made a command of on a thread."""
@@ -176,8 +179,10 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """What the head alone can be refused for: 413, then 415."""
+        """What the head alone can be refused for: 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
+        if self._route.target in _EVENT_FEEDS and not http.accepts_event_stream(header(b"accept")):
+            raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         length = header(b"content-length")
         if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
@@ -268,10 +273,8 @@ class _Admitted:
         call = self._call
         if feed is Feed.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
-        if not http.accepts_event_stream(call.header(b"accept")):
-            raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         if call.is_head and feed is Feed.WATCH:
-            call.runtime.engine.watching.require_session(self._name)
+            call.runtime.engine.watching.require_session(self._name, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         query = http.parse_query(self._query)
         if feed is Feed.WORK:
@@ -423,7 +426,10 @@ class _Waiting:
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     known: dict[bytes, bytes] = {}
     for name, value in headers:
-        known.setdefault(name, value)
+        if name not in known:
+            known[name] = value
+        elif name in _LISTS:
+            known[name] += b", " + value
     return known.get
 
 

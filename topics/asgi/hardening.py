@@ -32,14 +32,10 @@ from hypercorn.protocol import http_stream as stock_http
 from hypercorn.protocol import ws_stream as stock_ws
 from hypercorn.protocol.h11 import H11Protocol, H11WSConnection
 from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.protocol.ws_stream import (
-    ASGIWebsocketState,
-    CloseReason,
-    ConnectionState,
-    FrameTooLargeError,
-    WSStream,
-)
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WSStream
+from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Message, Ping
+from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
 from topics.asgi.refusals import refusal

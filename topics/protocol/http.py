@@ -6,6 +6,7 @@ never a separator.
 """
 
 import binascii
+import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -394,35 +395,56 @@ def check_content_encoding(value: bytes | None) -> bool:
 
 def accepts_gzip(value: bytes | None) -> bool:
     """Whether `Accept-Encoding` offers gzip with a weight above 0."""
-    for item in (value or b"").lower().split(b","):
-        coding, *params = item.split(b";")
-        if coding.strip() in (b"gzip", b"x-gzip"):
-            return not any(_is_zero_weight(p) for p in params)
+    weights = _weights(value)
+    for coding in (b"gzip", b"x-gzip", b"*"):
+        if coding in weights:
+            return weights[coding] > 0
     return False
-
-
-def _is_zero_weight(param: bytes) -> bool:
-    name, _, weight = param.strip().partition(b"=")
-    return name.strip() == b"q" and weight.strip().rstrip(b"0") in (b"", b"0.", b".")
 
 
 def accepts_event_stream(accept: bytes | None) -> bool:
     """Whether an `Accept` lets an event stream through; none at all does."""
     if accept is None or not accept.strip():
         return True
-    for item in accept.lower().split(b","):
-        kind, *params = item.split(b";")
-        if kind.strip() in (b"text/event-stream", b"text/*", b"*/*"):
-            return not any(_is_zero_weight(p) for p in params)
-    return False
+    return _weight_of(_weights(accept), b"text", b"event-stream") > 0
 
 
 def prefers_json(accept: bytes | None) -> bool:
     """Whether an `Accept` asks for JSON where text is the default (§8.3)."""
-    return any(
-        item.split(b";")[0].strip() == b"application/json"
-        for item in (accept or b"").lower().split(b",")
-    )
+    weights = _weights(accept)
+    json = _weight_of(weights, b"application", b"json")
+    text = _weight_of(weights, b"text", b"plain")
+    return json > text or (json == text > 0 and b"application/json" in weights)
+
+
+def _weight_of(weights: Mapping[bytes, float], kind: bytes, subtype: bytes) -> float:
+    """What the most specific item that fits says of a media type (RFC 9110 §12.5.1)."""
+    for item in (kind + b"/" + subtype, kind + b"/*", b"*/*"):
+        if item in weights:
+            return weights[item]
+    return 0.0
+
+
+def _weights(value: bytes | None) -> dict[bytes, float]:
+    """The items of a header that negotiates, with their weights; the greatest of one that comes
+    twice, as it may with other parameters."""
+    weights: dict[bytes, float] = {}
+    for item in (value or b"").lower().split(b","):
+        name, *params = map(bytes.strip, item.split(b";"))
+        if name:
+            weights[name] = max(weights.get(name, 0.0), _weight(params))
+    return weights
+
+
+def _weight(params: Sequence[bytes]) -> float:
+    for param in params:
+        name, _, value = param.partition(b"=")
+        if name.strip() == b"q" and (found := _WEIGHT.fullmatch(value.strip())):
+            return float(found[0])
+    return 1.0
+
+
+_WEIGHT: Final = re.compile(rb"[01](\.\d*)?|\.\d+")
 
 
 # ---------------------------------------------------------------------- who may ask

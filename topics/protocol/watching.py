@@ -89,16 +89,16 @@ class Watching:
             Rejection: 404 for an unknown or expired `wid`, 429 for too many connections.
         """
         now_ms = self._turn.advance(now_ms)
-        self.watches.forget_idle(now_ms)
-        session = self.require_session(wid)
+        session = self.require_session(wid, now_ms)
         self.require_connection_slot(taken_over=session.stream is not None)
         known = Remembered()
         if rewind is not None:
             known = parse_composite(rewind, list(session.watched)) or known
         return session, self.watches.open(session, wake, known, now_ms)
 
-    def require_session(self, wid: str) -> Session:
-        """The session of a `wid`, which is not touched; 404 where there is none."""
+    def require_session(self, wid: str, now_ms: int) -> Session:
+        """The session of a `wid`, which is not touched; 404 where there is none any more."""
+        self.watches.forget_idle(self._turn.advance(now_ms))
         session = self.watches.sessions.get(wid)
         if session is None:
             raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
