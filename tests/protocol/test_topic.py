@@ -265,6 +265,28 @@ def test_seeking_is_exact_over_runs() -> None:
         assert engine.seqs(None, from_ts=ts) == expected
 
 
+def test_who_waits_for_a_time_is_not_woken_before_it() -> None:
+    """What comes meanwhile is older than what was asked for, and is passed; so it is at the end of
+    the wait, and where a part of it is lost. (§3)"""
+    engine = Harness()
+    engine.put(cap_records=3)
+    later = START_MS + 1000
+    waits = [engine.wait(None, from_ts=later) for _ in range(2)]
+    assert waits == [None, None]
+    engine.append(*range(5))
+    engine.now_ms += 999
+    engine.append("still too early")
+    assert engine.woken() == []
+    engine.engine.timeout("t", engine.last_token - 2)
+    (ended,) = engine.woken()
+    assert (ended["records"], ended["next_from_seq"], ended["tombstone"]) == ([], 6, None)
+
+    engine.now_ms = later
+    engine.append("in time")
+    (page,) = engine.woken()
+    assert [r["$seq"] for r in page["records"]] == [7]
+
+
 def test_a_time_before_everything_tells_the_loss_since() -> None:
     """It is the very beginning. (§3.3)"""
     engine = Harness()

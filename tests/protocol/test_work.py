@@ -705,7 +705,23 @@ def test_a_window_gathers_all_who_come_and_deals_in_turn() -> None:
     engine.now_ms = alarm(engine)
     engine.work_off()
 
-    assert given(engine) == [[1], [2, 4, 6, 7], [3, 5]]
+    answers = engine.woken()
+    assert [[job["$seq"] for job in answer["claimed"]] for answer in answers] == [
+        [1], [2, 4, 6, 7], [3, 5],
+    ]  # fmt: skip
+    assert [answer["ready"] for answer in answers] == [0, 0, 0]
+
+
+def test_what_is_left_after_a_window_is_told_to_all_of_it() -> None:
+    """`ready` is what may still be claimed when the pass is over, and not half way. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append(*range(7), name="q")
+    for node in "ab":
+        assert engine.claim(node=node, max=2) is None
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+
+    assert [answer["ready"] for answer in engine.woken()] == [3, 3]
 
 
 def test_a_window_closes_by_the_clock_whoever_leaves() -> None:

@@ -283,7 +283,7 @@ class Engine:
         self.work.on_removed(topic)
 
     def _look_again(self, topic: Topic, waiting: _Waiting) -> None:
-        page = topic.select(waiting.reading)
+        page = self._page_of(topic, waiting)
         if not _is_idle(topic, page):
             self._unpark(topic, waiting.token)
             outcome = diff_outcome(topic, page, waiting.command)
@@ -291,8 +291,17 @@ class Engine:
         else:
             waiting.reading = _moved(waiting.reading, page.next_seq)
 
+    @staticmethod
+    def _page_of(topic: Topic, waiting: _Waiting) -> Selection:
+        from_ts = waiting.command.from_ts
+        if from_ts is not None:
+            # What came while it waited is older than what it waits for.
+            reached = max(waiting.reading.from_seq, topic.seek(from_ts))
+            waiting.reading = _moved(waiting.reading, reached)
+        return topic.select(waiting.reading)
+
     def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
-        page = topic.select(waiting.reading)
+        page = self._page_of(topic, waiting)
         self.turn.wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
 
     def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:

@@ -293,11 +293,13 @@ class Work:
                     shares[i].append(seqs[at])
                     at += 1
             open_shares = [i for i in open_shares if len(shares[i]) < wants[i]]
+        # All of a pass is given before any is told: `ready` is what is left after it.
+        granted = []
         for (token, who), share in zip(hungry, shares, strict=True):
-            if not share:
-                continue
-            del line.waiting[token]
-            grant = self._grant(topic, queue, who, share, now_ms)
+            if share:
+                del line.waiting[token]
+                granted.append((token, who, self._grant(topic, queue, who, share, now_ms)))
+        for token, who, grant in granted:
             if who.stream is None:
                 self._answer(token, topic, grant)
             else:
