@@ -148,6 +148,8 @@ def test_each_field_has_its_type(api: Api, name: str, place: str, field: str, ki
             U64, 10**30,
         ):  # fmt: skip
             continue  # clamped
+        if field in ("lease_ms", "claim_jitter_ms") and value in (U64, 10**30):
+            continue  # clamped
         answer = api.ask(method, path, GOOD[place] | {field: value})
         assert (answer.status, answer.code) == (400, "invalid_request"), value
         assert field in answer.error["message"], value

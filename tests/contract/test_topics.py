@@ -83,7 +83,8 @@ def test_durability_goes_before_durable(
         ("priority", 1000, 1000), ("priority", 1001, 1000), ("priority", -1001, -1000),
         ("priority", 2**40, 1000), ("lease_ms", 0, 100), ("lease_ms", 99, 100),
         ("lease_ms", 86_400_001, 86_400_000), ("claim_jitter_ms", 5000, 5000),
-        ("claim_jitter_ms", 5001, 5000), ("ttl_ms", 2**64 - 1, 2**64 - 1), ("ttl_ms", 2**63, 2**63),
+        ("claim_jitter_ms", 5001, 5000), ("lease_ms", 2**64, 86_400_000),
+        ("claim_jitter_ms", 2**64, 5000), ("ttl_ms", 2**64 - 1, 2**64 - 1), ("ttl_ms", 2**63, 2**63),
     ],
 )  # fmt: skip
 def test_clamped_fields_are_echoed_clamped(

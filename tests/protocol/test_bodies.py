@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.protocol import bodies
-from topics.protocol.commands import Append
+from topics.protocol.commands import Append, Begin
 from topics.protocol.errors import ErrorCode, Rejection
 from topics.protocol.limits import Limits
 from topics.protocol.models import TopicConfig
@@ -169,6 +169,21 @@ def test_an_empty_config_is_the_default() -> None:
     command = bodies.parse_put("t", b"{}")
     assert (command.config, command.type_given) == (TopicConfig(), False)
     assert bodies.parse_put("t", b'{"type":"log"}').type_given is True
+
+
+@pytest.mark.parametrize("given", [2**64, 10**30])
+def test_what_is_clamped_has_no_bound_of_its_own(given: int) -> None:
+    """A lease and a window that no integer of ours holds are the longest there are. (§0.10)"""
+    body = json.dumps({"lease_ms": given, "claim_jitter_ms": given}).encode()
+    config = bodies.parse_put("t", body).config
+    assert (config.lease_ms, config.claim_jitter_ms) == (86_400_000, 5000)
+
+
+def test_a_topic_without_options_may_be_null() -> None:
+    """Which is as good as leaving them out. (§0.3, §7.2)"""
+    body = b'{"topics":{"a":null,"b":{}}}'
+    topics = bodies.parse_watch(body, LIMITS, wid="w", lenient=False).topics
+    assert topics == {"a": Begin(), "b": Begin()}
 
 
 def test_a_message_is_bounded() -> None:

@@ -1,5 +1,7 @@
 """Watching: the table of places, passes, loss, instances, sessions and shared frames (§7)."""
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from itertools import product
 
 import pytest
@@ -170,6 +172,29 @@ def test_a_cursor_wins_where_it_names_the_topic(engine: Harness) -> None:
 def test_a_cursor_of_something_else_is_refused(engine: Harness, cursor: str) -> None:
     """To begin elsewhere than the client believes would be a silent gap. (§7.2)"""
     assert refusal(Viewer, engine, "t", cursor=cursor).code.status == 400
+
+
+@pytest.mark.parametrize("position", [-1, 1.5, "2", True, None, [], 2**70])
+def test_a_cursor_whose_position_is_none_is_refused(engine: Harness, position: object) -> None:
+    """A topic that it names does not begin elsewhere in silence; others are not looked at. (§7.2)"""
+    named = {"t": position, "u": "anything"}
+    cursor = urlsafe_b64encode(json.dumps(named).encode()).decode()
+    assert refusal(Viewer, engine, "t", cursor=cursor).code.status == 400
+    engine.put("v")
+    assert Viewer(engine, "v", cursor=cursor).cursors == {"v": 0}
+
+
+def test_a_cursor_of_many_topics_is_whole_or_refused(engine: Harness) -> None:
+    """A list that is cut short, or that holds something else than positions. (§7.2, §7.4)"""
+    names = [f"many{i}" for i in range(65)]
+    for name in names:
+        engine.put(name)
+    known = Viewer(engine, *names).posted["cursor"]
+    listed = json.loads(urlsafe_b64decode(known + "=="))
+    for seqs in (listed["s"][:-1], [*listed["s"][:-1], "x"], None):
+        forged = urlsafe_b64encode(json.dumps({**listed, "s": seqs}).encode()).decode()
+        assert refusal(Viewer, engine, *names, cursor=forged).code.status == 400
+    assert Viewer(engine, *names, cursor=known).posted["cursor"] == known
 
 
 def test_a_cursor_says_nothing_of_what_it_does_not_name(engine: Harness) -> None:
@@ -491,7 +516,9 @@ def test_a_session_without_a_stream_lives_its_time(engine: Harness) -> None:
     assert idle.open() is idle
     idle.close()
     engine.now_ms += SESSION_TTL_MS + 1
-    Viewer(engine)
+    assert (
+        refusal(engine.engine.watching.require_session, idle.wid, engine.now_ms).code.status == 404
+    )
     assert refusal(idle.open).code.status == 404
     engine.append(1)
     assert open_.told() == ["t 1", "t caught up at 1"]

@@ -181,7 +181,7 @@ class ViewBody(msgspec.Struct):
 
 
 class WatchBody(ViewBody, kw_only=True):
-    topics: dict[str, BeginBody]
+    topics: dict[str, BeginBody | None]
     heartbeat_ms: Natural | None = None
     cursor: str | None = None
 
@@ -290,8 +290,10 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         auto_create=_or(body.auto_create, True),
         idempotency_window_ms=u64("idempotency_window_ms"),
         dedupe_node=_or(body.dedupe_node, True),
-        lease_ms=_clamp(u64("lease_ms"), LEASE_MS_MIN, LEASE_MS_MAX),
-        claim_jitter_ms=_clamp(u64("claim_jitter_ms"), 0, CLAIM_JITTER_MS_MAX),
+        lease_ms=clamped_lease(_or(body.lease_ms, default.lease_ms)),
+        claim_jitter_ms=min(
+            _or(body.claim_jitter_ms, default.claim_jitter_ms), CLAIM_JITTER_MS_MAX
+        ),
         max_deliveries=u64("max_deliveries"),
         dead_letter=body.dead_letter,
         leases_durable=_or(body.leases_durable, False),
@@ -449,7 +451,7 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
     beat = HEARTBEAT_MS_DEFAULT if asked.heartbeat_ms is None else asked.heartbeat_ms
     known: Remembered | None = Remembered()
     if asked.cursor is not None:
-        known = parse_composite(asked.cursor, list(topics))
+        known = parse_composite(asked.cursor, list(topics), strict=True)
     if known is None:
         # To begin elsewhere than the client believes would be a silent gap.
         raise invalid("not the id of a frame, nor a session's cursor", "$.cursor")
@@ -463,12 +465,13 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
     )
 
 
-def parse_begins(topics: Mapping[str, BeginBody], limits: Limits) -> dict[str, Begin]:
+def parse_begins(topics: Mapping[str, BeginBody | None], limits: Limits) -> dict[str, Begin]:
     """Where to begin in each topic; a name that cannot exist is simply not found later."""
     if len(topics) > limits.max_watch_topics:
         raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
     return {
-        name: parse_begin(begin, limits, f"$.topics.{name[:64]}") for name, begin in topics.items()
+        name: parse_begin(begin or BeginBody(), limits, f"$.topics.{name[:64]}")
+        for name, begin in topics.items()
     }
 
 

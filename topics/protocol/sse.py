@@ -57,9 +57,14 @@ def composite(watched: Iterable[Watched]) -> bytes:
     return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=")
 
 
-def parse_composite(text: str, names: Sequence[str]) -> Remembered | None:
+def parse_composite(text: str, names: Sequence[str], *, strict: bool = False) -> Remembered | None:
     """The positions of a composite id, for those of `names` that it holds; None where it is no such
-    id.  A list of other topics, or of these in another order, holds nothing."""
+    id.  A list of other topics, or of these in another order, holds nothing.
+
+    Args:
+        strict: Something else than a position in the place of one makes it no such id, and is not
+            left out.
+    """
     try:
         value = orjson.loads(urlsafe_b64decode(text.encode() + b"=="))
     except (ValueError, binascii.Error):
@@ -70,7 +75,12 @@ def parse_composite(text: str, names: Sequence[str]) -> Remembered | None:
     if len(names) > MAP_TOPICS_MAX:
         is_ours = value.get("d") == _digest(names)
         value = _zipped(names, value.get("s")) if is_ours else {}
-    return Remembered(_naturals(value, names), _naturals(instances, names))
+        if strict and is_ours and len(value) < len(names):
+            return None
+    positions = _naturals(value, names)
+    if strict and any(name in value and name not in positions for name in names):
+        return None
+    return Remembered(positions, _naturals(instances, names))
 
 
 def _zipped(names: Sequence[str], values: object) -> dict[str, object]:

@@ -40,7 +40,7 @@ class Envelope(Identified, kw_only=True):
 
 class SubscribeBody(ViewBody, kw_only=True):
     topic: str | None = None
-    topics: dict[str, BeginBody] | None = None
+    topics: dict[str, BeginBody | None] | None = None
     from_seq: bodies.Natural | None = None
     from_ts: bodies.Natural | None = None
     tail: bool | None = None
