@@ -28,8 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     | {f"topics.protocol.{name}" for name in ("records", "events", "errors", "ports", "models")},
     "client": STDLIB | {"httpx", "msgspec", "orjson", "topics.client"},
     "asgi": STDLIB
-    | {"hypercorn", "h2", "hpack", "h11", "uvloop", "orjson", "topics.asgi", "topics.protocol"}
-    | {"topics.store", "topics.settings"},
+    | {"hypercorn", "h2", "hpack", "h11", "wsproto", "uvloop", "orjson"}
+    | {"topics.asgi", "topics.protocol", "topics.store", "topics.settings"},
 }
 
 MAYBE: dict[str, set[str]] = {
@@ -37,6 +37,7 @@ MAYBE: dict[str, set[str]] = {
     "hypercorn": {"asgi/hardening.py", "asgi/http2.py", "asgi/connection.py", "asgi/door.py"},
     "h2": {"asgi/hardening.py", "asgi/http2.py"},
     "h11": {"asgi/hardening.py"},
+    "wsproto": {"asgi/hardening.py"},
     "topics.store": {"asgi/runtime.py"},
     "topics.settings": {"asgi/runtime.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},

@@ -14,7 +14,7 @@ from topics.asgi.commits import Told
 from topics.asgi.runtime import Phase, Ticket
 from topics.asgi.socket import REPLIES_BYTES_MAX, SocketFeed
 from topics.asgi.stream import WatchFeed
-from topics.asgi.streaming import MESSAGE_BYTES_MAX, converse, stream
+from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
 from topics.protocol.commands import Command
 from topics.protocol.errors import Corrupt
 from topics.testing import MemoryTopics
@@ -112,6 +112,22 @@ def test_a_client_that_takes_nothing_is_cut() -> None:
     assert client.body == b"one"
     assert all(m.get("more_body", True) for m in client.sent)
     assert (feed.pulled, feed.closed) == (2, 1)
+
+
+def test_a_client_that_reads_again_gets_the_last_word() -> None:
+    """Under any server: once it takes the piece that it left, the error and the end. (§7.6)"""
+    taken: list[Any] = []
+
+    async def send(message: Any) -> None:
+        if message.get("body") == b"one":
+            await never()
+        taken.append(message)
+
+    feed = FakeFeed([b"one"])
+    run(stream(Streaming(200, HEADERS, feed), send, never(), take_s=SHORT_S))
+    assert taken[-1] == {"type": "http.response.body", "body": SLOW, "more_body": False}
+    assert json.loads(SLOW.partition(b"data: ")[2])["code"] == 408
+    assert feed.closed == 1
 
 
 def test_the_deadline_is_for_one_piece() -> None:

@@ -12,12 +12,12 @@ it for ever, and with it every other request of the same HTTP/2 connection.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from topics.asgi.answers import Admission, Answer, Exchange, Head, Headers, Pending, Streaming
 from topics.asgi.refusals import refusal
-from topics.asgi.streaming import WRITE, converse, stream
+from topics.asgi.streaming import OUTLET, TAKE_S, Outlet, converse, stream
 from topics.protocol.errors import ErrorCode
 from topics.protocol.records import Buffer
 
@@ -28,6 +28,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 HEADERS_MAX: Final = 100
 HEADER_BYTES_MAX: Final = 32 << 10
+KEEP_ALIVE: Final = (b"connection", b"keep-alive")
+"""Among the headers of a stream (§7.3); HTTP/2 has no such header, and HTTP/1.0 no such stream."""
 PIECE_BYTES: Final = 256 << 10
 """An answer is written in pieces of this size, each under its own deadline: a client that takes
 less than 7 KiB/s counts as one that does not read."""
@@ -44,6 +46,7 @@ class Pace:
         window_s: Seconds in which the next `window_bytes` of a body must come: 1 KiB/s on average.
         body_s: Seconds for a body in total.
         write_s: Seconds in which a client must take one piece of its answer.
+        take_s: Seconds in which a client must take one piece of a stream (§7.6).
         drain_s: Seconds for which a refused body is still read, so that the client sees the answer
             before its connection ends.
         grace_s: Seconds in which a small refused body may come to its end before the answer: it is
@@ -57,6 +60,7 @@ class Pace:
     window_bytes: int = 10 << 10
     body_s: float = 120
     write_s: float = 35
+    take_s: float = TAKE_S
     drain_s: float = 2
     grace_s: float = 0.03
     drain_bytes: int = 256 << 10
@@ -66,12 +70,12 @@ class Pace:
 class _Call:
     """One request's two ends, and how far each has come."""
 
-    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "send", "started", "write")
+    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "outlet", "send", "started")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
         self.send = send
-        self.write = scope.get("extensions", {}).get(WRITE)
+        self.outlet: Outlet | None = scope.get("extensions", {}).get(OUTLET)
         self.is_http1 = scope["http_version"] < "2"
         self.ended = False
         """The last byte of the body came, or none will."""
@@ -145,7 +149,11 @@ class App:
         del body
         if isinstance(answer, Streaming):
             call.started = True
-            return await stream(answer, call.send, _gone(call), write=call.write)
+            if scope["http_version"] == "1.1":
+                answer = replace(answer, headers=(*answer.headers, KEEP_ALIVE))
+            return await stream(
+                answer, call.send, _gone(call), outlet=call.outlet, take_s=self._pace.take_s
+            )
         if not isinstance(answer, Answer):
             settled = await self._settled(call, answer)
             if settled is None:
@@ -335,7 +343,7 @@ class App:
         verdict = self._exchange.connect(_head(scope, "GET", scope["headers"]))
         await receive()
         if not isinstance(verdict, Answer):
-            await converse(verdict, send, receive)
+            await converse(verdict, send, receive, take_s=self._pace.take_s)
             return
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008})

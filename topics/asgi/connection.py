@@ -9,6 +9,7 @@ by another, one that is closed within `linger_s`, and its requests within `reap_
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -113,7 +114,27 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.is_paused = True
         self._writable.clear()
-        self._stall = self._loop.call_later(self._guard.write_s, self._transport.abort)
+        take_s = min(self._guard.take_s, self._guard.write_s)
+        self._stall = self._loop.call_later(take_s, self._on_stall)
+
+    def _on_stall(self) -> None:
+        """Nothing of what was written was taken for a while: streams of events may say so."""
+        if self._server is not None and self._server.stalled():
+            self._bide()
+        else:
+            left_s = max(self._guard.write_s - self._guard.take_s, 0)
+            self._stall = self._loop.call_later(left_s, self._transport.abort)
+
+    def _bide(self) -> None:
+        """Give a client that takes nothing its last time, in the kernel, too."""
+        if self._stall is not None:
+            self._stall.cancel()
+        guard = self._guard
+        self._stall = self._loop.call_later(guard.write_s, self._transport.abort)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            most_ms = int((guard.take_s + guard.write_s + guard.reap_s) * 1000)
+            accepted = self._transport.get_extra_info("socket")
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, most_ms)
 
     def resume_writing(self) -> None:
         self.is_paused = False
@@ -134,6 +155,12 @@ class Connection(asyncio.Protocol):
         self._is_ending = True
         self._rest()
         self._wake()
+
+    def finish(self, data: bytes) -> None:
+        self.write(data)
+        self.end()
+        if self.is_paused and not self._is_lost:
+            self._bide()
 
     def set_idle(self, is_idle: bool) -> None:
         if self._is_ending or self._is_lost or not (is_idle or self.is_idle):

@@ -39,7 +39,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
 from topics.asgi.refusals import refusal
-from topics.asgi.streaming import WRITE
+from topics.asgi.streaming import OUTLET, TAKE_S, Outlet
 from topics.protocol.errors import ErrorCode
 
 Headers = list[tuple[bytes, bytes]]
@@ -84,7 +84,9 @@ class Guard:
     Attributes:
         idle_s: Seconds without a request after which a connection is closed; a head must be
             complete within them too.
-        write_s: Seconds for which a client may leave what was written for it untaken.
+        take_s: Seconds without a byte taken after which a stream of events is told (§7.6).
+        write_s: Seconds for which a client may leave what was written for it untaken; counted anew
+            from the last word of a stream.
         linger_s: Seconds for which the last bytes of a closed connection are given to arrive.
         linger_bytes: Bytes that are still read and forgotten meanwhile.
         reap_s: Seconds after the end of a connection in which its requests must end by themselves.
@@ -94,6 +96,7 @@ class Guard:
     """
 
     idle_s: float = 15
+    take_s: float = TAKE_S
     write_s: float = 35
     linger_s: float = 2
     linger_bytes: int = 256 << 10
@@ -195,6 +198,9 @@ class Wire(Protocol):
     def end(self) -> None:
         """Close once what was written is taken."""
 
+    def finish(self, data: bytes) -> None:
+        """Write, and end; a client that takes nothing now has `write_s` for it."""
+
     def set_idle(self, is_idle: bool) -> None: ...
 
 
@@ -228,16 +234,16 @@ class Tasks:
 
 
 class Writing:
-    """A connection's tasks, whose requests may write without one (`streaming.WRITE`)."""
+    """A connection's tasks, whose requests may write without one (`streaming.Outlet`)."""
 
-    def __init__(self, tasks: Tasks, write: Callable[[bytes], bool]) -> None:
+    def __init__(self, tasks: Tasks, outlet: Outlet) -> None:
         self._tasks = tasks
-        self._write = write
+        self._outlet = outlet
 
     async def spawn_app(
         self, app: AsgiApp, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[Any], Awaitable[None]]:
-        scope["extensions"][WRITE] = self._write
+        scope["extensions"][OUTLET] = self._outlet
         return await self._tasks.spawn_app(app, config, scope, send)
 
 
@@ -387,7 +393,8 @@ class Http1(H11Protocol):
         )
         self.connection = self._parser
         tasks: Any = self.task_group  # stock's annotation names its own
-        self._writing = Writing(tasks, self.write)
+        self._writing = Writing(tasks, self)
+        self._when_stalled: Callable[[], None] | None = None
 
     def write(self, piece: bytes) -> bool:
         """Write a piece of the answer that goes on, as `stream_send` does with a `Body`."""
@@ -401,9 +408,31 @@ class Http1(H11Protocol):
         self._wire.write(framed if self._is_chunked else self._parser.send(h11.Data(data=piece)))
         return True
 
+    def when_stalled(self, call: Callable[[], None]) -> None:
+        self._when_stalled = call
+
+    def stalled(self) -> bool:
+        """The client takes nothing; whether somebody was told."""
+        call, self._when_stalled = self._when_stalled, None
+        if call is None:
+            return False
+        call()
+        return True
+
+    async def finish(self, piece: bytes) -> None:
+        if self.stream is None or self.connection.our_state is not h11.SEND_BODY:
+            return
+        last = self._parser.send(h11.Data(data=piece)) + self._parser.send(h11.EndOfMessage())
+        self._wire.finish(last)
+
+    async def _close_stream(self) -> None:
+        self._when_stalled = None
+        await super()._close_stream()
+
     async def stream_send(self, event: stream_events.Event) -> None:
         if isinstance(event, stream_events.Response) and self.context.terminated.is_set():
             # Draining: this connection ends after this answer, and the client should know.
+            event.headers[:] = [each for each in event.headers if each[0] != b"connection"]
             event.headers.append((b"connection", b"close"))
         await super().stream_send(event)
         if isinstance(event, stream_events.Response):

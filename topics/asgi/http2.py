@@ -13,7 +13,6 @@ made to wait, `HIGH_BYTES` and one piece; and all frames of one turn of the loop
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final
 
 import h2.config
@@ -134,6 +133,7 @@ class Http2:
         self._inbound: dict[int, int | None] = {}
         """Streams whose client has not ended its half: bytes still to come, where it said."""
         self._outbound: dict[int, _Outbound] = {}
+        self._when_stalled: dict[int, Callable[[], None]] = {}
         self._frames = 0
         self._frames_until_s = 0.0
         self._h2 = _connection(config)
@@ -194,7 +194,7 @@ class Http2:
             self._wire.set_idle(False)
         headers = filter_pseudo_headers(fields)
         kind: Any = HTTPStream  # its annotations name stock's own worker
-        tasks: Any = Writing(self._tasks, partial(self._write, stream_id))
+        tasks: Any = Writing(self._tasks, _Outlet(self, stream_id))
         if method == b"CONNECT":
             kind, tasks, headers = SocketStream, self._tasks, without_extensions(headers)
         stream = kind(
@@ -348,6 +348,28 @@ class Http2:
         self._soon()
         return True
 
+    async def _finish(self, stream_id: int, piece: bytes) -> None:
+        """End an answer that goes on behind what is not taken of it, which has its time."""
+        outbound = self._outbound.get(stream_id)
+        if outbound is None or outbound.is_closed or outbound.is_ended:
+            return
+        outbound.data += piece
+        outbound.is_ended = True
+        self._soon()
+        try:
+            async with asyncio.timeout(self._guard.write_s):
+                await outbound.done()
+        except TimeoutError:
+            return
+
+    def stalled(self) -> bool:
+        """The client takes nothing of any stream; whether somebody was told."""
+        calls = [*self._when_stalled.values()]
+        self._when_stalled.clear()
+        for call in calls:
+            call()
+        return bool(calls)
+
     async def _stream_send(self, event: stream_events.Event) -> None:
         stream_id = event.stream_id
         outbound = self._outbound.get(stream_id)
@@ -403,6 +425,7 @@ class Http2:
 
     async def _forget(self, stream_id: int) -> None:
         self._inbound.pop(stream_id, None)
+        self._when_stalled.pop(stream_id, None)
         stream = self._streams.pop(stream_id, None)
         if stream is not None:
             await stream.handle(stream_events.StreamClosed(stream_id=stream_id))
@@ -466,6 +489,25 @@ class Http2:
         data = self._h2.data_to_send()
         if data:
             self._wire.write(data)
+
+
+class _Outlet:
+    """Implements `streaming.Outlet` for one stream."""
+
+    __slots__ = ("_server", "_stream_id")
+
+    def __init__(self, server: Http2, stream_id: int) -> None:
+        self._server = server
+        self._stream_id = stream_id
+
+    def write(self, piece: bytes) -> bool:
+        return self._server._write(self._stream_id, piece)
+
+    def when_stalled(self, call: Callable[[], None]) -> None:
+        self._server._when_stalled[self._stream_id] = call
+
+    async def finish(self, piece: bytes) -> None:
+        await self._server._finish(self._stream_id, piece)
 
 
 _HANDLERS: Final[dict[type, Callable[[Http2, Any], Any]]] = {

@@ -1,29 +1,45 @@
 """Answers that go on, under an ASGI server: event streams and WebSockets.
 
 A piece is asked for when the one before it was taken, so that a client that does not read holds one
-piece and the transport's buffer, and is let go when it has taken none for a while.  Between two
-pieces everybody else gets a turn.
+piece and the transport's buffer, and is let go when it has taken none for a while; an event stream
+with a last word, behind what its client has yet to take.  Between two pieces everybody else gets a
+turn.
 
-Our own server offers `WRITE` in the scope of a request: `write(piece)` does what `send` does with a
-piece of a body that goes on, at once, and returns False where it would have to wait.
+Our own server offers an `Outlet` in the scope of a request.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from topics.asgi.answers import Feed, Socket, Streaming, Written
+from topics.protocol import sse
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
-Write = Callable[[bytes], bool]
 
-WRITE: Final = "topics.write"
+OUTLET: Final = "topics.outlet"
 """Of the extensions of a scope."""
 
 TAKE_S: Final = 30.0
 """A client that does not take one piece in this time is cut (§7.6)."""
+SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
+"""The last word to such a client: what it did not get it gets by its last id."""
 MESSAGE_BYTES_MAX: Final = 8 << 20
+
+
+class Outlet(Protocol):
+    """An answer that goes on, past the tasks that send it."""
+
+    def write(self, piece: bytes) -> bool:
+        """Do at once what `send` does with a piece of the body; False where it would have to wait."""
+
+    def when_stalled(self, call: Callable[[], None]) -> None:
+        """Have a call where the client has taken nothing for a while, of whatever was written."""
+
+    async def finish(self, piece: bytes) -> None:
+        """Add a piece and the end behind all that is not taken yet, and end the connection, or the
+        stream, once that is taken or has had its time."""
 
 
 async def stream(
@@ -31,13 +47,14 @@ async def stream(
     send: Send,
     gone: Awaitable[object],
     *,
-    write: Write | None = None,
+    outlet: Outlet | None = None,
     take_s: float = TAKE_S,
 ) -> None:
     """Write an event stream until its feed ends it, or the client is gone or does not read."""
     feed = streaming.feed
     leaving = asyncio.ensure_future(gone)
     pumping = None
+    is_slow = False
     try:
         await send(
             {
@@ -48,11 +65,14 @@ async def stream(
         )
         ended = feed is None
         if feed is not None:
-            if write is not None and isinstance(feed, Written):
-                feed.write_by(write)
+            slow = _stall(outlet)
+            if outlet is not None and isinstance(feed, Written):
+                feed.write_by(outlet.write)
             pumping = asyncio.ensure_future(_pump(feed, send, take_s))
-            await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {pumping, leaving, slow}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             ended = pumping.done() and pumping.result()
+            is_slow = not ended and not leaving.done()
         if ended:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
@@ -61,6 +81,26 @@ async def stream(
             pumping.cancel()
         if feed is not None:
             feed.close()
+    if is_slow and pumping is not None:
+        await asyncio.wait({pumping})  # nothing comes behind the last word
+        if outlet is not None:
+            await outlet.finish(SLOW)
+        else:
+            last = {"type": "http.response.body", "body": SLOW, "more_body": False}
+            await _is_taken(send, last, take_s)
+
+
+def _stall(outlet: Outlet | None) -> asyncio.Future[None]:
+    """What is done when the client takes nothing, also where no task waits for it."""
+    stalled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell() -> None:
+        if not stalled.done():
+            stalled.set_result(None)
+
+    if outlet is not None:
+        outlet.when_stalled(tell)
+    return stalled
 
 
 async def _pump(feed: Feed, send: Send, take_s: float) -> bool:
