@@ -134,7 +134,12 @@ def test_head_opens_nothing(server: Server, name: str, accept: str, status: int)
     before = gauges(api)[0]
     wire = Http1(server.port)
     wire.send("HEAD", f"/v0/watch/{wid}", headers={"accept": accept})
-    assert wire.receive().status == status
+    answer = wire.receive()
+    assert answer.status == status
+    if status == 200:
+        assert answer.headers["connection"] == "keep-alive"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-accel-buffering"] == "no"
     assert gauges(api)[0] == before
     assert api.refused("GET", "/v0/watch/wid_nobody") == (404, "not_found")
     wire.reset()
