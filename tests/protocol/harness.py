@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from topics.protocol import bodies
+from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import (
     Command,
     DeleteRouter,
@@ -21,7 +22,7 @@ from topics.protocol.commands import (
 )
 from topics.protocol.effects import Outcome, Parked, Records
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Rejection
+from topics.protocol.errors import Corrupt, Rejection
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery
 from topics.protocol.render import project
@@ -42,6 +43,8 @@ class Harness:
         self.store.recover(None)  # type: ignore[arg-type]
         self.engine = Engine(self.limits, self.store)
         self.upkeep = Upkeep(self.engine)
+        self.chores = Chores(self.limits, self.upkeep, self.store, self)
+        self.warnings: list[str] = []
         self.engine.finish_recovery(CLEAN, START_MS)
         self.now_ms = START_MS
         self.auto = auto
@@ -216,8 +219,10 @@ class Harness:
     # Upkeep.
 
     def seal(self) -> list[SealJob]:
-        """Drop what is dead and seal what is due, as a shell would."""
+        """Drop what is dead, give dead space back and seal what is due, as a shell would."""
         self.upkeep.drop_runs(self.now_ms)
+        self.sync()
+        self.drive(self.chores.reclaim())
         self.sync()
         jobs = []
         while (job := self.upkeep.plan_seal(self.now_ms)) is not None:
@@ -225,6 +230,47 @@ class Harness:
             self.sync()
             jobs.append(job)
         return jobs
+
+    def rewrite(self, name: str = "t") -> None:
+        """Write anew what an erasure would."""
+        self.drive(self.chores.rewrite_for([self.topic(name).topic_id]))
+        self.sync()
+
+    def drive(self, chore: Chore) -> None:
+        """Do at once what a chore waits for."""
+        try:
+            step = next(chore)
+            while True:
+                try:
+                    result = self._done(step)
+                except Exception as error:
+                    step = chore.throw(error)
+                else:
+                    step = chore.send(result)
+        except StopIteration:
+            return
+
+    def _done(self, step: Step) -> Any:
+        if isinstance(step, Blocking):
+            return step.call()
+        return self.sync()
+
+    # What chores ask: `now_ms`, and
+
+    def flush(self) -> None:
+        self.write()
+
+    def warn(self, what: str) -> None:
+        self.warnings.append(what)
+
+    def take_erasures(self) -> list[int]:
+        return []
+
+    def erased(self, damage: Corrupt | None) -> None:
+        raise AssertionError("nobody asked")
+
+    def erase_later(self) -> None:
+        raise AssertionError("nobody asked")
 
     def seal_all(self) -> None:
         """As a checkpoint does: every hot run goes to a segment."""

@@ -294,10 +294,7 @@ def test_runs_may_be_written_anew_meanwhile(cold: Cold) -> None:
     texts = fetch.read()
     cold.engine.delete("s", match="t2")
     cold.engine.sync()
-    for job in cold.engine.upkeep.plan_erase(cold.engine.topic("s").topic_id):
-        refs = cold.engine.store.seal(job.entries)
-        cold.engine.upkeep.on_sealed(job, refs, cold.engine.now_ms)
-    cold.engine.sync()
+    cold.engine.rewrite("s")
 
     fetch.done(texts)
     slice_of(cold.engine)

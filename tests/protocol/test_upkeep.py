@@ -4,6 +4,7 @@ from topics.protocol.events import RunsDropped, RunsSealed
 from topics.protocol.hot import HotRun
 from topics.protocol.state import State
 from topics.protocol.upkeep import AGE_CHECK_MS, JOB_ENTRIES_MAX
+from topics.store.layout import segment_name
 
 from .harness import Harness, tagged
 
@@ -81,8 +82,8 @@ def test_a_run_without_a_live_record_is_dropped() -> None:
 
     assert [run.first_seq for run in engine.topic().runs] == [9]
     assert any(isinstance(event, RunsDropped) for event in engine.events)
-    assert engine.engine.state.unneeded
-    assert engine.engine.state.segments == {}
+    assert engine.engine.state.segments.unneeded
+    assert list(engine.engine.state.segments) == []
     assert engine.seqs() == [9]
 
 
@@ -114,7 +115,7 @@ def test_a_topic_deleted_while_it_is_sealed_leaves_no_file() -> None:
     refs = engine.store.seal(job.entries)
     engine.upkeep.on_sealed(job, refs, engine.now_ms)
 
-    assert engine.engine.state.unneeded == [refs[0].segment]
+    assert engine.engine.state.segments.unneeded == [refs[0].segment]
     assert not any(isinstance(event, RunsSealed) for event in engine.events)
 
 
@@ -159,6 +160,157 @@ def test_a_run_that_is_mostly_dead_is_written_anew() -> None:
     assert run.text_bytes * 4 < before
     assert engine.diff() == left
     assert len(left["records"]) == 5
+
+
+def shared(**limits: int) -> Harness:
+    """A segment of three topics: of `t` and `u` almost all text, a little of `other`."""
+    engine = Harness(**limits)
+    for name in ("t", "u"):
+        engine.append(*(tagged(f"k{i}", "x" * 200) for i in range(50)), name=name)
+    engine.append("stays", name="other")
+    engine.seal_all()
+    return engine
+
+
+def segments(engine: Harness) -> set[int]:
+    """Files that the engine's runs are in."""
+    return {ref.segment for ref in engine.engine.state.refs()}
+
+
+def test_a_shared_segment_of_which_little_lives_is_written_anew() -> None:
+    """Whatever took the rest of it: a run that was dropped, a topic that was deleted. (§5)"""
+    engine = shared()
+    (old,) = segments(engine)
+    engine.delete(match="*")
+    engine.seal()
+    assert segments(engine) == {old}
+
+    engine.drop("u")
+    engine.seal()
+
+    assert old not in segments(engine)
+    assert old not in engine.engine.state.segments
+    assert engine.seqs(name="other") == [1]
+    assert engine.seqs() == []
+
+
+def test_a_segment_is_weighed_as_a_whole() -> None:
+    """One run of it mostly dead leaves it where it is; both of them do not. (§5)"""
+    engine = shared()
+    (old,) = segments(engine)
+    engine.delete(before_seq=49)
+    engine.seal()
+    assert segments(engine) == {old}
+
+    engine.delete("u", before_seq=49)
+    engine.seal()
+
+    (new,) = segments(engine)
+    assert new != old
+    assert (engine.seqs(), engine.seqs(name="u")) == ([49, 50], [49, 50])
+    assert sum(run.text_bytes for run in engine.topic().runs) < 1000
+
+
+def test_text_counts_and_not_how_many_records_it_is_of() -> None:
+    """Two deleted of fifty may be most of a segment. (§5)"""
+    engine = Harness()
+    engine.append(*(tagged(f"k{i}", "x" * (20_000 if i < 2 else 20)) for i in range(50)))
+    engine.seal_all()
+    engine.delete(before_seq=3)
+    engine.seal()
+
+    assert sum(run.text_bytes for run in engine.topic().runs) < 5000
+    assert len(engine.seqs()) == 48
+
+
+def test_what_a_floor_took_is_dead_space_too() -> None:
+    """Records that a cap evicted are written nowhere any more. (§4)"""
+    engine = shared()
+    (old,) = segments(engine)
+    engine.put(cap_records=2)
+    engine.put("u", cap_records=2)
+    engine.seal()
+
+    assert old not in segments(engine)
+    assert (engine.seqs(), engine.seqs(name="u")) == ([49, 50], [49, 50])
+
+
+def test_what_lives_in_many_segments_moves_into_one() -> None:
+    """The few that are left share a file, as small topics do. (§5)"""
+    engine = Harness()
+    for name in ("t", "u", "v"):
+        engine.append(*(tagged(f"k{i}", "x" * 200) for i in range(50)), name=name)
+        engine.seal_all()
+    assert len(segments(engine)) == 3
+    for name in ("t", "u", "v"):
+        engine.delete(name, before_seq=50)
+    engine.seal()
+
+    assert len(segments(engine)) == 1
+    assert len(engine.engine.state.segments) == 1
+    assert [engine.seqs(name=name) for name in ("t", "u", "v")] == [[50], [50], [50]]
+
+
+def test_a_topic_deleted_while_others_are_sealed_with_it_is_dead_space() -> None:
+    """Its text is in the new file, and nothing refers to it. (§1.4)"""
+    engine = Harness()
+    engine.append("x" * 10_000, name="gone")
+    engine.append("stays")
+    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    job = engine.upkeep.next_job(plan)
+    assert job is not None
+    refs = engine.store.seal(job.entries)
+    engine.drop("gone")
+    engine.upkeep.on_sealed(job, refs, engine.now_ms, plan)
+    engine.seal()
+
+    assert refs[0].segment not in segments(engine)
+    assert engine.seqs() == [1]
+
+
+def test_nothing_is_looked_at_while_nothing_dies() -> None:
+    """Dead space is found by counters; a round without any opens no file. (§5)"""
+    engine = shared()
+    engine.seal()
+    looked: list[int] = []
+    contents = engine.store.contents
+    engine.store.contents = lambda s: looked.append(s) or contents(s)  # type: ignore
+    engine.append("more")
+    engine.delete(before_seq=3)
+    engine.seal()
+    engine.seal()
+
+    assert looked == []
+
+
+def test_damage_in_one_segment_keeps_no_other_from_being_written_anew() -> None:
+    """It stays where it is, with what else lives in its file. (§5)"""
+    engine = Harness()
+    for name in ("t", "u"):
+        engine.append(*(tagged(f"k{i}", "x" * 200) for i in range(50)), name=name)
+        engine.seal_all()
+    damaged, sound = (engine.topic(name).runs[0] for name in ("t", "u"))
+    assert damaged.ref is not None
+    assert sound.ref is not None
+    for name in ("t", "u"):
+        engine.delete(name, before_seq=50)
+    flip_last_byte(engine, damaged.ref.segment)
+    engine.seal()
+    engine.seal()
+
+    assert engine.topic().runs == [damaged]
+    assert engine.topic("u").runs != [sound]
+    assert sound.ref.segment not in engine.engine.state.segments
+    assert len(engine.warnings) == 2
+
+
+def flip_last_byte(engine: Harness, segment: int) -> None:
+    """Damage the text of a segment's last record."""
+    name = segment_name(segment)
+    file = engine.store._segments._files.open(name, write=True)
+    byte = bytearray(1)
+    file.read_into(memoryview(byte), file.size() - 1)
+    file.write(bytes([byte[0] ^ 1]), file.size() - 1)
 
 
 def test_a_checkpoint_holds_no_hot_record() -> None:

@@ -50,6 +50,8 @@ class Process:
         failed: A write or sync failed: read-only until the next process.
         last_words: What the server's log says of that.
         synced_lsn: What the loop has heard of; the store may have synced more.
+        troubles: Rounds of upkeep that a disk broke off.
+        gave_up: Upkeep was let lie, perhaps with a file that nobody knows until the next start.
     """
 
     def __init__(
@@ -74,6 +76,8 @@ class Process:
         self.wrote = wrote
         self.moved = moved
         self.synced_lsn = 0
+        self.troubles = 0
+        self.gave_up = False
         self.copied = copied
         self.reading: list[Fetch] = []
         self.command: Command | None = None
@@ -298,6 +302,7 @@ class Process:
             self.fail(error)
         except (OSError, StoreError):
             self._work = None
+            self.troubles += 1
 
     def finish_upkeep(self) -> None:
         while self._work is not None:
@@ -306,6 +311,7 @@ class Process:
     def give_up_upkeep(self) -> None:
         """As where a disk had no space for it: what was planned is due again."""
         if self._work is not None:
+            self.gave_up = True
             self._work.close()
             self._work = None
 

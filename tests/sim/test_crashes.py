@@ -11,6 +11,7 @@ import pytest
 
 from .files import Cut
 from .script import append, delete, plain, put, upkeep, work_off
+from .space import check_space
 from .traffic import Style
 from .world import World, told_story
 
@@ -104,6 +105,25 @@ def recreated(world: World) -> None:
     world.settle()
     put(world, "fsync")
     append(world, 2)
+
+
+def erased(world: World) -> None:
+    """A segment of two topics: one loses records, and what lives moves before that is told; then
+    the other goes, and what lives moves again."""
+    for name in "ab":
+        world.traffic.append_some(name, 3, None)
+    append(world, 1)
+    upkeep(world, checkpoint=True)
+    world.traffic.delete_some("a", 4, None, erase=True)
+    world.end_turn()
+    upkeep(world)
+    append(world, 1)
+    world.settle()
+    upkeep(world, checkpoint=True)
+    world.traffic.delete_topic("b")
+    world.end_turn()
+    upkeep(world)
+    check_space(world)
 
 
 def rotated(world: World) -> None:
@@ -258,7 +278,18 @@ def stopped_at_work(world: World) -> None:
 
 
 STORIES = (
-    *(sealed, checkpointed, deleted, purged, evicted, expired, switched, recreated, rotated),
+    *(
+        sealed,
+        checkpointed,
+        deleted,
+        purged,
+        evicted,
+        expired,
+        switched,
+        recreated,
+        erased,
+        rotated,
+    ),
     *(
         stopped,
         forwarded,

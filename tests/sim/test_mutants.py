@@ -19,6 +19,7 @@ import pytest
 
 from topics.protocol import engine, state
 from topics.protocol.admission import Admission
+from topics.protocol.chores import Chore, Chores
 from topics.protocol.commands import Append, Claim, Command
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection, StoreError, WriteFailed
@@ -33,8 +34,10 @@ from topics.protocol.hot import HotRun
 from topics.protocol.passes import Passes
 from topics.protocol.ports import Recovery
 from topics.protocol.queues import Job, Queue
+from topics.protocol.segments import SegmentUse
 from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
+from topics.protocol.upkeep import Upkeep
 from topics.protocol.work import Work, _Claimer
 from topics.store import cache, wal
 from topics.store.files import File
@@ -54,6 +57,8 @@ FIRST = {
     "failed_sync_kept_quiet": 30,
     "failed_sync_told_in_a_new_file_only": 100,
     "memory_of_the_log_believed": 20,
+    "segments_left_by_an_erasure": 110,
+    "erasure_told_before_its_files_are_gone": 400,
 }
 """Where to begin to look for what few worlds meet."""
 CRASHES = 6
@@ -371,6 +376,39 @@ def claims_given_more_than_they_asked_for(patch: Patch) -> None:
     patch.setattr(_Claimer, "wants", property(lambda self: self.limit + 1))
 
 
+def dead_space_never_weighed(patch: Patch) -> None:
+    patch.setattr(Upkeep, "thinned", lambda self: [])
+
+
+def dead_space_of_runs_that_are_gone_not_counted(patch: Patch) -> None:
+    measure = SegmentUse.measure
+
+    def blind(self: SegmentUse, segment: int, rows: int, text_bytes: int) -> None:
+        use = self._uses.get(segment)
+        if use is not None:
+            measure(self, segment, use.rows, use.text_bytes)
+
+    patch.setattr(SegmentUse, "measure", blind)
+
+
+def segments_left_by_an_erasure(patch: Patch) -> None:
+    patch.setattr(Upkeep, "held_by", lambda self, topic_ids: [])
+
+
+def erasure_told_before_its_files_are_gone(patch: Patch) -> None:
+    patch.setattr(DiskStore, "clear", lambda self: None)
+
+
+def one_generation_of_the_log_left_by_an_erasure(patch: Patch) -> None:
+    checkpoint = Chores._checkpoint
+
+    def once(self: Chores, *, fresh: bool = False) -> Chore:
+        self.is_odd = fresh and not getattr(self, "is_odd", False)  # type: ignore[attr-defined]
+        return checkpoint(self, fresh=fresh) if not self.is_odd else iter(())  # type: ignore
+
+    patch.setattr(Chores, "_checkpoint", once)
+
+
 AT_WORK = (
     who_waits_is_not_woken,
     lasting_leases_of_who_waited_not_logged,
@@ -428,6 +466,11 @@ MUTANTS = (
     batch_split_in_two,
     records_shown_before_their_sync,
     deletes_lost_in_a_seal,
+    dead_space_never_weighed,
+    dead_space_of_runs_that_are_gone_not_counted,
+    segments_left_by_an_erasure,
+    erasure_told_before_its_files_are_gone,
+    one_generation_of_the_log_left_by_an_erasure,
 )
 
 

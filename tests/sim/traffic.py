@@ -39,6 +39,7 @@ from .model import Entry, Refused, Topic, Violation, check
 from .process import Told, payload
 from .reading import Ask, Page, check_page
 from .routing import delete_router, get_router, put_router
+from .space import check_erased
 from .waiting import Claimer
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Traffic:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.payloads = 0
+        self.has_copies = False
         self.refused_for_room = 0
 
     def command(self) -> None:
@@ -471,6 +473,7 @@ class Traffic:
             )
 
     def connect(self, router: str, source: str, dest: str, **fields: Any) -> None:
+        self.has_copies = True
         config = RouterConfig(source=source, dest=dest, **fields)
         command = PutRouter(router, config, True)
         self.call(command, lambda: put_router(self.world.model, router, config))
@@ -593,6 +596,7 @@ class Telling:
         self._is_durable = isinstance(command, PutTopic | DeleteTopic | PutRouter | DeleteRouter)
         self._early: int | None = None
         self._learned = False
+        self._erases: list[bytes] = []
 
     def learn(self, answer: dict[str, Any]) -> None:
         """The engine has answered, and the model agrees; it may still have to wait."""
@@ -614,15 +618,29 @@ class Telling:
                 rows = range(first, self._last + 1)
                 known = topic.records
                 self._rows = [(seq, known[seq].text()) for seq in rows if seq in known]
+            if isinstance(command, DeleteRecords) and command.erase:
+                self._erases = self._dead_texts(topic)
         self._learned = True
         if self._early is not None:
             self(self._early)
+
+    def _dead_texts(self, topic: Topic) -> list[bytes]:
+        """What was acknowledged or read of the topic and is not in it any more; nothing where copies
+        may say the same."""
+        world = self._world
+        if world.traffic.has_copies or world.style.queues:
+            return []
+        known = world.clients.texts.items()
+        others = {text for (epoch, _), text in known if epoch != topic.epoch}
+        mine = [(seq, text) for (epoch, seq), text in known if epoch == topic.epoch]
+        return [text for seq, text in mine if seq not in topic.records and text not in others]
 
     def __call__(self, lsn: int) -> None:
         if not self._learned:
             self._early = lsn
             return
         world = self._world
+        check_erased(world, self._erases)
         if self._is_durable:
             self.promise(lsn)
         if isinstance(self._command, Append):

@@ -33,6 +33,7 @@ from .model import Found, Key, Model, Violation, check
 from .process import Process, payload
 from .reading import Ask, Page
 from .routing import Router, follow
+from .space import check_space
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import Waiting
 
@@ -385,6 +386,7 @@ class World:
             process.give_up_upkeep()
         elif kind < 0.97:
             process.finish_upkeep()
+            check_space(self)
         elif kind < 0.985:
             self._settle_idle()
         elif kind < 0.99:

@@ -13,6 +13,7 @@ from topics.protocol.events import RunRef
 from topics.protocol.ports import SealEntry, SealPiece
 from topics.protocol.records import COLUMN_DTYPES, DELETED
 from topics.store.files import OsFiles
+from topics.store.layout import segment_name
 from topics.store.memory import MemoryFiles, MemoryStore
 from topics.store.store import DiskStore
 
@@ -283,6 +284,39 @@ def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
 
     assert row_text(run, 4) == TEXTS[4]
     assert ledger.content() == {1: {}}
+
+
+def test_a_segment_says_what_it_holds_needed_or_not(world: World) -> None:
+    """From its own table: whose runs there are, however few of them are referred to. (§5)"""
+    first, second = HotRun(1, TEXTS), HotRun(7, TEXTS[:3])
+    refs = world.store.seal([entry_of(first, topic_id=4), entry_of(second, topic_id=2)])
+
+    contents = world.store.contents(refs[0].segment)
+
+    assert contents.runs.tolist() == [[4, 1], [2, 7]]
+    assert contents.rows == 13
+    assert contents.text_bytes == sum(ref.text_bytes for ref in refs)
+
+
+def test_what_was_dropped_is_gone_when_it_was_cleared(world: World) -> None:
+    """Once that is durable: no later write or sync is waited for. (§5)"""
+    if world.again is None:
+        return
+    ledger = Ledger(world.store)
+    ledger.create(1)
+    ledger.append(1, *TEXTS)
+    ledger.seal(1)
+    [(ref, _)] = ledger.topics[1].runs
+    world.store.sync()
+    name = segment_name(ref.segment)
+    ledger.drop_runs(1)
+
+    world.store.clear()
+    assert name in world.store._files.names()
+
+    world.store._log.sync()
+    world.store.clear()
+    assert name not in world.store._files.names()
 
 
 def test_everything_written_is_replayed(world: World) -> None:

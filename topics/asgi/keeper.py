@@ -192,6 +192,7 @@ class Keeper:
     def erase_later(self) -> None:
         self._erasing = self._erased + self._erasing
         self._erased = []
+        self._due.set()
 
     # ------------------------------------------------------------------ erasures that never come
 

@@ -1,20 +1,21 @@
 """Chores: the order in which upkeep is done, written once for whoever runs an engine.
 
-`Upkeep` plans; this says what follows what: drop, seal, checkpoint, flip, let files go.  A chore is
-a generator.  What it yields is for its driver to do without holding anybody up (`Blocking`, on a
-worker; `UntilSynced`, by waiting), and what came of it, or the error, is sent back in.  Between two
-yields it runs on the engine's thread, in one piece.
+`Upkeep` plans; this says what follows what: drop, seal, checkpoint, flip, let files go, rewrite.  A
+chore is a generator.  What it yields is for its driver to do without holding anybody up (`Blocking`,
+on a worker; `UntilSynced`, by waiting), and what came of it, or the error, is sent back in.  Between
+two yields it runs on the engine's thread, in one piece.
 """
 
 import errno
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.errors import Corrupt
 from topics.protocol.limits import Limits
-from topics.protocol.ports import Store
-from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
+from topics.protocol.ports import Contents, Store
+from topics.protocol.upkeep import CheckpointPlan, Remains, SealJob, Upkeep
 
 SEALED_EVENT_BYTES: Final = 256
 UPKEEP_BYTES: Final = 16 << 10
@@ -72,6 +73,7 @@ class Chores:
         self._store = store
         self._host = host
         self.disk_is_full = False
+        self._has_dropped = False
 
     def round(self, *, checkpoint: bool = False) -> Chore:
         """Everything that is due, once; with `checkpoint`, one whether it is due or not.
@@ -80,8 +82,7 @@ class Chores:
             OSError, StoreError: It could not be done; what was planned is due again.
         """
         self._require_room(UPKEEP_BYTES)
-        self._upkeep.drop_runs(self._host.now_ms)
-        self._host.flush()
+        self._drop_runs()
         while (job := self._upkeep.plan_seal(self._host.now_ms)) is not None:
             yield from self._seal(job, None)
         erasures = list(self._host.take_erasures())
@@ -94,7 +95,60 @@ class Chores:
         yield Blocking(self._store.flip)
         # Files go only after the event for which they go is in the log.
         self._host.flush()
-        self._drop_segments()
+        yield from self._let_go()
+        # Last, because it takes space before it gives any back.
+        yield from self.reclaim()
+        yield from self._let_go()
+
+    def reclaim(self) -> Chore:
+        """Write anew what lives in segments that hold little but dead text, so that they can go.
+
+        What it looks at, it looks at on the worker; what is damaged stays as it is.
+        """
+        upkeep = self._upkeep
+        suspects: dict[int, Contents] = {}
+        for segment in upkeep.thinned():
+            try:
+                contents = yield from self._looked_at(segment)
+            except BaseException as error:
+                if not _is_damage(error):
+                    raise
+                self._host.warn(f"a segment cannot be read and is left as it is: {error}")
+                upkeep.left.add(segment)
+            else:
+                if contents is not None:
+                    suspects[segment] = contents
+        if not suspects:
+            return
+        self._drop_runs()
+        wanted: deque[Remains] = deque()
+        for segment, contents in suspects.items():
+            wanted += upkeep.weigh(segment, contents)
+        yield from self._rewrite(wanted, whole=False)
+
+    def _looked_at(self, segment: int) -> Generator[Step, Any, Contents | None]:
+        """What a segment holds, once it is known how much of it lives; None where that is enough.
+        Raises Corrupt, OSError."""
+        upkeep = self._upkeep
+        if not upkeep.is_needed(segment):
+            return None
+        if upkeep.needs_contents(segment):
+            contents = yield Blocking(lambda: self._store.contents(segment))
+            upkeep.measure(segment, contents)
+            if upkeep.is_suspect(segment):
+                for look in upkeep.looks_at(segment, contents):
+                    upkeep.learn(look, *(yield Blocking(look.live)))
+                return contents  # type: ignore[no-any-return]
+        upkeep.settle(segment)
+        return None
+
+    def _rewrite(self, wanted: deque[Remains], *, whole: bool) -> Chore:
+        while (job := self._upkeep.plan_rewrite(wanted)) is not None:
+            yield from self._seal(job, None, whole=whole)
+
+    def _drop_runs(self) -> None:
+        self._upkeep.drop_runs(self._host.now_ms)
+        self._host.flush()
 
     def last(self) -> Chore:
         """Before a clean end: seal what is hot, write the image, leave the mark, let go.
@@ -117,15 +171,18 @@ class Chores:
         yield from self._checkpoint()
         yield from self._checkpoint()
 
-    def _erase(self, topic_ids: Iterable[int]) -> Chore:
-        """Write anew what holds text of deleted records, then let the log go that held it too: one
-        checkpoint to supersede it, one more to supersede the older generation that is kept."""
+    def _erase(self, topic_ids: Sequence[int]) -> Chore:
+        """Write anew what lives in segments with text of deleted records, then let the log go that
+        held it too: one checkpoint to supersede it, one more to supersede the older generation that
+        is kept.  Done when nothing of it has a name any more, and that is durable."""
         try:
-            for topic_id in topic_ids:
-                for job in self._upkeep.plan_erase(topic_id):
-                    yield from self._seal(job, None, whole=True)
+            yield from self.rewrite_for(topic_ids)
             yield from self._checkpoint(fresh=True)
             yield from self._checkpoint(fresh=True)
+            self._host.flush()
+            self._drop_segments()
+            yield UntilSynced()
+            yield Blocking(self._store.clear)
         except Corrupt as damage:
             self._host.erased(damage)
             raise
@@ -133,6 +190,46 @@ class Chores:
             self._host.erase_later()
             raise
         self._host.erased(None)
+
+    def rewrite_for(self, topic_ids: Sequence[int]) -> Chore:
+        """Let go of every segment that holds text of these topics' dead records: move what lives in
+        it, of all topics, to new ones.
+
+        Raises:
+            Corrupt: Some of it cannot be read, so it cannot be moved.
+            OSError: It could not be done now.
+        """
+        self._drop_runs()
+        held: list[int] = []
+        for segment in self._upkeep.held_by(topic_ids):
+            if (yield from self._holds_dead(segment, topic_ids)):
+                held.append(segment)
+        for _ in range(2):
+            wanted: deque[Remains] = deque()
+            held = [segment for segment in held if self._upkeep.is_needed(segment)]
+            for segment in held:
+                contents = yield Blocking(lambda: self._store.contents(segment))  # noqa: B023
+                wanted += self._upkeep.all_of(segment, contents)
+            if not wanted:
+                return
+            yield from self._rewrite(wanted, whole=True)
+            # A run that a floor passed meanwhile is not written anew, but dropped.
+            yield UntilSynced()
+            self._drop_runs()
+        if any(self._upkeep.is_needed(segment) for segment in held):
+            raise OSError(errno.EBUSY, "segments to be erased are in use; it is tried again")
+
+    def _holds_dead(self, segment: int, topic_ids: Sequence[int]) -> Generator[Step, Any, bool]:
+        if not self._upkeep.is_needed(segment):
+            return False
+        contents = yield Blocking(lambda: self._store.contents(segment))
+        self._upkeep.measure(segment, contents)
+        looks, holds_dead = self._upkeep.looks_to_erase(segment, contents, topic_ids)
+        for look in looks:
+            records, text_bytes = yield Blocking(look.live)
+            self._upkeep.learn(look, records, text_bytes)
+            holds_dead |= text_bytes < look.run.text_bytes
+        return holds_dead
 
     def _require_room(self, size_bytes: int) -> None:
         """Upkeep's own events must find space too; they may use what is kept back for deletes."""
@@ -176,9 +273,16 @@ class Chores:
         yield Blocking(self._store.flip)
         yield Blocking(lambda: self._store.checkpoint(plan.image, boundary))
 
+    def _let_go(self) -> Chore:
+        self._drop_segments()
+        if self._has_dropped:
+            self._has_dropped = False
+            yield Blocking(self._store.clear)
+
     def _drop_segments(self) -> None:
         for segment in self._upkeep.take_unneeded():
             self._store.drop(segment)
+            self._has_dropped = True
 
 
 def _is_damage(error: BaseException) -> bool:

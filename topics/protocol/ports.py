@@ -135,6 +135,16 @@ class SealEntry:
     pieces: tuple[SealPiece, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a segment file holds, needed or not: rows, bytes of text, and (topic id, first seq) of
+    each run, shape (runs, 2)."""
+
+    rows: int
+    text_bytes: int
+    runs: NDArray[np.uint64]
+
+
 class RecoverySink(Protocol):
     """Who receives the log at start-up: first at most one checkpoint, then events in order."""
 
@@ -293,6 +303,21 @@ class Store(Protocol):
     def drop(self, segment: int) -> None:
         """Remove a segment file that no run refers to any more, once what was written so far is
         durable.  Runs still being read stay readable until they are let go."""
+
+    def contents(self, segment: int) -> Contents:
+        """*Blocking.* What a segment file holds, whether anything refers to it or not.
+
+        Raises:
+            Corrupt: Its header or its run table does not verify.
+        """
+
+    def clear(self) -> None:
+        """*Blocking.* Remove for good what was dropped, as far as that is durable by now, and the
+        log files that no checkpoint needs; else a later sync does.
+
+        Raises:
+            OSError: Some of it is still there; it may be tried again.
+        """
 
     def rotate(self, *, fresh: bool = False) -> int:
         """Begin a new log file, so that a checkpoint taken now begins with it.

@@ -6,7 +6,6 @@ that later events make unnecessary may be gone already.
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -48,6 +47,7 @@ from topics.protocol.limits import Limits
 from topics.protocol.ports import Run, RunSource
 from topics.protocol.queues import Queue
 from topics.protocol.routers import Routers
+from topics.protocol.segments import SegmentUse
 from topics.protocol.topic import Expiry, Topic
 
 
@@ -61,8 +61,7 @@ class State:
         hot: Topics that hold unsealed, logged records.
         full: Those of them with a run that takes no more.
         attention: Topics in which a run may have lost its last live record.
-        segments: How many runs of each segment file are referred to; at 0 the file may go.
-        unneeded: Segment files that reached 0 since somebody looked.
+        segments: What of each segment file is referred to; at nothing the file may go.
         hot_bytes, total_bytes, keys_total: Sums over all topics.
         queues: Jobs of the topics that are queues, by topic id.
         routers: What flows where.
@@ -81,8 +80,7 @@ class State:
         self.hot: dict[int, Topic] = {}
         self.full: dict[int, Topic] = {}
         self.attention: dict[int, Topic] = {}
-        self.segments: Counter[int] = Counter()
-        self.unneeded: list[int] = []
+        self.segments = SegmentUse()
         self.hot_bytes = 0
         self.total_bytes = 0
         self.records_total = 0
@@ -301,7 +299,8 @@ class State:
             return  # the checkpoint that replay began with knows it already
         self._cut_hot_runs(topic, event.first_seq, event.last_seq)
         new = [self._store.open_run(ref, topic.topic_id) for ref in event.runs]
-        self.segments.update(ref.segment for ref in event.runs)
+        for ref in event.runs:
+            self.segments.refer(ref)
         old = topic.replace_runs(event.first_seq, event.last_seq, new)
         for run in old:
             self._pass_on_kills(run, new)
@@ -348,14 +347,7 @@ class State:
         if isinstance(run, HotRun):
             self.hot_bytes -= run.memory_bytes
         elif run.ref is not None:
-            self.release(run.ref)
-
-    def release(self, ref: RunRef) -> None:
-        """One reference to a segment file less."""
-        self.segments[ref.segment] -= 1
-        if self.segments[ref.segment] <= 0:
-            del self.segments[ref.segment]
-            self.unneeded.append(ref.segment)
+            self.segments.release(run.ref)
 
     # ------------------------------------------------------------------ loss
 
@@ -486,7 +478,7 @@ class State:
         self.keys_total += len(keys)
         for ref in image.runs:
             topic.add_run(self._store.open_run(ref, topic.topic_id))
-            self.segments[ref.segment] += 1
+            self.segments.refer(ref)
         for first_seq, last_seq in image.volatile:
             self._lose_volatile(topic, first_seq, last_seq)
             self.lossy[topic.topic_id] = topic

@@ -149,6 +149,11 @@ class Topic:
         self.starts[lo:hi] = [run.first_seq for run in runs]
         return old
 
+    def run_at(self, first_seq: int) -> Run | None:
+        """The run that begins with a seq."""
+        i = bisect_left(self.starts, first_seq)
+        return self.runs[i] if i < len(self.runs) and self.starts[i] == first_seq else None
+
     def _runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
         """(run, first row) of every run that reaches beyond `seq - 1`, ascending."""
         runs = self.runs

@@ -1,24 +1,24 @@
 """Upkeep: what the engine does when nobody asks.  It plans; the shell carries out and reports.
 
 Runs whose last live record has gone are dropped; hot runs that are full, old or too many in memory
-are sealed, and small sealed neighbours merged into them; sealed runs that are mostly dead are
-written anew without their dead text; and now and then all hot runs are sealed for a checkpoint, so
-that the log before it can go.  One seal is under way at a time, so a plan never meets another.
+are sealed, and small sealed neighbours merged into them; what lives in a segment that is mostly dead
+is written anew, of whatever topics it is; and now and then all hot runs are sealed for a checkpoint,
+so that the log before it can go.  One seal is under way at a time, so a plan never meets another.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Corrupt
 from topics.protocol.events import Checkpoint, RunRef, RunsDropped, RunsSealed, TopicImage
 from topics.protocol.hot import HotRun
-from topics.protocol.ports import Run, SealEntry, SealPiece
+from topics.protocol.ports import Contents, Run, SealEntry, SealPiece
 from topics.protocol.records import LIVE
 from topics.protocol.topic import Topic
 
@@ -26,9 +26,8 @@ MERGE_FACTOR = 2
 """A sealed neighbour is merged when its text is at most this many times what joins it: each byte
 is then rewritten a logarithmic number of times, and a topic has a logarithmic number of runs."""
 MERGE_ROW_BYTES = 32
-SPARSE_FACTOR = 4
-"""A sealed run is written anew when its live text is under one part in so many."""
 AGE_CHECK_MS = 10_000
+FOUND_TOPICS_MAX = 1000
 JOB_ENTRIES_MAX = 256
 """Runs of one seal: what is planned and told in one go stays within some milliseconds."""
 
@@ -40,11 +39,44 @@ class SealJob:
     Attributes:
         ranges: The seqs [first, last] that each entry replaces.
         claimed: (topic id, first seq) of every run that is part of it, busy until it is over.
+        clears: Segments that it is planned for, which nothing refers to when it is done.
     """
 
     entries: tuple[SealEntry, ...]
     ranges: tuple[tuple[int, int], ...]
     claimed: frozenset[tuple[int, int]]
+    clears: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A sealed run to be looked at from row `lo` on, the first that no floor has passed."""
+
+    topic: Topic
+    run: Run
+    lo: int
+
+    @property
+    def ref(self) -> RunRef:
+        assert self.run.ref is not None
+        return self.run.ref
+
+    def live(self) -> tuple[int, int]:
+        """*Blocking.* (records, bytes of text) that live, commas included.  Raises Corrupt."""
+        alive = self.run.flags[self.lo :] == LIVE
+        records = int(np.count_nonzero(alive))
+        if not records or (records == self.run.count and not self.lo):
+            return records, self.run.text_bytes if records else 0
+        sizes = self.run.columns.size[self.lo :]
+        return records, int(sizes.sum(dtype=np.int64, where=alive)) + records
+
+
+class Remains(NamedTuple):
+    """Runs of one topic, by first seq, that are still referred to in a segment that is to go."""
+
+    segment: int
+    topic_id: int
+    first_seqs: list[int]
 
 
 @dataclass(slots=True)
@@ -64,14 +96,20 @@ class CheckpointPlan:
 
 
 class Upkeep:
-    """Plans upkeep over an engine's state."""
+    """Plans upkeep over an engine's state.
+
+    Attributes:
+        left: Segments that are damaged: what lives in them cannot be written anew, so they stay.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._state = engine.state
         self._busy: set[tuple[int, int]] = set()
         self._avoided: set[tuple[int, int]] = set()
-        self._sparse: dict[int, Topic] = {}
+        self._alone: set[int] = set()
+        self.left: set[int] = set()
+        self._found: deque[Topic] | None = None
         self._next_age_check_ms = 0
 
     # ------------------------------------------------------------------ dropping
@@ -82,6 +120,7 @@ class Upkeep:
         if now_ms >= self._next_age_check_ms:
             for topic in self._state.by_id.values():
                 self._engine.turn.expire(topic, now_ms)
+        self._suspect_found()
         attention, self._state.attention = self._state.attention, {}
         for topic in attention.values():
             if topic.topic_id in self._state.by_id:
@@ -99,8 +138,29 @@ class Upkeep:
                     self._engine.turn.log_expiry(topic, now_ms)
                 event = RunsDropped(now_ms, topic.topic_id, firsts, topic.floors)
                 self._engine.turn.emit(event, logged=is_logged)
-        if any(self._is_sparse(topic, run) for run in topic.runs):
-            self._sparse[topic.topic_id] = topic
+        self._suspect(topic)
+
+    def _suspect_found(self) -> None:
+        """Topics that this process began with, a part at a time: what died in them before may leave
+        a segment sparse.  After that, only what changes is looked at."""
+        if self._found is None:
+            self._found = deque(self._state.by_id.values())
+        if not self._found:
+            return
+        for _ in range(min(len(self._found), FOUND_TOPICS_MAX)):
+            topic = self._found.popleft()
+            if topic.topic_id in self._state.by_id:
+                self._suspect(topic)
+        if not self._found:
+            self._state.segments.thin_all()
+
+    def _suspect(self, topic: Topic) -> None:
+        """No more of each sealed run is dead than its counters leave over; opens nothing."""
+        text_bytes = sum(run.text_bytes for run in topic.runs)
+        dead = max(text_bytes - topic.size_bytes - topic.count, 0)
+        for run in topic.runs:
+            if run.ref is not None:
+                self._state.segments.suspect(run.ref, min(dead, run.text_bytes))
 
     def _is_dead(self, topic: Topic, run: Run) -> bool:
         if (topic.topic_id, run.first_seq) in self._busy or not run.count:
@@ -114,16 +174,124 @@ class Upkeep:
         killed = run.killed()
         return len(killed) >= run.count - max(below, 0) == int(np.count_nonzero(killed >= below))
 
-    def _is_sparse(self, topic: Topic, run: Run) -> bool:
-        if run.ref is None or (topic.topic_id, run.first_seq) in self._busy | self._avoided:
-            return False
-        if not len(run.killed()) * 2 > run.count:
-            return False
-        try:
-            return self._live_text(run) * SPARSE_FACTOR < run.text_bytes
-        except Corrupt:
-            self._avoided.add((topic.topic_id, run.first_seq))
-            return False
+    # ------------------------------------------------------------------ dead space
+
+    # A segment is weighed in steps, because files are looked at elsewhere: `thinned` says which may
+    # have become sparse, their contents are read, then the runs in which something may be dead.
+
+    def thinned(self) -> list[int]:
+        """Segments that lost something since they were last weighed."""
+        return [s for s in self._state.segments.thinned if s not in self.left]
+
+    def needs_contents(self, segment: int) -> bool:
+        """Whether to read what the file holds: it is not known, or it is sparse, as it seems."""
+        segments = self._state.segments
+        return not segments.is_measured(segment) or segments.is_sparse(segment)
+
+    def measure(self, segment: int, contents: Contents) -> None:
+        self._state.segments.measure(segment, contents.rows, contents.text_bytes)
+
+    def is_suspect(self, segment: int) -> bool:
+        return segment in self._state.segments and self._state.segments.is_sparse(segment)
+
+    def looks_at(self, segment: int, contents: Contents) -> list[Look]:
+        """Runs of a segment to look at before it is known what of it lives."""
+        return [
+            self._look(topic, run)
+            for topic, run in self._runs_in(segment, contents)
+            if run.ref is not None and self._state.segments.may_hold_dead(run.ref)
+        ]
+
+    @staticmethod
+    def _look(topic: Topic, run: Run) -> Look:
+        return Look(topic, run, min(max(topic.gone_through + 1 - run.first_seq, 0), run.count))
+
+    def _runs_in(self, segment: int, contents: Contents) -> Iterator[tuple[Topic, Run]]:
+        """Of all runs of a file those that are referred to."""
+        for topic_id, first_seq in contents.runs.tolist():
+            topic = self._state.by_id.get(topic_id)
+            run = None if topic is None else topic.run_at(first_seq)
+            if topic is not None and run is not None and _is_in(segment, run):
+                yield topic, run
+
+    def learn(self, look: Look, records: int, text_bytes: int) -> None:
+        """What of a run lives; one in which nothing does is dropped with the next."""
+        self._state.segments.learn(look.ref, look.run.text_bytes - text_bytes)
+        if not records and look.topic.topic_id in self._state.by_id:
+            self._state.attention[look.topic.topic_id] = look.topic
+
+    def settle(self, segment: int) -> None:
+        """It was weighed, and enough of it lives."""
+        self._state.segments.thinned.pop(segment, None)
+
+    def weigh(self, segment: int, contents: Contents) -> list[Remains]:
+        """What is to be written anew, so that the file can go; nothing where too much of it lives,
+        or some of it cannot be read."""
+        if not self.is_suspect(segment):
+            self.settle(segment)
+            return []
+        if any(self.is_avoided(topic, run) for topic, run in self._runs_in(segment, contents)):
+            self.left.add(segment)
+            return []
+        # It stays thinned until nothing refers to it.
+        return self.all_of(segment, contents)
+
+    def plan_rewrite(self, wanted: deque[Remains]) -> SealJob | None:
+        """Runs to write anew, as many of them as fit into one file."""
+        builder = _Builder(self)
+        while wanted and not builder.is_full:
+            segment = wanted[0].segment
+            if builder.clears - {segment} and not self._alone.isdisjoint(
+                {*builder.clears, segment}
+            ):
+                break
+            remains = wanted.popleft()
+            topic = self._state.by_id.get(remains.topic_id)
+            if topic is None:
+                continue
+            found = [topic.run_at(first_seq) for first_seq in remains.first_seqs]
+            runs = [run for run in found if run is not None and _is_in(segment, run)]
+            if builder.add_runs(topic, [run for run in runs if not builder.has(topic, run)]):
+                builder.clears.add(segment)
+        return builder.job()
+
+    # ------------------------------------------------------------------ erasing
+
+    def held_by(self, topic_ids: Iterable[int]) -> list[int]:
+        """Segments that may hold text of these topics' dead records: those with runs of theirs, and
+        those with runs that nothing refers to any more."""
+        segments = self._state.segments
+        own = {
+            run.ref.segment
+            for topic_id in topic_ids
+            if (topic := self._state.by_id.get(topic_id)) is not None
+            for run in topic.runs
+            if run.ref is not None
+        }
+        return [s for s in segments if s in own or not segments.is_whole(s)]
+
+    def looks_to_erase(
+        self, segment: int, contents: Contents, topic_ids: Sequence[int]
+    ) -> tuple[list[Look], bool]:
+        """Runs of these topics in a segment; and whether it holds some that were let go of."""
+        looks = [
+            self._look(topic, run)
+            for topic, run in self._runs_in(segment, contents)
+            if topic.topic_id in topic_ids
+        ]
+        known = {(look.topic.topic_id, look.run.first_seq) for look in looks}
+        held = {(t, first) for t, first in contents.runs.tolist() if t in topic_ids}
+        return looks, bool(held - known)
+
+    def all_of(self, segment: int, contents: Contents) -> list[Remains]:
+        """All that is referred to in a segment."""
+        found: dict[int, list[int]] = {}
+        for topic, run in self._runs_in(segment, contents):
+            found.setdefault(topic.topic_id, []).append(run.first_seq)
+        return [Remains(segment, topic_id, first_seqs) for topic_id, first_seqs in found.items()]
+
+    def is_needed(self, segment: int) -> bool:
+        return segment in self._state.segments
 
     # ------------------------------------------------------------------ sealing
 
@@ -133,12 +301,6 @@ class Upkeep:
         for topic in self._due(now_ms):
             if not builder.add_topic(topic):
                 self._state.full[topic.topic_id] = topic
-        while self._sparse and not builder.is_full:
-            _, topic = self._sparse.popitem()
-            if topic.topic_id in self._state.by_id:
-                for run in topic.runs:
-                    if self._is_sparse(topic, run):
-                        builder.add(topic, [run])
         return builder.job()
 
     def _due(self, now_ms: int) -> Iterator[Topic]:
@@ -161,33 +323,6 @@ class Upkeep:
                 if now_ms - int(oldest.columns.ts_ms[0]) >= limits.segment_max_age_ms:
                     freeze(topic)
                     yield topic
-
-    def plan_erase(self, topic_id: int) -> list[SealJob]:
-        """Every run of a topic that still holds text of deleted records, to be written anew."""
-        topic = self._state.by_id.get(topic_id)
-        if topic is None:
-            return []
-        freeze(topic)
-        builder = _Builder(self)
-        jobs: list[SealJob] = []
-        while not builder.add_topic(topic):
-            jobs += builder.jobs()
-            builder = _Builder(self)
-        for run in topic.runs:
-            if run.ref is not None and run.dead and not builder.has(topic, run):
-                if builder.is_full:
-                    jobs += builder.jobs()
-                    builder = _Builder(self)
-                if self._live_text(run) < run.text_bytes:
-                    builder.add(topic, [run])
-        return [*jobs, *builder.jobs()]
-
-    @staticmethod
-    def _live_text(run: Run) -> int:
-        """Text of live records, commas included."""
-        live = run.flags == LIVE
-        sizes = int(run.columns.size.sum(dtype=np.int64, where=live))
-        return sizes + int(np.count_nonzero(live))
 
     def _pressing(self) -> list[Topic]:
         """Topics to seal before their time: the largest, or of many small ones any."""
@@ -245,7 +380,10 @@ class Upkeep:
                 )
                 self._state.attention[entry.topic_id] = topic
         if not used and refs:
-            self._state.unneeded.append(refs[0].segment)
+            self._state.segments.unneeded.append(refs[0].segment)
+        elif refs:
+            rows, text_bytes = sum(r.count for r in refs), sum(r.text_bytes for r in refs)
+            self._state.segments.measure(refs[0].segment, rows, text_bytes)
         self._release(job)
 
     def on_seal_failed(self, job: SealJob) -> None:
@@ -273,7 +411,10 @@ class Upkeep:
         }
         if not sealed:
             return False
-        self._avoided |= sealed
+        if len(job.clears) > 1:
+            self._alone |= job.clears  # to be tried again, so that one of them is left and no other
+        else:
+            self._avoided |= sealed
         self.on_seal_failed(job)
         if plan is not None:
             topics = {entry.topic_id: None for entry in job.entries}
@@ -283,8 +424,7 @@ class Upkeep:
 
     def take_unneeded(self) -> list[int]:
         """Segment files that nothing refers to any more, since somebody asked."""
-        unneeded, self._state.unneeded = self._state.unneeded, []
-        return unneeded
+        return self._state.segments.take_unneeded()
 
     def is_avoided(self, topic: Topic, run: Run) -> bool:
         return (topic.topic_id, run.first_seq) in self._avoided
@@ -303,6 +443,7 @@ class _Builder:
         self._ranges: list[tuple[int, int]] = []
         self._claimed: set[tuple[int, int]] = set()
         self._text_bytes = 0
+        self.clears: set[int] = set()
 
     @property
     def is_full(self) -> bool:
@@ -314,11 +455,8 @@ class _Builder:
     def job(self) -> SealJob | None:
         if not self._entries:
             return None
-        return SealJob(tuple(self._entries), tuple(self._ranges), frozenset(self._claimed))
-
-    def jobs(self) -> list[SealJob]:
-        job = self.job()
-        return [] if job is None else [job]
+        entries, ranges = tuple(self._entries), tuple(self._ranges)
+        return SealJob(entries, ranges, frozenset(self._claimed), frozenset(self.clears))
 
     def add_topic(self, topic: Topic, *, through: int | None = None) -> bool:
         """The frozen or closed hot runs of a topic, those that begin `through` a seq where one is
@@ -341,6 +479,19 @@ class _Builder:
         if group:
             self.add(topic, group)
         return True
+
+    def add_runs(self, topic: Topic, runs: list[Run]) -> bool:
+        """Sealed runs of a topic, neighbours in one; False where no floor left any of them."""
+        before = len(self._entries)
+        group: list[Run] = []
+        for run in runs:
+            if group and not self._fits(group, run):
+                self.add(topic, group)
+                group = []
+            group.append(run)
+        if group:
+            self.add(topic, group)
+        return len(self._entries) > before
 
     def has(self, topic: Topic, run: Run) -> bool:
         """Whether the run is part of a seal already."""
@@ -390,10 +541,15 @@ class _Builder:
         self._entries.append(SealEntry(topic.topic_id, first, tuple(pieces)))
         last = runs[-1]
         self._ranges.append((runs[0].first_seq, last.first_seq + last.count - 1))
-        self._text_bytes += sum(run.text_bytes for run in runs)
+        self._text_bytes += sum(self._live_bytes(run) for run in runs)
         claimed = {(topic.topic_id, run.first_seq) for run in runs}
         self._claimed |= claimed
         self._upkeep._busy |= claimed
+
+    def _live_bytes(self, run: Run) -> int:
+        if run.ref is None:
+            return run.text_bytes
+        return self._upkeep._state.segments.live_bytes(run.ref)
 
 
 def is_sealable(run: Run) -> bool:
@@ -410,6 +566,10 @@ def freeze(topic: Topic) -> None:
 
 def _is_volatile(run: Run) -> bool:
     return isinstance(run, HotRun) and run.volatile
+
+
+def _is_in(segment: int, run: Run) -> bool:
+    return run.ref is not None and run.ref.segment == segment
 
 
 def _hot_bytes(topic: Topic) -> int:

@@ -7,7 +7,7 @@ same code, as on a disk.  There is no log: events need none where no restart can
 from collections.abc import Sequence
 
 from topics.protocol.events import Checkpoint, Event, RunRef
-from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
+from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.protocol.records import Buffer
 from topics.store.files import File
 from topics.store.runs import SealedRun
@@ -169,6 +169,12 @@ class MemoryStore:
 
     def drop(self, segment: int) -> None:
         self._segments.drop(segment)
+
+    def contents(self, segment: int) -> Contents:
+        return self._segments.contents(segment)
+
+    def clear(self) -> None:
+        return
 
     def rotate(self, *, fresh: bool = False) -> int:
         return 0

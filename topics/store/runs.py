@@ -169,10 +169,16 @@ class SealedRun:
         if self._kills:
             return self._to_heap()
         stored = self._opened().flags(self.index)
-        if self._dead is None:
-            self._dead = int(np.count_nonzero(stored))
-            if self._dead != int(np.count_nonzero(stored == DELETED)):
+        return stored if self._dead is not None else self._counted(stored)
+
+    def _counted(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The file's flags, their dead counted, where a kill did not come in between (upkeep looks
+        at flags on its own thread)."""
+        with self._segments.lock:
+            dead = int(np.count_nonzero(stored))
+            if self._kills or dead != int(np.count_nonzero(stored == DELETED)):
                 return self._to_heap()
+            self._dead = dead
         return stored
 
     def _to_heap(self) -> NDArray[np.uint8]:

@@ -5,6 +5,7 @@ dropped.  Invariants: a number is given out once; a flag reaches its file only a
 own frame is durable; what is being read stays open for its readers.
 """
 
+import contextlib
 import threading
 import weakref
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.errors import Corrupt
 from topics.protocol.events import RunRef
-from topics.protocol.ports import SealEntry, StoreStats
+from topics.protocol.ports import Contents, SealEntry, StoreStats
 from topics.protocol.records import DELETED
 from topics.store import segment
 from topics.store.files import Files, discard, write_all
@@ -95,8 +96,27 @@ class Segments:
             self.next_number += 1
         return segment.build(self._files, number, instance=self._instance, entries=entries)
 
+    def contents(self, number: int) -> Contents:
+        """*Blocking.* All that a segment holds.  Raises Corrupt, OSError."""
+        with self.lock:
+            owner = self._known.get(number) or Segment(number)
+            handle = owner.handle
+        if handle is not None:
+            table = handle.table
+        else:
+            # For itself: a look at every segment must not close those that are being read.
+            handle = Handle(self._files, number, self._instance)
+            table = handle.table
+            handle.file.close()
+        rows, text_bytes = int(table["count"].sum()), int(table["text_bytes"].sum())
+        return Contents(rows, text_bytes, np.stack([table["topic_id"], table["first_seq"]], 1))
+
     def drop(self, number: int) -> None:
-        """*Blocking.* Unlink a segment; what is being read stays open for its readers."""
+        """*Blocking.* Unlink a segment; what is being read stays open for its readers.
+
+        Raises:
+            OSError: It is still there.
+        """
         with self.lock:
             self._killed = {run: None for run in self._killed if run.segment != number}
             owner = self._known.get(number)
@@ -107,7 +127,8 @@ class Segments:
                 # Its readers will be told so; there is nothing to keep for them.
                 pass
             self._open.pop(number, None)
-        discard(self._files, segment_name(number))
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(segment_name(number))
 
     def verify(self, refs: Iterable[RunRef]) -> None:
         """*Blocking.* Every run referred to is there; nothing is changed.

@@ -5,6 +5,7 @@ their files.  Refuses to know what the events mean.  Invariant: nothing is unlin
 acknowledged before what justifies it is durable.
 """
 
+import contextlib
 import errno
 import threading
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Final
 
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.events import Checkpoint, Event, RunRef, RunsSealed
-from topics.protocol.ports import Recovery, RecoverySink, SealEntry, StoreStats
+from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
@@ -62,6 +63,7 @@ class DiskStore:
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
         self._lock = threading.Lock()
+        self._unlinking = threading.Lock()
         self._log: Log
         self._segments: Segments
         self._checkpoints: Checkpoints
@@ -303,7 +305,8 @@ class DiskStore:
             # What recovery had to say of it is durable now.
             discard(self._files, FAILED_NAME)
             self._has_failure_mark = False
-        self._unlink_dropped(lsn)
+        with contextlib.suppress(OSError):
+            self._unlink_dropped(lsn)
         self._log.maintain()
         return lsn
 
@@ -330,12 +333,32 @@ class DiskStore:
         with self._lock:
             self._dropped.append((self._log.written_lsn, segment))
 
+    def contents(self, segment: int) -> Contents:
+        return self._segments.contents(segment)
+
+    def clear(self) -> None:
+        self._unlink_dropped(self._log.synced_lsn)
+        for number in numbers(self._files.names(), "wal"):
+            if number < self._checkpoints.oldest_log:
+                self._files.unlink(log_name(number))
+        self._files.sync_dir()
+
     def _unlink_dropped(self, lsn: int) -> None:
-        with self._lock:
-            due = [segment for at, segment in self._dropped if at <= lsn]
-            self._dropped = [(at, segment) for at, segment in self._dropped if at > lsn]
-        for segment in due:
-            self._segments.drop(segment)
+        """Raises OSError: One of them is still there; it is tried again with the next."""
+        with self._unlinking:  # on two threads, and each believes the other when it is done
+            with self._lock:
+                due = [each for each in self._dropped if each[0] <= lsn]
+                self._dropped = [each for each in self._dropped if each[0] > lsn]
+            trouble: OSError | None = None
+            for each in due:
+                try:
+                    self._segments.drop(each[1])
+                except OSError as error:
+                    trouble = error
+                    with self._lock:
+                        self._dropped.append(each)
+            if trouble is not None:
+                raise trouble
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -381,7 +404,8 @@ class DiskStore:
             # The disk was full from the start and nothing was written: all is as it was found.
             return
         lsn = self._log.sync()
-        self._unlink_dropped(lsn)
+        with contextlib.suppress(OSError):
+            self._unlink_dropped(lsn)
         try:
             self._segments.flip(lsn)
             self._save(image, self._log.position, clean=True)

@@ -1,0 +1,69 @@
+"""Dead space: what the files of a world hold, against what lives.
+
+Owns the look into the files, past the engine's own counting; refuses to know how space is given
+back.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topics.protocol.records import LIVE
+from topics.store.layout import SEGMENT_HEADER, segment_name
+
+from .model import check
+
+if TYPE_CHECKING:
+    from .world import World
+
+ROUNDS = 3
+"""Rounds of upkeep after which a world without traffic has come to rest: what a seal merges leaves
+dead space to the next."""
+
+
+def come_to_rest(world: "World") -> bool:
+    """Upkeep with nothing else; False where the disk did not let it."""
+    process = world.process
+    before = process.troubles
+    for _ in range(ROUNDS):
+        process.step_upkeep(checkpoint=False)
+        process.finish_upkeep()
+        if not process.failed:
+            process.sync()
+    return not process.failed and process.troubles == before
+
+
+def check_space(world: "World") -> None:
+    """Of no segment file lives less than a quarter, and each of them is needed. (§5)"""
+    if not come_to_rest(world):
+        return
+    upkeep = world.process.upkeep
+    live: dict[str, int] = {}
+    for topic in world.process.engine.state.topics.values():
+        for run in topic.runs:
+            if run.ref is None:
+                continue
+            lo = min(max(topic.gone_through + 1 - run.first_seq, 0), run.count)
+            sizes = run.columns.size[lo:][run.flags[lo:] == LIVE].astype(np.int64)
+            name = segment_name(run.ref.segment)
+            live[name] = live.get(name, 0) + int((sizes + 1).sum())
+    left = {segment_name(segment) for segment in upkeep.left}
+    for name, inode in world.files.inodes.items():
+        if name.endswith(".seg") and name not in left and not _is_orphan(world, name):
+            whole = SEGMENT_HEADER.unpack_from(inode.cache)[-3]
+            told = f"{name}: {live.get(name)} of {whole} live"
+            check(name in live and live[name] * 4 >= whole, "I33", told)
+
+
+def check_erased(world: "World", texts: list[bytes]) -> None:
+    """No file has any of them. (§5)"""
+    for name, inode in world.files.inodes.items():
+        if not name.endswith(".torn") and not _is_orphan(world, name):
+            found = next((text for text in texts if text in inode.cache), None)
+            check(found is None, "I34", f"{name} has {(found or b'')[:100]!r}")
+
+
+def _is_orphan(world: "World", name: str) -> bool:
+    """A segment that was written as upkeep was given up, as at a stop: the next start removes it."""
+    needed = {segment_name(segment) for segment in world.process.engine.state.segments}
+    return world.process.gave_up and name.endswith(".seg") and name not in needed
