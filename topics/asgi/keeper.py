@@ -120,6 +120,8 @@ class Keeper:
                 await asyncio.sleep(RETRY_S)
             if self._engine.read_only:
                 return
+            if self._engine.state.is_due(self.now_ms):
+                self._due.set()  # more has expired than one round takes
             await asyncio.sleep(UPKEEP_SOON_S)
 
     async def keep_up(self, *, checkpoint: bool = False) -> None:

@@ -3,7 +3,7 @@
 Decides only: reads the state and refuses or returns the event, with every outcome in it (§2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,16 +22,26 @@ from topics.protocol.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic
 
 FRAME_BYTES: Final = 4096
 """Room that a frame's head and its batch's header may take, beyond columns and text."""
+DUE_MAX: Final = 1024
+"""Topics from which one write lets expire what is due, before it is refused for want of room: some
+ten milliseconds' work.  Those that have waited longest come first."""
 _ROW_BYTES: Final = 32
 """Room that one record's columns may take in a frame, tag and node aside."""
 
 
 class Admission:
-    """What stands between an append and the log."""
+    """What stands between an append and the log.
 
-    def __init__(self, limits: Limits, state: State) -> None:
+    Args:
+        expire_due: Lets expire what is due of all topics, or of so many; whether there was any.
+    """
+
+    def __init__(
+        self, limits: Limits, state: State, *, expire_due: Callable[[int, int], bool]
+    ) -> None:
         self.limits = limits
         self.state = state
+        self._expire_due = expire_due
 
     def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
         limit = self.limits.max_topics
@@ -54,7 +64,13 @@ class Admission:
             metas=command.metas,
         )
         pressed = not command.disable_backpressure
-        return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+        try:
+            return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+        except Rejection as refusal:
+            # Expired records free room, whether anybody has looked at their topic since or not.
+            if refusal.code is not ErrorCode.THROTTLED or not self._expire_due(now_ms, DUE_MAX):
+                raise
+            return self._event(topic, batch, now_ms, key=key, pressed=pressed)
 
     def copied(
         self,

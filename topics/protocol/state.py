@@ -7,6 +7,7 @@ that later events make unnecessary may be gone already.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 import msgspec
 import numpy as np
@@ -89,6 +90,8 @@ class State:
         self.queues: dict[int, Queue] = {}
         self.routers = Routers()
         self.next_lease = 1
+        self._timed: dict[int, int] = {}
+        self._times: list[tuple[int, int]] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
             TopicConfigured: self._configured,
@@ -124,6 +127,31 @@ class State:
             self._set_totals(topic, topic.count - records, topic.size_bytes - size_bytes)
         self._floors_moved(topic)
 
+    # Of each topic that holds records with a `ttl_ms`, a time is known before which none of them
+    # expires.  So nobody has to look at all topics to find those from which time took something.
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether `take_due` may find a topic."""
+        return bool(self._times) and self._times[0][0] <= now_ms
+
+    def take_due(self, now_ms: int) -> Topic | None:
+        """A topic from which something may have expired; `time_again` wants to be told after."""
+        while self.is_due(now_ms):
+            due_ms, topic_id = heappop(self._times)
+            if self._timed.get(topic_id) == due_ms:
+                del self._timed[topic_id]
+                return self.by_id[topic_id]
+        return None
+
+    def time_again(self, topic: Topic) -> None:
+        due_ms = topic.expires_ms()
+        if due_ms is not None:
+            self._time(topic, due_ms)
+
+    def _time(self, topic: Topic, due_ms: int) -> None:
+        self._timed[topic.topic_id] = due_ms
+        heappush(self._times, (due_ms, topic.topic_id))
+
     # ------------------------------------------------------------------ topics
 
     def _created(self, event: TopicCreated) -> None:
@@ -153,6 +181,8 @@ class State:
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
+        if event.config.ttl_ms and event.count:
+            self._time(topic, 0)
         topic.check()
 
     def _deleted(self, event: TopicDeleted) -> None:
@@ -165,7 +195,7 @@ class State:
         for run in topic.runs:
             self._let_go(run)
         self._set_totals(topic, 0, 0)
-        for where in (self.hot, self.full, self.attention, self.lossy):
+        for where in (self.hot, self.full, self.attention, self.lossy, self._timed):
             where.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ records
@@ -181,6 +211,8 @@ class State:
         self.hot_bytes += run.memory_bytes - before
         if not volatile:
             self.hot[topic.topic_id] = topic
+        if topic.config.ttl_ms and topic.topic_id not in self._timed:
+            self._time(topic, batch.ts_ms + topic.config.ttl_ms + 1)
         topic.head_seq = event.first_seq + n - 1
         topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
         topic.last_ts_ms = batch.ts_ms
@@ -483,6 +515,8 @@ class State:
             self._lose_volatile(topic, first_seq, last_seq)
             self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
+        if image.config.ttl_ms and image.count:
+            self._time(topic, 0)
         if image.queue is not None:
             queue = self.queues[topic.topic_id] = Queue()
             queue.restore(image.queue)

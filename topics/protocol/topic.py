@@ -268,6 +268,14 @@ class Topic:
                 break
         return Expiry(walked, Removal(through, count, size_bytes)) if walked else None
 
+    def expires_ms(self) -> int | None:
+        """When `expiry` has something to do again, at the earliest; None: not as things are."""
+        if not self.config.ttl_ms or not self.count:
+            return None
+        for run, lo in self._runs_from(max(self.gone_through + 1, self._earliest)):
+            return int(self._times(run)[lo]) + self.config.ttl_ms + 1
+        return None
+
     def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
         """The oldest live records to lose so that at least this many records and bytes go.
 

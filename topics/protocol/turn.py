@@ -9,7 +9,7 @@ unreserved seq asks for it.  Who commands what is not known here.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ from topics.protocol.topic import Topic, seq_spans
 
 Room: TypeAlias = Callable[[bool], int]
 """Bytes of frames that the log is sure to take now, given whether the reserve counts."""
+
+EXPIRE_MAX: Final = 8192
+"""Topics from which one go lets expire what is due; more would hold up the loop."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class Turn:
         removed: Callable[[Topic], None],
     ) -> None:
         self.state = state
-        self.admission = Admission(limits, state)
+        self.admission = Admission(limits, state, expire_due=self.expire_due)
         self.read_only = False
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
@@ -209,6 +212,17 @@ class Turn:
         if expiry is not None:
             self.state.apply_expiry(topic, expiry)
             self._expired.add(topic.topic_id)
+
+    def expire_due(self, now_ms: int, limit: int = EXPIRE_MAX) -> bool:
+        """Let pass what time took of any topic, of so many of them that have waited longest;
+        whether there was one."""
+        for looks in range(limit):
+            topic = self.state.take_due(now_ms)
+            if topic is None:
+                return looks > 0
+            self.expire(topic, now_ms)
+            self.state.time_again(topic)
+        return limit > 0
 
     def log_expiry(self, topic: Topic, now_ms: int) -> None:
         """Expiry is no event, since time tells it again; but before an event that goes by what it

@@ -117,9 +117,7 @@ class Upkeep:
     def drop_runs(self, now_ms: int) -> None:
         """Let go of runs that hold no live record; expire topics by time alone."""
         now_ms = self._engine.advance(now_ms)
-        if now_ms >= self._next_age_check_ms:
-            for topic in self._state.by_id.values():
-                self._engine.turn.expire(topic, now_ms)
+        self._engine.turn.expire_due(now_ms)
         self._suspect_found()
         attention, self._state.attention = self._state.attention, {}
         for topic in attention.values():
