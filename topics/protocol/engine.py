@@ -146,6 +146,10 @@ class Engine:
         """Engine time: the wall clock, unless that has fallen below what was seen before."""
         return self.turn.advance(now_ms)
 
+    def let_pass(self, now_ms: int) -> None:
+        """Time went by: what it took from any topic is gone, before all of them are counted."""
+        self.turn.expire_due(self.advance(now_ms))
+
     def debt_of(self, command: Command) -> Debt | None:
         """What routers owe to a command: the shell works it off before it submits the command,
         so that a client reads its own writes through them.  None where nothing is owed."""
