@@ -473,6 +473,7 @@ class Engine:
         if created is not None:
             topic = self.turn.create(created)
         self.turn.log_append(topic, event, log_bytes, volatile=volatile)
+        self.turn.relieve(now_ms)
         synced = self.turn.owe(topic)
         return Outcome(
             [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),

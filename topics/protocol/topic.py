@@ -125,6 +125,8 @@ class Topic:
         self.last_ts_ms = 0
         self.last_write_ms: int | None = None
         self.last_read_ms: int | None = None
+        self.volatile_runs = 0
+        self.volatile_bytes = 0
         self._earliest = 1
 
     # ------------------------------------------------------------------ where things are

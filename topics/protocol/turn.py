@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.admission import FRAME_BYTES, Admission
+from topics.protocol.admission import DUE_MAX, FRAME_BYTES, Admission
 from topics.protocol.copies import Copies
 from topics.protocol.effects import Fetch, Gate, Wake
 from topics.protocol.errors import ErrorCode, Rejection
@@ -34,7 +34,9 @@ from topics.protocol.events import (
     TopicCreated,
     TopicDeleted,
 )
+from topics.protocol.hot import hot_bytes_of
 from topics.protocol.limits import Limits
+from topics.protocol.relief import Relief
 from topics.protocol.state import State
 from topics.protocol.topic import Topic, seq_spans
 
@@ -76,6 +78,9 @@ class Turn:
     ) -> None:
         self.state = state
         self.admission = Admission(limits, state, expire_due=self.expire_due)
+        self._max_hot_bytes = limits.max_hot_bytes
+        self._came_in = 0
+        self._relief = Relief(limits, state, self.admission.first_held, self._evict)
         self.read_only = False
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
@@ -224,6 +229,17 @@ class Turn:
             self.state.time_again(topic)
         return limit > 0
 
+    def relieve(self, now_ms: int) -> None:
+        """Where what was let in is more than memory may hold, let records go that are in it only."""
+        state = self.state
+        if state.logged_bytes + state.volatile_bytes > self._max_hot_bytes and not self.read_only:
+            self.expire_due(now_ms, DUE_MAX)
+            self._relief.relieve(self._came_in)
+        self._came_in = 0
+
+    def _evict(self, topic: Topic, event: FloorsRaised) -> None:
+        self.emit(event, logged=holds_logged(topic))
+
     def log_expiry(self, topic: Topic, now_ms: int) -> None:
         """Expiry is no event, since time tells it again; but before an event that goes by what it
         left, it has to be told, or a replay would let the same records expire twice."""
@@ -259,6 +275,8 @@ class Turn:
     ) -> None:
         reserved, floors = topic.reserved_through, topic.floors
         self.emit(event, logged=not volatile, log_bytes=log_bytes)
+        if volatile:
+            self._came_in += hot_bytes_of(event.batch)
         if topic.reserved_through > reserved:
             self._reserved.append((topic, topic.reserved_through))
             if volatile:
@@ -387,7 +405,7 @@ class Turn:
 
 def holds_logged(topic: Topic) -> bool:
     """Whether a restart would bring back any of the topic's runs."""
-    return any(not getattr(run, "volatile", False) for run in topic.runs)
+    return len(topic.runs) > topic.volatile_runs
 
 
 def no_such_topic(name: str) -> Rejection:
