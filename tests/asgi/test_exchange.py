@@ -454,6 +454,29 @@ def test_metrics_leave_the_state_alone_while_it_is_replayed(
     assert b"topics_topics 0\n" in b"".join(answer.body)
 
 
+def test_metrics_show_what_time_left() -> None:
+    """Nobody has read the queue since its jobs expired, one of them under a lease. (§8.3, §10.7)"""
+    desk = Desk()
+    desk.ask("PUT", "/v0/topics/x", {"type": "queue", "ttl_ms": 100})
+    desk.ask("PUT", "/v0/topics/y", {"type": "queue"})
+    for name in "xy":
+        desk.ask("POST", f"/v0/topics/{name}", {"records": [{"data": n} for n in range(3)]})
+        desk.ask("POST", f"/v0/topics/{name}/claim", {"node": "w", "lease_ms": 60_000})
+    desk.shell.advance(500)
+
+    told = b"".join(desk.ask("GET", "/v0/metrics").body).decode().splitlines()
+    for line in (
+        "topics_records_live 3", "topics_queue_leases_in_flight 1",
+        'topics_topic_records_live{topic="x"} 0', 'topics_topic_bytes_live{topic="x"} 0',
+        'topics_topic_earliest_seq{topic="x"} 4', 'topics_topic_head_seq{topic="x"} 3',
+        'topics_topic_queue_ready{topic="x"} 0', 'topics_topic_queue_in_flight{topic="x"} 0',
+        'topics_topic_queue_ready{topic="y"} 2', 'topics_topic_queue_in_flight{topic="y"} 1',
+    ):  # fmt: skip
+        assert line in told
+    bytes_live = document(desk.ask("GET", "/v0/topics/y"))["bytes"]
+    assert f"topics_bytes_live {bytes_live}" in told
+
+
 def test_a_seek_does_not_step_over_a_loss() -> None:
     """A time before everything that is left tells what went, though nothing is left. (§3.3)"""
     desk = Desk()

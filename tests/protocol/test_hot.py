@@ -98,6 +98,51 @@ def test_a_cut_run_is_its_own_rest(batches: list[list[Row]], draw: st.DataObject
     assert rest.text_bytes == run.text_bytes - (int(run.columns.offset[row]))
 
 
+@given(BATCHES, st.data())
+def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.DataObject) -> None:
+    """Rows, seqs, tags and nodes of the living, the text of nobody else; then it grows. (§5)"""
+    run = run_of(batches)
+    dead = draw.draw(st.sets(st.integers(0, run.count - 1)))
+    run.kill(np.array(sorted(dead), np.int64))
+    passed = draw.draw(st.integers(0, run.count))
+    run.pass_through(passed)
+    kept = {i + 1: rows_of(run, i, i + 1)[0] for i in range(passed, run.count) if i not in dead}
+    tags = {i + 1 for i in run.tag_rows(equals("a")).tolist()} & set(kept)
+
+    runs = run.packed()
+    assert not any(one.dead == one.count for one in runs)
+    if not kept:
+        assert not runs
+        return
+    assert sum(one.text_bytes for one in runs) == sum(
+        int(run.columns.size[seq - 1]) + 1 for seq in kept
+    )
+    runs[-1].append(render_batch([b'"new"'], first_seq=max(kept) + 1, ts_ms=TS, nodes="a"))
+    found: dict[int, dict[str, Any]] = {}
+    tagged: set[int] = set()
+    for one in runs:
+        living = sorted(set(range(one.count)) - set(one.killed().tolist()))
+        found |= {one.first_seq + row: rows_of(one, row, row + 1)[0] for row in living}
+        tagged |= set((one.tag_rows(equals("a")) + one.first_seq).tolist())
+    assert found.pop(max(kept) + 1)["data"] == "new"
+    assert (found, tagged) == (kept, tags)
+    assert runs[0].memory_bytes == runs[0].weight(runs[0].count)
+
+
+def test_runs_stand_apart_where_many_rows_are_dead() -> None:
+    """A stretch of dead rows that is longer than a run is dear is left out. (§5)"""
+    run = run_of([[(f"{n}", None, "a") for n in range(1000)]])
+    run.kill(np.array([n for n in range(1000) if n not in (3, 100, 500, 999)]))
+
+    runs = run.packed()
+    assert [(one.first_seq, one.count) for one in runs] == [(4, 98), (501, 1), (1000, 1)]
+    assert [rows_of(one, one.count - 1, one.count)[0]["data"] for one in runs] == [
+        "100",
+        "500",
+        "999",
+    ]
+
+
 def test_what_a_reader_holds_does_not_change() -> None:
     """A slice stays what it was while the run grows and is killed in. (§5)"""
     run = run_of([[("x" * 50, None, None)]])
@@ -107,8 +152,11 @@ def test_what_a_reader_holds_does_not_change() -> None:
         batch = render_batch([b'"y"'], first_seq=2 + i, ts_ms=TS)
         run.append(batch)
     run.kill(np.array([0]))
+    (packed,) = run.packed()
 
     assert bytes(held) == before
+    assert run.read([(0, 1)])[0] == before
+    assert packed.first_seq == 2
     assert run.count == 2001
 
 

@@ -456,7 +456,7 @@ def _probe(call: _Call, probe: Probe) -> Answer:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None
             if runtime.phase is Phase.READY:
-                runtime.engine.advance(runtime.now_ms)
+                runtime.engine.let_pass(runtime.now_ms)
                 state = runtime.engine.state
             watches, stats = runtime.engine.watches, runtime.store.stats
             known = metrics.families(

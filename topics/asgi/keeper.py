@@ -63,10 +63,14 @@ class Keeper:
         """Where a topic is full, or memory or the log is."""
         if (
             self._engine.state.full
-            or self._engine.state.hot_weight > self._limits.max_hot_bytes // 2
+            or self._engine.state.hot_weight > self._engine.state.hot_share
             or self._store.log_bytes >= self._limits.wal_file_bytes
         ):
             self._due.set()
+
+    def memory_is_full(self) -> None:
+        self.upkeep.press()
+        self._due.set()
 
     def disk_is_full(self, room_bytes: int) -> None:
         """A write was refused, as there was no more room than this."""
@@ -120,6 +124,8 @@ class Keeper:
                 await asyncio.sleep(RETRY_S)
             if self._engine.read_only:
                 return
+            if self._engine.state.is_due(self.now_ms):
+                self._due.set()  # more has expired than one round takes
             await asyncio.sleep(UPKEEP_SOON_S)
 
     async def keep_up(self, *, checkpoint: bool = False) -> None:

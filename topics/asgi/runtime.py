@@ -238,6 +238,8 @@ class Runtime:
             self.refused_for_room += 1
         if limit == "disk":
             self.keeper.disk_is_full(detail["max"])
+        elif limit == "max_hot_bytes":
+            self.keeper.memory_is_full()
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)

@@ -3,7 +3,7 @@
 Decides only: reads the state and refuses or returns the event, with every outcome in it (§2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,16 +22,26 @@ from topics.protocol.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic
 
 FRAME_BYTES: Final = 4096
 """Room that a frame's head and its batch's header may take, beyond columns and text."""
+DUE_MAX: Final = 1024
+"""Topics from which one write lets expire what is due, before it is refused for want of room: some
+ten milliseconds' work.  Those that have waited longest come first."""
 _ROW_BYTES: Final = 32
 """Room that one record's columns may take in a frame, tag and node aside."""
 
 
 class Admission:
-    """What stands between an append and the log."""
+    """What stands between an append and the log.
 
-    def __init__(self, limits: Limits, state: State) -> None:
+    Args:
+        expire_due: Lets expire what is due of all topics, or of so many; whether there was any.
+    """
+
+    def __init__(
+        self, limits: Limits, state: State, *, expire_due: Callable[[int, int], bool]
+    ) -> None:
         self.limits = limits
         self.state = state
+        self._expire_due = expire_due
 
     def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
         limit = self.limits.max_topics
@@ -54,7 +64,13 @@ class Admission:
             metas=command.metas,
         )
         pressed = not command.disable_backpressure
-        return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+        try:
+            return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+        except Rejection as refusal:
+            # Expired records free room, whether anybody has looked at their topic since or not.
+            if refusal.code is not ErrorCode.THROTTLED or not self._expire_due(now_ms, DUE_MAX):
+                raise
+            return self._event(topic, batch, now_ms, key=key, pressed=pressed)
 
     def copied(
         self,
@@ -145,13 +161,11 @@ class Admission:
         config, n = topic.config, len(batch)
         volatile = config.durability == "ephemeral"
         if pressed or volatile:
-            self._require_hot_room(size_bytes, n, evicts=volatile and config.discard == "old")
+            self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
         if config.discard != "old":
             return topic.floors, NOTHING_REMOVED
         records = topic.count + n - config.cap_records if config.cap_records else 0
         too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
-        if volatile:
-            too_many_bytes = max(too_many_bytes, self._hot_excess(size_bytes, n))
         if records <= 0 and too_many_bytes <= 0:
             return topic.floors, NOTHING_REMOVED
         held = self.first_held(topic)
@@ -189,14 +203,23 @@ class Admission:
                     {"topic": topic.name, "limit": cap, "max": limit, "reason": "leased"},
                 )
 
-    def _hot_excess(self, size_bytes: int, n: int) -> int:
-        return self.state.hot_bytes + size_bytes + n * HOT_ROW_BYTES - self.limits.max_hot_bytes
-
-    def _require_hot_room(self, size_bytes: int, n: int, *, evicts: bool) -> None:
-        """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed
-        and may not be evicted, pushes back."""
-        if not evicts and self._hot_excess(size_bytes, n) > 0 and self.state.hot_bytes:
-            raise throttled("max_hot_bytes", self.limits.max_hot_bytes)
+    def _require_hot_room(self, topic: Topic, need: int) -> None:
+        """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed and
+        may not be evicted, pushes back.  What may be evicted is, once the write is in (`relief`)."""
+        state, limit = self.state, self.limits.max_hot_bytes
+        over = state.hot_bytes + need - limit
+        if over <= 0:
+            return
+        if topic.config.durability == "ephemeral" and topic.config.discard == "old":
+            # Where what was held before could not be evicted, the topic's own may have to do.
+            others = state.hot_bytes - topic.volatile_bytes
+            refused = state.hot_bytes > limit < others + need
+        else:
+            volatile = topic.config.durability == "ephemeral"
+            others = state.hot_bytes if volatile else state.logged_bytes
+            refused = over > state.volatile_bytes - state.firm_bytes - limit // 2
+        if refused and others:
+            raise throttled("max_hot_bytes", limit)
 
 
 def _strings_bytes(texts: str | Sequence[str | None] | None) -> int:

@@ -146,6 +146,10 @@ class Engine:
         """Engine time: the wall clock, unless that has fallen below what was seen before."""
         return self.turn.advance(now_ms)
 
+    def let_pass(self, now_ms: int) -> None:
+        """Time went by: what it took from any topic is gone, before all of them are counted."""
+        self.turn.expire_due(self.advance(now_ms))
+
     def debt_of(self, command: Command) -> Debt | None:
         """What routers owe to a command: the shell works it off before it submits the command,
         so that a client reads its own writes through them.  None where nothing is owed."""
@@ -469,6 +473,7 @@ class Engine:
         if created is not None:
             topic = self.turn.create(created)
         self.turn.log_append(topic, event, log_bytes, volatile=volatile)
+        self.turn.relieve(now_ms)
         synced = self.turn.owe(topic)
         return Outcome(
             [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),

@@ -2,11 +2,15 @@
 
 It owns growing columns, a list of text arenas and the interned nodes and tags of its rows; it
 knows neither files nor which of its rows a reader may see.  Bytes once written never move: a slice
-given to a reader stays valid while the run grows, is killed in, or is replaced by a sealed one.
+given to a reader stays valid while the run grows, is killed in, or is replaced by another.
+
+What a logged run holds of deleted records goes when it is sealed.  A volatile one never is, so it
+stays small, to be let go of as a whole, and `packed` gives what lives in it once that is less than
+what does not.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +40,9 @@ HOT_RUN_BYTES: Final = 8 << 10
 HOT_ROW_BYTES: Final = 64
 """What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
 for the memory bound."""
+
+_GAP_ROWS: Final = 128
+"""Dead rows side by side from which on a run more costs no more than the rows between."""
 
 
 class _Strings:
@@ -68,12 +75,19 @@ class HotRun:
     Args:
         first_seq: Seq of row 0.
         volatile: The records live in memory only (`ephemeral`): never logged, never sealed.
+        base_bytes: What the run counts for before its first record.
+
+    Attributes:
+        memory_bytes: An estimate of what it holds, for the bound on hot memory.
     """
 
-    def __init__(self, first_seq: int, *, volatile: bool = False) -> None:
+    def __init__(self, first_seq: int, *, volatile: bool = False, base_bytes: int = 0) -> None:
         self.first_seq = first_seq
         self.ref: RunRef | None = None
         self.volatile = volatile
+        self.memory_bytes = base_bytes
+        self._killed_bytes = 0
+        self._passed_rows = 0
         self.frozen = False
         self._rows = 0
         self._dead = 0
@@ -113,11 +127,6 @@ class HotRun:
         return self._dead
 
     @property
-    def memory_bytes(self) -> int:
-        """An estimate of what the run holds, for the bound on hot memory."""
-        return self._text_bytes + self._rows * HOT_ROW_BYTES
-
-    @property
     def columns(self) -> Columns:
         if self._view is None:
             rows = self._rows
@@ -143,6 +152,7 @@ class HotRun:
         else:
             self._append_many(batch, offset, n)
         self._rows += n
+        self.memory_bytes += len(batch.text) + n * HOT_ROW_BYTES
         self._view = None
 
     def _append_one(self, batch: Batch, offset: int) -> None:
@@ -202,12 +212,97 @@ class HotRun:
         return offset
 
     def kill(self, rows: NDArray[np.int64]) -> None:
-        fresh = int(np.count_nonzero(self._flags[rows] == LIVE))
+        live = self._flags[rows] == LIVE
+        fresh = int(np.count_nonzero(live))
         self._flags[rows] = DELETED
         self._dead += fresh
+        if self.volatile and fresh:
+            sizes = int(self._columns["size"][rows].sum(dtype=np.int64, where=live))
+            self._killed_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
 
     def killed(self) -> NDArray[np.int64]:
         return np.flatnonzero(self.flags != LIVE)
+
+    # ------------------------------------------------------------------ what nobody reads any more
+
+    def pass_through(self, seq: int) -> None:
+        """A floor stands at `seq`: no row up to there is read again."""
+        self._passed_rows = min(max(seq + 1 - self.first_seq, self._passed_rows), self._rows)
+
+    @property
+    def wasted_bytes(self) -> int:
+        """What `packed` would save, or somewhat more: a row that was killed before a floor passed
+        it counts twice."""
+        return self._killed_bytes + self.weight(self._passed_rows)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no row is read again."""
+        return self._passed_rows == self._rows or self._dead == self._rows
+
+    def weight(self, row: int) -> int:
+        """What the rows below `row` count for in `memory_bytes`."""
+        text = self._cells["offset"][row] if row < self._rows else self._text_bytes
+        return int(text) + row * HOT_ROW_BYTES
+
+    def row_at(self, weight: int) -> int:
+        """The first row below which the rows count for so much; `count` where none is."""
+        rows = np.arange(self._rows, dtype=np.int64)
+        weights = self.columns.offset + rows * HOT_ROW_BYTES
+        return int(weights.searchsorted(weight, "left"))
+
+    def packed(self, base_bytes: int = 0) -> list["HotRun"]:
+        """Runs of what is read still and of little more: no text of dead rows, and no rows of a
+        long stretch of them.  This run stays as it is, for whoever reads it.
+
+        Args:
+            base_bytes: Of the first of them.
+        """
+        live = np.flatnonzero(self.flags[self._passed_rows :] == LIVE) + self._passed_rows
+        if not len(live):
+            return []
+        cuts = np.flatnonzero(np.diff(live) > _GAP_ROWS)
+        starts = live[np.concatenate(([0], cuts + 1))].tolist()
+        lasts = live[np.concatenate((cuts, [len(live) - 1]))].tolist()
+        runs = [self._packed(starts[0], lasts[0] + 1, base_bytes)]
+        for lo, last in zip(starts[1:], lasts[1:], strict=True):
+            runs.append(self._packed(lo, last + 1, HOT_RUN_BYTES))
+        return runs
+
+    def _packed(self, lo: int, hi: int, base_bytes: int) -> "HotRun":
+        run = HotRun(self.first_seq + lo, volatile=self.volatile, base_bytes=base_bytes)
+        rows = hi - lo
+        run._allocate(max(rows, _ROWS_FIRST))
+        run._rows = rows
+        dead = self._flags[lo:hi] != LIVE
+        run._flags[:rows] = self._flags[lo:hi]
+        run._dead = int(np.count_nonzero(dead))
+        columns = {name: column[:rows] for name, column in run._columns.items()}
+        for name, column in columns.items():
+            column[:] = self._columns[name][lo:hi]
+        for name in ("size", "data_size", "meta_size", "node_id", "tag_id"):
+            columns[name][dead] = 0
+        sizes = np.where(dead, 0, columns["size"].astype(np.int64) + 1)
+        columns["offset"][:] = np.cumsum(sizes) - sizes
+        for name, old, new in (
+            ("node_id", self._nodes, run._nodes),
+            ("tag_id", self._tags, run._tags),
+        ):
+            if old.texts:
+                columns[name][:] = _moved(columns[name], old, new)
+        text = b"".join(self._live_text(lo, dead))
+        run._arenas, run._bases, run._text_bytes = [text], [0], len(text)
+        run.memory_bytes += len(text) + rows * HOT_ROW_BYTES
+        return run
+
+    def _live_text(self, lo: int, dead: NDArray[np.bool_]) -> Iterator[Buffer]:
+        """Text of those rows from `lo` on that are not dead, commas included."""
+        edges = np.flatnonzero(np.diff(dead, prepend=True, append=True)) + lo
+        offset, size = self._cells["offset"], self._cells["size"]
+        for first, end in edges.reshape(-1, 2).tolist():
+            yield self._slice(offset[first], offset[end - 1] + size[end - 1] + 1)
+
+    # ------------------------------------------------------------------ cutting
 
     def tail(self, row: int) -> "HotRun":
         """A run of the rows from `row` on; this one keeps them too."""
@@ -221,6 +316,7 @@ class HotRun:
         rest._flags[: rest._rows] = self._flags[row : self._rows]
         rest._dead = int(np.count_nonzero(rest._flags))
         rest._text_bytes = self._text_bytes - start
+        rest.memory_bytes = rest._text_bytes + rest._rows * HOT_ROW_BYTES
         rest._arenas, rest._bases = [bytes(self._slice(start, self._text_bytes))], [0]
         rest._nodes, rest._tags = self._nodes, self._tags
         return rest
@@ -232,6 +328,7 @@ class HotRun:
         """
         rest = self.tail(row)
         self._text_bytes -= rest._text_bytes
+        self.memory_bytes -= rest.memory_bytes
         self._rows = row
         self._dead = int(np.count_nonzero(self.flags))
         self._room, self._view, self.frozen = None, None, True
@@ -281,8 +378,22 @@ class HotRun:
         return bytes(arena[start - base : after - base]) + bytes(self._slice(after, end))
 
 
+def hot_bytes_of(batch: Batch) -> int:
+    """What a batch adds to what a run counts for."""
+    return len(batch.text) + len(batch.size) * HOT_ROW_BYTES
+
+
 def _text_of(entry: tuple[bytes, int]) -> bytes:
     return entry[0]
+
+
+def _moved(ids: NDArray[np.uint32], old: _Strings, new: _Strings) -> NDArray[np.uint32]:
+    """Ids of one table as those of another, which takes the strings that are used."""
+    known = np.zeros(len(old.texts) + 1, np.uint32)
+    for used in np.unique(ids).tolist():
+        if used:
+            known[used] = new.intern(old.texts[used - 1])
+    return known[ids]
 
 
 def _ids(table: _Strings, texts: str | Sequence[str | None]) -> NDArray[np.uint32] | int:

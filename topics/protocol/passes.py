@@ -172,6 +172,7 @@ class Passes:
     def _end_slice(self, now_ms: int, room: Room) -> None:
         self._same = None
         self._log_passed(now_ms, room)
+        self._turn.relieve(now_ms)
         self._rested()
 
     def _log_passed(self, now_ms: int, room: Room) -> None:

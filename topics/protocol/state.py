@@ -5,8 +5,10 @@ randomness and cannot refuse: it asserts.  During replay no sealed run is opened
 that later events make unnecessary may be gone already.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -50,6 +52,11 @@ from topics.protocol.routers import Routers
 from topics.protocol.segments import SegmentUse
 from topics.protocol.topic import Expiry, Topic
 
+_VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
+"""Text of a volatile run, at least and at most: it is let go of, or copied to pack it, in one go."""
+_PACK_BYTES: Final = 32 << 10
+"""A run below this is packed under pressure only: it would hardly hold less."""
+
 
 class State:
     """The engine's memory.
@@ -62,7 +69,10 @@ class State:
         full: Those of them with a run that takes no more.
         attention: Topics in which a run may have lost its last live record.
         segments: What of each segment file is referred to; at nothing the file may go.
-        hot_bytes, total_bytes, keys_total: Sums over all topics.
+        volatile: Topics that hold records in memory only (`ephemeral`).
+        logged_bytes, volatile_bytes: What unsealed records hold in memory, of either kind.
+        firm_bytes: What of the latter may not be evicted (`discard: "reject"`).
+        total_bytes, keys_total: Sums over all topics.
         queues: Jobs of the topics that are queues, by topic id.
         routers: What flows where.
         next_lease: No lease from this number on was ever given.
@@ -81,7 +91,12 @@ class State:
         self.full: dict[int, Topic] = {}
         self.attention: dict[int, Topic] = {}
         self.segments = SegmentUse()
-        self.hot_bytes = 0
+        self.volatile: dict[int, Topic] = {}
+        self.logged_bytes = 0
+        self.volatile_bytes = 0
+        self.firm_bytes = 0
+        least, most = _VOLATILE_RUN_BYTES
+        self._volatile_run_bytes = min(max(limits.max_hot_bytes // 64, least), most)
         self.total_bytes = 0
         self.records_total = 0
         self.keys_total = 0
@@ -89,6 +104,8 @@ class State:
         self.queues: dict[int, Queue] = {}
         self.routers = Routers()
         self.next_lease = 1
+        self._timed: dict[int, int] = {}
+        self._times: list[tuple[int, int]] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
             TopicConfigured: self._configured,
@@ -124,6 +141,31 @@ class State:
             self._set_totals(topic, topic.count - records, topic.size_bytes - size_bytes)
         self._floors_moved(topic)
 
+    # Of each topic that holds records with a `ttl_ms`, a time is known before which none of them
+    # expires.  So nobody has to look at all topics to find those from which time took something.
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether `take_due` may find a topic."""
+        return bool(self._times) and self._times[0][0] <= now_ms
+
+    def take_due(self, now_ms: int) -> Topic | None:
+        """A topic from which something may have expired; `time_again` wants to be told after."""
+        while self.is_due(now_ms):
+            due_ms, topic_id = heappop(self._times)
+            if self._timed.get(topic_id) == due_ms:
+                del self._timed[topic_id]
+                return self.by_id[topic_id]
+        return None
+
+    def time_again(self, topic: Topic) -> None:
+        due_ms = topic.expires_ms()
+        if due_ms is not None:
+            self._time(topic, due_ms)
+
+    def _time(self, topic: Topic, due_ms: int) -> None:
+        self._timed[topic.topic_id] = due_ms
+        heappush(self._times, (due_ms, topic.topic_id))
+
     # ------------------------------------------------------------------ topics
 
     def _created(self, event: TopicCreated) -> None:
@@ -149,10 +191,14 @@ class State:
         queue = self.queues.get(topic.topic_id)
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
             queue.lose_track()
+        self.firm_bytes -= _firm_bytes(topic)
         topic.config = event.config
+        self.firm_bytes += _firm_bytes(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
+        if event.config.ttl_ms and event.count:
+            self._time(topic, 0)
         topic.check()
 
     def _deleted(self, event: TopicDeleted) -> None:
@@ -163,9 +209,9 @@ class State:
         self.queues.pop(topic.topic_id, None)
         self.routers.remove_of(topic.topic_id)
         for run in topic.runs:
-            self._let_go(run)
+            self._let_go(topic, run)
         self._set_totals(topic, 0, 0)
-        for where in (self.hot, self.full, self.attention, self.lossy):
+        for where in (self.hot, self.full, self.attention, self.lossy, self._timed):
             where.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ records
@@ -178,9 +224,13 @@ class State:
         run = self._open_hot_run(topic, event, n, volatile)
         before = run.memory_bytes
         run.append(batch)
-        self.hot_bytes += run.memory_bytes - before
-        if not volatile:
+        if volatile:
+            self._hold(topic, run.memory_bytes - before)
+        else:
+            self.logged_bytes += run.memory_bytes - before
             self.hot[topic.topic_id] = topic
+        if topic.config.ttl_ms and topic.topic_id not in self._timed:
+            self._time(topic, batch.ts_ms + topic.config.ttl_ms + 1)
         topic.head_seq = event.first_seq + n - 1
         topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
         topic.last_ts_ms = batch.ts_ms
@@ -222,6 +272,9 @@ class State:
             and last.first_seq + last.count == event.first_seq
             and last.count + n <= max(self.limits.segment_max_records, 1)
             and last.text_bytes < self.limits.segment_max_bytes
+            and (
+                not volatile or last.text_bytes + len(event.batch.text) <= self._volatile_run_bytes
+            )
             and last.has_room(event.batch)
         ):
             return last
@@ -229,6 +282,8 @@ class State:
             self.full[topic.topic_id] = topic
         run = HotRun(event.first_seq, volatile=volatile)
         topic.add_run(run)
+        if volatile:
+            self._take_in(topic, run)
         return run
 
     def _records_deleted(self, event: RecordsDeleted) -> None:
@@ -238,8 +293,13 @@ class State:
         self._kill(topic, event.span_array, event.count, event.size_bytes)
 
     def _kill(self, topic: Topic, spans: NDArray[np.uint64], count: int, size_bytes: int) -> None:
+        hit = {}
         for run, rows in topic.rows_of(spans):
             run.kill(rows)
+            if topic.volatile_runs and _is_volatile(run):
+                hit[run.first_seq] = run
+        if hit:
+            self._pack(topic, hit.values())
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.remove(spans)
@@ -304,7 +364,7 @@ class State:
         old = topic.replace_runs(event.first_seq, event.last_seq, new)
         for run in old:
             self._pass_on_kills(run, new)
-            self._let_go(run)
+            self._let_go(topic, run)
         if not any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
             self.hot.pop(topic.topic_id, None)
 
@@ -341,13 +401,69 @@ class State:
         for first_seq in event.first_seqs:
             if first_seq not in alive:
                 for run in topic.replace_runs(first_seq, first_seq, []):
-                    self._let_go(run)
+                    self._let_go(topic, run)
 
-    def _let_go(self, run: Run) -> None:
+    def _let_go(self, topic: Topic, run: Run) -> None:
         if isinstance(run, HotRun):
-            self.hot_bytes -= run.memory_bytes
+            if not run.volatile:
+                self.logged_bytes -= run.memory_bytes
+                return
+            self._hold(topic, -run.memory_bytes)
+            topic.volatile_runs -= 1
+            if not topic.volatile_runs:
+                self.volatile.pop(topic.topic_id, None)
         elif run.ref is not None:
             self.segments.release(run.ref)
+
+    def _take_in(self, topic: Topic, run: HotRun) -> None:
+        """A volatile run is one of the topic's from now on."""
+        topic.volatile_runs += 1
+        self.volatile[topic.topic_id] = topic
+        self._hold(topic, run.memory_bytes)
+
+    def _hold(self, topic: Topic, more_bytes: int) -> None:
+        topic.volatile_bytes += more_bytes
+        self.volatile_bytes += more_bytes
+        if topic.config.discard == "reject":
+            self.firm_bytes += more_bytes
+
+    # What is in memory only is let go of as soon as nobody reads it any more: no segment and no log
+    # knows of it, so that is no event.  A run that is gone as a whole is dropped; one that wastes
+    # more than it keeps is replaced by what it keeps, so that each byte is copied about once.
+
+    def pack(self, topic: Topic) -> None:
+        """Under pressure: let go of what a topic in memory wastes, also where it is little."""
+        self._pack(topic, [run for run in topic.runs if _is_volatile(run)], pressed=True)
+
+    def _pack_passed(self, topic: Topic) -> None:
+        if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:
+            return
+        passed = topic.runs[: bisect_right(topic.starts, topic.gone_through)]
+        # The run that a floor stands in is dropped soon, unless the topic has little else.
+        self._pack(topic, [run for run in passed if _is_volatile(run)], topic.volatile_bytes)
+
+    def _pack(
+        self, topic: Topic, runs: Iterable[Run], beside: int = 0, *, pressed: bool = False
+    ) -> None:
+        """Drop or replace those of the runs that waste more than half of what they, and what is
+        beside them, hold; `pressed`, a quarter."""
+        for run in runs:
+            assert isinstance(run, HotRun)
+            run.pass_through(topic.gone_through)
+            is_small = run.memory_bytes < _PACK_BYTES and not pressed
+            if run.is_gone and not (is_small and run is topic.runs[-1]):
+                left = []
+            elif not is_small and run.wasted_bytes * (4 if pressed else 2) > max(
+                run.memory_bytes, beside
+            ):
+                # A topic's first run is of what a topic costs; `max_topics` bounds that.
+                left = run.packed(0 if run is topic.runs[0] else HOT_RUN_BYTES)
+            else:
+                continue
+            topic.replace_runs(run.first_seq, run.first_seq, left)
+            for one in left:
+                self._take_in(topic, one)
+            self._let_go(topic, run)
 
     # ------------------------------------------------------------------ loss
 
@@ -386,6 +502,8 @@ class State:
     def _floors_moved(self, topic: Topic) -> None:
         self.attention[topic.topic_id] = topic
         floor = topic.floors.evict_floor
+        if topic.volatile_runs:
+            self._pack_passed(topic)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.pass_through(topic.gone_through)
@@ -406,8 +524,7 @@ class State:
         return Checkpoint(self.now_ms, self.next_topic_id, topics, self.routers.next_id, routers)
 
     def _topic_image(self, topic: Topic, is_last: bool) -> TopicImage:
-        volatile = [r for r in topic.runs if isinstance(r, HotRun) and r.volatile]
-        spans = [(run.first_seq, run.first_seq + run.count - 1) for run in volatile]
+        spans = _volatile_spans(topic)
         count, size_bytes = topic.count, topic.size_bytes
         for first_seq, last_seq in spans:
             live, live_bytes = topic.live_between(first_seq, last_seq)
@@ -483,6 +600,8 @@ class State:
             self._lose_volatile(topic, first_seq, last_seq)
             self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
+        if image.config.ttl_ms and image.count:
+            self._time(topic, 0)
         if image.queue is not None:
             queue = self.queues[topic.topic_id] = Queue()
             queue.restore(image.queue)
@@ -500,9 +619,21 @@ class State:
         topic.holes.sort(key=lambda hole: hole.first_seq)
 
     @property
+    def hot_bytes(self) -> int:
+        """What unsealed records hold in memory."""
+        return self.logged_bytes + self.volatile_bytes
+
+    @property
     def hot_weight(self) -> int:
         """What unsealed, logged records hold, with what a run costs however few it has."""
-        return self.hot_bytes + len(self.hot) * HOT_RUN_BYTES
+        return self.logged_bytes + len(self.hot) * HOT_RUN_BYTES
+
+    @property
+    def hot_share(self) -> int:
+        """What unsealed, logged records may hold before they are sealed for it: half of what those
+        leave that never are, which is at least half of all."""
+        limit = self.limits.max_hot_bytes
+        return (limit - min(self.volatile_bytes, limit // 2)) // 2
 
     def refs(self) -> list[RunRef]:
         """Every sealed run of every topic."""
@@ -522,6 +653,32 @@ class State:
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""
         return topic.recount()
+
+
+def _is_volatile(run: Run) -> bool:
+    return isinstance(run, HotRun) and run.volatile
+
+
+def _firm_bytes(topic: Topic) -> int:
+    return topic.volatile_bytes if topic.config.discard == "reject" else 0
+
+
+def _volatile_spans(topic: Topic) -> list[tuple[int, int]]:
+    """Seqs [first, last] that are in memory only.  What lies between two runs of one span was
+    deleted, and is as little there after a restart as they are."""
+    spans: list[tuple[int, int]] = []
+    before = 0
+    for run in topic.runs:
+        if not _is_volatile(run):
+            before = 0
+            continue
+        last_seq = run.first_seq + run.count - 1
+        if before and not any(before < hole.first_seq < run.first_seq for hole in topic.holes):
+            spans[-1] = (spans[-1][0], last_seq)
+        else:
+            spans.append((run.first_seq, last_seq))
+        before = last_seq
+    return spans
 
 
 def risen(floors: Floors, other: Floors) -> Floors:

@@ -125,6 +125,8 @@ class Topic:
         self.last_ts_ms = 0
         self.last_write_ms: int | None = None
         self.last_read_ms: int | None = None
+        self.volatile_runs = 0
+        self.volatile_bytes = 0
         self._earliest = 1
 
     # ------------------------------------------------------------------ where things are
@@ -267,6 +269,14 @@ class Topic:
             if hi < run.count:
                 break
         return Expiry(walked, Removal(through, count, size_bytes)) if walked else None
+
+    def expires_ms(self) -> int | None:
+        """When `expiry` has something to do again, at the earliest; None: not as things are."""
+        if not self.config.ttl_ms or not self.count:
+            return None
+        for run, lo in self._runs_from(max(self.gone_through + 1, self._earliest)):
+            return int(self._times(run)[lo]) + self.config.ttl_ms + 1
+        return None
 
     def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
         """The oldest live records to lose so that at least this many records and bytes go.

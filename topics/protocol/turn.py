@@ -9,12 +9,12 @@ unreserved seq asks for it.  Who commands what is not known here.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.admission import FRAME_BYTES, Admission
+from topics.protocol.admission import DUE_MAX, FRAME_BYTES, Admission
 from topics.protocol.copies import Copies
 from topics.protocol.effects import Fetch, Gate, Wake
 from topics.protocol.errors import ErrorCode, Rejection
@@ -34,12 +34,17 @@ from topics.protocol.events import (
     TopicCreated,
     TopicDeleted,
 )
+from topics.protocol.hot import hot_bytes_of
 from topics.protocol.limits import Limits
+from topics.protocol.relief import Relief
 from topics.protocol.state import State
 from topics.protocol.topic import Topic, seq_spans
 
 Room: TypeAlias = Callable[[bool], int]
 """Bytes of frames that the log is sure to take now, given whether the reserve counts."""
+
+EXPIRE_MAX: Final = 8192
+"""Topics from which one go lets expire what is due; more would hold up the loop."""
 
 
 @dataclass(slots=True)
@@ -72,7 +77,10 @@ class Turn:
         removed: Callable[[Topic], None],
     ) -> None:
         self.state = state
-        self.admission = Admission(limits, state)
+        self.admission = Admission(limits, state, expire_due=self.expire_due)
+        self._max_hot_bytes = limits.max_hot_bytes
+        self._came_in = 0
+        self._relief = Relief(limits, state, self.admission.first_held, self._evict)
         self.read_only = False
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
@@ -210,6 +218,28 @@ class Turn:
             self.state.apply_expiry(topic, expiry)
             self._expired.add(topic.topic_id)
 
+    def expire_due(self, now_ms: int, limit: int = EXPIRE_MAX) -> bool:
+        """Let pass what time took of any topic, of so many of them that have waited longest;
+        whether there was one."""
+        for looks in range(limit):
+            topic = self.state.take_due(now_ms)
+            if topic is None:
+                return looks > 0
+            self.expire(topic, now_ms)
+            self.state.time_again(topic)
+        return limit > 0
+
+    def relieve(self, now_ms: int) -> None:
+        """Where what was let in is more than memory may hold, let records go that are in it only."""
+        state = self.state
+        if state.logged_bytes + state.volatile_bytes > self._max_hot_bytes and not self.read_only:
+            self.expire_due(now_ms, DUE_MAX)
+            self._relief.relieve(self._came_in)
+        self._came_in = 0
+
+    def _evict(self, topic: Topic, event: FloorsRaised) -> None:
+        self.emit(event, logged=holds_logged(topic))
+
     def log_expiry(self, topic: Topic, now_ms: int) -> None:
         """Expiry is no event, since time tells it again; but before an event that goes by what it
         left, it has to be told, or a replay would let the same records expire twice."""
@@ -245,6 +275,8 @@ class Turn:
     ) -> None:
         reserved, floors = topic.reserved_through, topic.floors
         self.emit(event, logged=not volatile, log_bytes=log_bytes)
+        if volatile:
+            self._came_in += hot_bytes_of(event.batch)
         if topic.reserved_through > reserved:
             self._reserved.append((topic, topic.reserved_through))
             if volatile:
@@ -373,7 +405,7 @@ class Turn:
 
 def holds_logged(topic: Topic) -> bool:
     """Whether a restart would bring back any of the topic's runs."""
-    return any(not getattr(run, "volatile", False) for run in topic.runs)
+    return len(topic.runs) > topic.volatile_runs
 
 
 def no_such_topic(name: str) -> Rejection:

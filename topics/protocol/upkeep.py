@@ -110,6 +110,7 @@ class Upkeep:
         self._alone: set[int] = set()
         self.left: set[int] = set()
         self._found: deque[Topic] | None = None
+        self._is_pressed = False
         self._next_age_check_ms = 0
 
     # ------------------------------------------------------------------ dropping
@@ -117,9 +118,7 @@ class Upkeep:
     def drop_runs(self, now_ms: int) -> None:
         """Let go of runs that hold no live record; expire topics by time alone."""
         now_ms = self._engine.advance(now_ms)
-        if now_ms >= self._next_age_check_ms:
-            for topic in self._state.by_id.values():
-                self._engine.turn.expire(topic, now_ms)
+        self._engine.turn.expire_due(now_ms)
         self._suspect_found()
         attention, self._state.attention = self._state.attention, {}
         for topic in attention.values():
@@ -295,6 +294,10 @@ class Upkeep:
 
     # ------------------------------------------------------------------ sealing
 
+    def press(self) -> None:
+        """A write found no room in memory: seal what there is, however little."""
+        self._is_pressed = True
+
     def plan_seal(self, now_ms: int) -> SealJob | None:
         """The next runs to seal, if any are due; `on_sealed` or `on_seal_failed` must follow."""
         builder = _Builder(self)
@@ -326,10 +329,11 @@ class Upkeep:
 
     def _pressing(self) -> list[Topic]:
         """Topics to seal before their time: the largest, or of many small ones any."""
-        state, limit = self._state, self._engine.limits.max_hot_bytes // 2
-        if state.hot_bytes > limit:
+        state, share = self._state, self._state.hot_share
+        if self._is_pressed or state.logged_bytes > share:
+            self._is_pressed = False
             return nlargest(JOB_ENTRIES_MAX, state.hot.values(), key=_hot_bytes)
-        if state.hot_weight > limit:
+        if state.hot_weight > share:
             return list(islice(state.hot.values(), JOB_ENTRIES_MAX))
         return []
 
