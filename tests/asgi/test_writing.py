@@ -206,6 +206,7 @@ def test_a_client_that_takes_nothing_is_told_so_behind_what_it_has_to_take(way: 
         assert got.count(b"c350\r\n%b\r\n" % PIECE) == count
         assert got.endswith(b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(SLOW), SLOW))
         assert b"not taken any more" not in got
+        client.socket.shutdown(socket.SHUT_WR)  # as who has read an end does
         server.until(lambda: not server.house.connections)
         assert server.tasks() == 0
 
@@ -235,7 +236,6 @@ def test_an_answer_that_is_no_stream_is_told_nothing() -> None:
     """What has a length cannot be added to; it is cut as ever. (§11)"""
     guard = Guard(take_s=0.05, write_s=0.1, linger_s=0.1, reap_s=0.1)
     with served(guard=guard) as server, Client(server.port) as client:
-        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.send(GET.replace(b"/feed", b"/big"))
         server.until(lambda: bool(server.exchange.heads))
         server.until(lambda: not server.house.connections)
