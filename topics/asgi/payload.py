@@ -70,7 +70,7 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 def refusal_of(damage: DamagedRun) -> Rejection:
     """What is told where a run was found damaged before there was anything to read."""
     log_damage(damage)
-    return unreadable("corrupt", damage.first_seq, damage.last_seq)
+    return damage.refusal()
 
 
 def log_damage(what: object) -> None:

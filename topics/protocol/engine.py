@@ -33,7 +33,7 @@ from topics.protocol.commands import (
 )
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Wake
-from topics.protocol.errors import ErrorCode, Rejection, damage_told
+from topics.protocol.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.events import (
     Event,
     TailLost,
@@ -135,12 +135,14 @@ class Engine:
             Rejection: Nothing has changed, but for what time took.
         """
         now_ms = self.advance(now_ms)
-        with damage_told():
+        try:
             if isinstance(command, Diff):
                 return self._diff(command, token, now_ms)
             if isinstance(command, Claim):
                 return self.work.claim(command, token, now_ms, self.turn.left(room))
             return self._decide[type(command)](command, now_ms, self.turn.left(room))
+        except DamagedRun as damage:
+            raise damage.refusal() from damage
 
     def advance(self, now_ms: int) -> int:
         """Engine time: the wall clock, unless that has fallen below what was seen before."""

@@ -5,8 +5,7 @@ The client's fault is a `Rejection`: raised in `decide` or while a request is pa
 `WriteFailed`: each says where.  Our own fault is an `AssertionError` and becomes `500 internal`.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -96,20 +95,15 @@ class DamagedRun(Corrupt):
         self.first_seq = first_seq
         self.last_seq = last_seq
 
+    def refusal(self) -> Rejection:
+        """What is told to whoever asked for something that met it."""
+        return unreadable("corrupt", self.first_seq, self.last_seq)
+
 
 def unreadable(reason: str, first_seq: int, last_seq: int) -> Rejection:
     """500; `detail` says between which seqs the damage lies, so that a reader can go around it."""
     detail = {"reason": reason, "first_seq": first_seq, "last_seq": last_seq}
     return Rejection(ErrorCode.INTERNAL, "stored records could not be read", detail)
-
-
-@contextmanager
-def damage_told() -> Iterator[None]:
-    """Damage that a decision meets is a refusal of what was asked, with the damage as its cause."""
-    try:
-        yield
-    except DamagedRun as damage:
-        raise unreadable("corrupt", damage.first_seq, damage.last_seq) from damage
 
 
 class Unusable(StoreError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from topics.protocol.commands import Begin, CreateWatch, View
 from topics.protocol.effects import Outcome
-from topics.protocol.errors import ErrorCode, Rejection, damage_told
+from topics.protocol.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.limits import Limits, throttled
 from topics.protocol.replies import effective_priority, open_object
 from topics.protocol.sse import composite, parse_composite
@@ -121,8 +121,11 @@ class Watching:
         for name, begin in topics.items():
             topic = self._turn.topic(name, now_ms)
             own = own_view(view, begin)
-            with damage_told():
-                added.append(Watched(name, topic.topic_id, begin_at(topic, begin), own))
+            try:
+                cursor = begin_at(topic, begin)
+            except DamagedRun as damage:
+                raise damage.refusal() from damage
+            added.append(Watched(name, topic.topic_id, cursor, own))
         for watched in added:
             self.watches.subscribe(stream, watched)
         return added
