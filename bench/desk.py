@@ -1,8 +1,7 @@
-"""An engine over a store, driven by hand: the order of calls of the server, without its loop.
+"""An engine over a store under the server's driver, without its loop and threads.
 
-Owns the sequence decide, write, publish, sync, seal, checkpoint; every command is its own turn on
-the caller's thread, so that a benchmark times the engine and the store and nothing else.  Refuses
-to know sockets.  Implements `topics.asgi.exchange.Shell`, so that the exchange can be timed too.
+Every command is its own turn on the caller's thread, so that a benchmark times the engine, the
+driver and the store and nothing else.  Refuses to know sockets.  Implements `topics.asgi.exchange.Shell`, so that the exchange can be timed too.
 """
 
 import asyncio
@@ -10,17 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.asgi.commits import Deliver, Told
 from topics.asgi.exchange import TopicsExchange
-from topics.asgi.runtime import Phase, Ticket
+from topics.asgi.runtime import Phase
 from topics.protocol.commands import Command
-from topics.protocol.effects import Gate, Outcome, Records
-from topics.protocol.engine import Engine
+from topics.protocol.driver import Ticket
+from topics.protocol.effects import Outcome, Records
+from topics.protocol.group_commit import Deliver, Reply
+from topics.protocol.inline import InlineHost
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
-from topics.protocol.ports import Recovery, Store
+from topics.protocol.ports import Store
 from topics.protocol.records import Buffer
-from topics.protocol.upkeep import CheckpointPlan, Upkeep, freeze
+from topics.protocol.turn import Room
+from topics.protocol.upkeep import CheckpointPlan, freeze
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class Desk:
-    """A recovered engine.
+    """A recovered engine under its driver, whose host does everything at once.
 
     Attributes:
         recovery: What the store found.
@@ -44,11 +45,14 @@ class Desk:
     def __init__(self, store: Store, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.store = store
-        self.engine = Engine(self.limits, store)
-        self.upkeep = Upkeep(self.engine)
+        self.host = InlineHost(self.limits, store, NOW_MS)
+        self.driver = self.host.driver
+        self.engine = self.driver.engine
+        self.upkeep = self.driver.maintenance.upkeep
         self.phase = Phase.READY
         self.exchange = TopicsExchange(self)
-        self.recovery = self._recover()
+        self.recovery = self.driver.recover()
+        self.driver.start()
 
     @classmethod
     def on_disk(cls, path: Path, limits: Limits | None = None) -> Self:
@@ -58,42 +62,37 @@ class Desk:
     def in_memory(cls, limits: Limits | None = None) -> Self:
         return cls(MemoryStore(), limits)
 
-    def _recover(self) -> Recovery:
-        recovery = self.store.recover(self.engine.state)
-        self.engine.finish_recovery(recovery, NOW_MS)
-        self.turn()
-        return recovery
-
     # ------------------------------------------------------------------ commands
 
     def run(self, command: Command) -> Outcome:
         """Decide a command and finish its turn, with the sync that its answer waits for."""
-        result = self.engine.submit(command, token=None, now_ms=NOW_MS, room=self.room)
+        replies: list[Reply] = []
+        now = self.driver.submit(command, replies.append)
+        if isinstance(now, Reply):
+            replies.append(now)
+        else:
+            self.driver.end_turn()
+        result = replies[0].result
         assert isinstance(result, Outcome)
-        if result.gate is not Gate.NOW:
-            self.turn()
-            if result.gate is Gate.SYNCED:
-                self.sync()
         return result
 
-    def room(self, reserve: bool) -> int:
-        return self.store.room(reserve=reserve)
+    @property
+    def room(self) -> Room:
+        return self.driver.room
 
     def turn(self) -> None:
         """Write what was decided, as one batch, and publish it."""
-        events = self.engine.take_events()
-        self.engine.on_written(self.store.write(events) if events else self.store.written_lsn)
+        self.driver.end_turn()
 
     def sync(self) -> None:
-        self.engine.on_synced(self.store.sync())
+        self.driver.commit.want_sync()
 
     # ------------------------------------------------------------------ upkeep
 
     def seal_full(self) -> None:
         """Seal the runs that are full, as the server does in the background."""
-        while (job := self.upkeep.plan_seal(NOW_MS)) is not None:
-            self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS)
-            self.turn()
+        while self.engine.state.full:
+            self.round()
 
     def seal_all(self) -> None:
         """Seal every run in memory."""
@@ -102,28 +101,27 @@ class Desk:
             self.engine.state.full[topic.topic_id] = topic
         self.seal_full()
 
-    def begin_checkpoint(self) -> tuple[CheckpointPlan, int]:
-        """What of a checkpoint happens on the event loop; its plan and its boundary."""
-        boundary = self.store.rotate()
-        return self.upkeep.begin_checkpoint(NOW_MS), boundary
+    def round(self, *, checkpoint: bool = False) -> None:
+        """One round of upkeep."""
+        ended: list[Exception | None] = []
+        self.driver.maintenance.round(ended.append, checkpoint=checkpoint)
+        if ended[0] is not None:
+            raise ended[0]
+
+    def begin_checkpoint(self) -> CheckpointPlan:
+        """What of a checkpoint happens on the event loop: its plan."""
+        return self.upkeep.begin_checkpoint(NOW_MS)
 
     def checkpoint(self) -> None:
         """Seal all that is hot, save the image, retire the log before it."""
-        plan, boundary = self.begin_checkpoint()
-        while (job := self.upkeep.next_job(plan)) is not None:
-            self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS, plan)
-            self.turn()
-        self.sync()
-        self.store.flip()
-        self.store.checkpoint(plan.image, boundary)
+        self.round(checkpoint=True)
 
     def stop(self) -> None:
         """Stop cleanly: the next start finds a checkpoint and no log."""
-        plan = self.upkeep.begin_checkpoint(NOW_MS)
-        while (job := self.upkeep.next_job(plan)) is not None:
-            self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS, plan)
-        self.turn()
-        self.store.close(plan.image)
+        ended: list[Exception | None] = []
+        self.driver.drain()
+        self.driver.stop(ended.append)
+        assert ended == [None]
 
     def kill(self) -> None:
         """Leave everything as it lies: the next start replays the log."""
@@ -139,11 +137,11 @@ class Desk:
     def uptime_ms(self) -> int:
         return 0
 
-    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
-        return Told(self.run(command))
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        return Reply(self.run(command))
 
     def nudge(self) -> None:
-        self.turn()
+        self.driver.nudge()
 
     def process(self) -> Process:
         return Process(

@@ -9,7 +9,7 @@ import pytest
 from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, NOW_MS, Desk
 from bench.loads import append, append_body, put
-from topics.protocol.events import Event
+from topics.protocol.codec import Frames
 from topics.protocol.ports import SealEntry
 from topics.protocol.upkeep import freeze
 
@@ -25,10 +25,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk.kill()
 
 
-def events_of(desk: Desk, body: bytes) -> list[Event]:
-    """The events of one append, decided and applied but not written."""
+def events_of(desk: Desk, body: bytes) -> Frames:
+    """The events of one append, decided, encoded and applied but not written."""
     desk.engine.submit(append("t", body), token=None, now_ms=NOW_MS, room=desk.room)
-    return desk.engine.take_events()
+    return desk.engine.take_frames()
 
 
 def test_write_small(benchmark: Any, goal: Any, desk: Desk) -> None:
@@ -115,7 +115,7 @@ def test_checkpoint_on_loop(benchmark: Any, goal: Any, busy: Desk, scale: Scale)
     goal(f"checkpoint, {scale.topics:,} topics, its part on the event loop", "")
 
     def begun() -> int:
-        plan, _ = busy.begin_checkpoint()
+        plan = busy.begin_checkpoint()
         busy.upkeep.abandon(plan)
         return len(plan.image.topics)
 

@@ -25,7 +25,10 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": PURE | {"topics.protocol"},
     "store": PURE
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"}
-    | {f"topics.protocol.{name}" for name in ("records", "events", "errors", "ports", "models")},
+    | {
+        f"topics.protocol.{name}"
+        for name in ("records", "events", "errors", "ports", "models", "codec")
+    },
     "client": STDLIB | {"httpx", "msgspec", "orjson", "topics.client"},
     "asgi": STDLIB
     | {"hypercorn", "h2", "hpack", "h11", "wsproto", "uvloop", "orjson"}
@@ -46,7 +49,7 @@ MAYBE: dict[str, set[str]] = {
 
 RULES = {"tags", "dedupe", "limits"}
 """Rules of the core that stand alone: they know the vocabulary, and meet others only in what joins."""
-VOCABULARY = {"names", "errors", "models", "records", "events", "ports"}
+VOCABULARY = {"names", "errors", "models", "records", "events", "ports", "codec"}
 
 
 def modules(package: str) -> list[Path]:

@@ -59,7 +59,7 @@ def test_the_app_wakes_a_poll_by_another_task(memory_topics: MemoryTopics) -> No
         async with memory_topics.async_client() as client:
             await client.append("jobs", 1)
             poll = asyncio.ensure_future(client.diff("jobs", from_seq=1, wait_ms=30_000))
-            while not memory_topics._shell._parked:
+            while not memory_topics._shell.driver.parked:
                 await asyncio.sleep(0)
             await client.append("jobs", 2)
             return [record.data for record in (await poll).records]
@@ -74,7 +74,7 @@ def test_the_clock_ends_a_poll_over_the_app(memory_topics: MemoryTopics) -> None
         async with memory_topics.async_client() as client:
             await client.put_topic("jobs")
             poll = asyncio.ensure_future(client.diff("jobs", from_seq=0, wait_ms=5000))
-            while not memory_topics._shell._parked:
+            while not memory_topics._shell.driver.parked:
                 await asyncio.sleep(0)
             memory_topics.advance(ms=5000)
             return list((await poll).records)

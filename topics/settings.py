@@ -203,6 +203,12 @@ class Settings:
     flush_ms: int = _row(
         200, _integer(1, 60_000), STORAGE, "How long a `disk` record may stay unsynced, ms."
     )
+    sync_timeout_ms: int = _row(
+        30_000,
+        _integer(0, 3_600_000),
+        STORAGE,
+        "A sync or write of the log that takes longer counts as failed, ms; 0: never.",
+    )
     wal_file_bytes: int = _row(64 << 20, _FILE, STORAGE, "Size a log file grows up to.")
     reserve_bytes: int = _row(
         64 << 20, _integer(0, 1 << 40), STORAGE, "Space kept back for deletes on a full disk."

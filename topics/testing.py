@@ -24,23 +24,21 @@ import httpx
 
 from topics.asgi.answers import Answer, Head, Streaming
 from topics.asgi.app import App
-from topics.asgi.commits import Deliver, Told
 from topics.asgi.exchange import TopicsExchange
-from topics.asgi.runtime import Phase, Ticket
+from topics.asgi.runtime import Phase
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.commands import Claim, Command, Diff
-from topics.protocol.effects import Parked
-from topics.protocol.engine import Engine
+from topics.protocol.commands import Command
+from topics.protocol.driver import Ticket
+from topics.protocol.group_commit import Deliver, Reply
+from topics.protocol.inline import InlineHost
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.turn import Room
-from topics.protocol.upkeep import Upkeep
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
 """The clock's first reading: a day in June 2025."""
-PLENTY_BYTES = 1 << 62
 
 T = TypeVar("T")
 
@@ -107,84 +105,57 @@ class _Shell:
         self.lock = threading.RLock()
         self.limits = limits
         self.store = MemoryStore()
-        self.engine = Engine(limits, self.store)
         self.phase = Phase.READY
-        self.now_ms = self._start_ms = start_ms
-        self._upkeep = Upkeep(self.engine)
-        self._parked: dict[object, tuple[Diff | Claim, int | None, Deliver]] = {}
-        self.engine.finish_recovery(self.store.recover(self.engine.state), start_ms)
+        self.host = InlineHost(limits, self.store, start_ms)
+        self.driver = self.host.driver
+        self.engine = self.driver.engine
+        self._start_ms = start_ms
+        self.driver.recover()
+        self.driver.start()
 
-    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
-        token = object()
+    @property
+    def now_ms(self) -> int:
+        return self.host.now_ms
+
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        now: list[Reply] = []
+        is_here = True
+
+        def hear(reply: Reply) -> None:
+            if is_here:
+                now.append(reply)
+            else:
+                deliver(reply)
+
         try:
-            result = self.engine.submit(
-                command, token=token, now_ms=self.now_ms, room=lambda reserve: PLENTY_BYTES
-            )
+            found = self.driver.submit(command, hear)
         finally:
-            self._end_turn()
-        if not isinstance(result, Parked):
-            return Told(result)
-        assert isinstance(command, Diff | Claim)
-        deadline_ms = None if result.wait_ms is None else self.now_ms + result.wait_ms
-        self._parked[token] = (command, deadline_ms, deliver)
-
-        def cancel() -> None:
-            if self._parked.pop(token, None) is not None:
-                self.engine.forget(command.topic, token)
-
-        return Ticket(cancel)
+            self._settle()
+        is_here = False
+        return now[0] if now else found
 
     @property
     def room(self) -> Room:
-        return lambda reserve: PLENTY_BYTES
+        return self.driver.room
 
     def nudge(self) -> None:
-        self._end_turn()
+        self.driver.nudge()
+        self._settle()
 
-    def _end_turn(self) -> None:
-        self._write()
-        while self.engine.owes:
-            self.engine.work_off(self.now_ms, lambda reserve: PLENTY_BYTES)
-            for fetch in self.engine.take_fetches():
-                fetch.done(fetch.read())
-            self._write()
-        self._upkeep.drop_runs(self.now_ms)
-        while (job := self._upkeep.plan_seal(self.now_ms)) is not None:
-            self._upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms)
-        self._write()
-        self._tell_woken()
-
-    def _write(self) -> None:
-        if self.engine.has_events:
-            self.engine.on_written(self.store.write(self.engine.take_events()))
-        else:
-            self.engine.on_written(self.store.written_lsn)
-        self.engine.on_synced(self.store.sync())
-
-    def _tell_woken(self) -> None:
-        for wake in self.engine.take_wakes():
-            parked = self._parked.pop(wake.token, None)
-            if parked is not None:
-                parked[2](Told(wake.result))
+    def _settle(self) -> None:
+        self.host.settle()
+        if not self.driver.commit.is_synced:
+            self.driver.commit.want_sync()
+        self.host.ring()
 
     def advance(self, ms: int) -> None:
         with self.lock:
-            self._advance(ms)
-
-    def _advance(self, ms: int) -> None:
-        assert ms >= 0
-        self.now_ms += ms
-        for token, (command, deadline_ms, _) in list(self._parked.items()):
-            if deadline_ms is not None and deadline_ms <= self.now_ms:
-                self.engine.timeout(command.topic, token)
-        self.engine.work_off(self.now_ms, lambda reserve: PLENTY_BYTES)
-        self._end_turn()
+            self.host.advance(ms)
+            self._settle()
 
     def next_ms(self) -> int:
         """When something that waits comes to its end by the clock alone."""
-        times = [at for _, at, _ in self._parked.values() if at is not None]
-        alarm_ms = self.engine.alarm_ms()
-        return min(times if alarm_ms is None else [*times, alarm_ms])
+        return self.driver.alarm_ms() or self.now_ms
 
     @property
     def uptime_ms(self) -> int:
@@ -200,6 +171,9 @@ class _Shell:
             submit_full_total=0,
             read_only=False,
         )
+
+    def written(self) -> "_Read[bool]":
+        return _Read(True)
 
     def synced(self) -> "_Read[bool]":
         return _Read(True)

@@ -84,7 +84,7 @@ def rotten(tmp_path: Path) -> Path:
         await told(runtime, configured("jobs"))
         await told(runtime, append("other", 1, 2, 3))
         await told(runtime, append("jobs", *["x" * LARGE] * 10))
-        await runtime.keeper.keep_up(checkpoint=True)
+        await runtime.keep_up(checkpoint=True)
         await told(runtime, append("jobs", *range(20)))
 
     play(tmp_path, write)
@@ -124,7 +124,7 @@ def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
         assert isinstance(listed.result, Outcome)
 
         while runtime.engine.state.hot:
-            await runtime.keeper.keep_up(checkpoint=True)
+            await runtime.keep_up(checkpoint=True)
 
         assert runtime.store.log_bytes < 4096
         assert state_of(runtime, "jobs")[0] == 31
@@ -140,7 +140,7 @@ def test_damaged_records_expire_with_those_behind_them(rotten: Path) -> None:
         await told(runtime, configured("jobs", ttl_ms=1000))
 
         await told(runtime, append("jobs", 7))
-        await runtime.keeper.keep_up()
+        await runtime.keep_up()
 
         count, size_bytes, earliest = state_of(runtime, "jobs")
         topic = runtime.engine.state.topics["jobs"]
@@ -167,8 +167,8 @@ def test_damaged_records_make_room_and_can_be_deleted(rotten: Path) -> None:
         await told(runtime, delete(before_seq=11))
 
         assert state_of(runtime, "jobs") == (20, sound, 11)
-        await runtime.keeper.keep_up()
-        await runtime.keeper.keep_up()
+        await runtime.keep_up()
+        await runtime.keep_up()
         assert len(topic.runs) == 1
         gone = await told(runtime, DeleteTopic("jobs"))
         assert isinstance(gone.result, Outcome)
@@ -234,7 +234,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("other", 3))
 
         while runtime.engine.state.hot:
-            await runtime.keeper.keep_up(checkpoint=True)
+            await runtime.keep_up(checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs
         assert [(run.first_seq, run.count) for run in runs] == [(1, 20), (21, 20)]
@@ -418,12 +418,11 @@ def test_a_bug_in_upkeep_does_not_end_it(
             raise AssertionError("made up")
 
         with monkeypatch.context() as patched:
-            patched.setattr(runtime.keeper.upkeep, "drop_runs", broken)
-            runtime.keeper.soon()
+            patched.setattr(runtime.driver.maintenance.upkeep, "drop_runs", broken)
+            runtime.driver.maintenance.soon()
+            runtime.nudge()
             await failed.wait()
-        await asyncio.sleep(0)
-        assert runtime._living is not None
-        assert not runtime._living.done()
+        await runtime.keep_up()
 
     play(tmp_path, story)
     assert "made up" in caplog.text

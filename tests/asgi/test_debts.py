@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from topics.asgi.commits import Told
 from topics.asgi.payload import payload
 from topics.asgi.runtime import Runtime, Ticket
 from topics.protocol import bodies
 from topics.protocol.commands import Command, DeleteTopic, GetRouter, GetTopic
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import Rejection
+from topics.protocol.group_commit import Reply
 
 from .test_runtime import WatchedStore, append, diff, play, put, told
 
@@ -21,14 +21,14 @@ def route(name: str, source: str, dest: str, **fields: object) -> Command:
     return bodies.parse_put_router(name, body)
 
 
-def shown(answer: Told) -> Any:
+def shown(answer: Reply) -> Any:
     assert isinstance(answer.result, Outcome), answer.result
     texts = payload(answer.result, blocking=True)
     assert isinstance(texts, list)
     return orjson.loads(b"".join(texts) + b"}")
 
 
-def datas(answer: Told) -> list[Any]:
+def datas(answer: Reply) -> list[Any]:
     return [record["data"] for record in shown(answer)["records"]]
 
 
@@ -47,7 +47,7 @@ def test_a_little_is_worked_off_at_once() -> None:
 
         now = runtime.submit(diff("e"), lambda _: None)
 
-        assert isinstance(now, Told)
+        assert isinstance(now, Reply)
         assert datas(now) == [1, 2]
 
     play(story)
@@ -74,7 +74,7 @@ def test_much_is_waited_for_and_others_have_their_turns() -> None:
         command = append("s", *range(10_000))
         for _ in range(3):
             await told(runtime, command)
-        answers: list[Told] = []
+        answers: list[Reply] = []
 
         ticket = runtime.submit(GetTopic("d"), answers.append)
 
@@ -97,7 +97,7 @@ def test_copies_in_class_fsync_are_waited_for_until_their_sync() -> None:
         await told(runtime, diff("d"))
         store.may_sync.clear()
         await told(runtime, append("s", 1))
-        later: list[Told] = []
+        later: list[Reply] = []
 
         ticket = runtime.submit(diff("d"), later.append)
 
@@ -113,7 +113,7 @@ def test_copies_in_class_fsync_are_waited_for_until_their_sync() -> None:
 
 async def owed(
     runtime: Runtime, store: WatchedStore, command: Command
-) -> tuple[Ticket, list[Told]]:
+) -> tuple[Ticket, list[Reply]]:
     """A command that waits for copies which wait for a sync that the test holds back."""
     await told(runtime, put("d", durability="fsync"))
     await told(runtime, route("r", "s", "d"))
@@ -121,7 +121,7 @@ async def owed(
     await told(runtime, diff("d"))
     store.may_sync.clear()
     await told(runtime, append("s", 1))
-    later: list[Told] = []
+    later: list[Reply] = []
     ticket = runtime.submit(command, later.append)
     assert isinstance(ticket, Ticket)
     return ticket, later
@@ -132,7 +132,7 @@ def test_a_client_that_goes_is_forgotten() -> None:
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         ticket, later = await owed(runtime, store, diff("d", from_seq=0))
-        polling: list[Told] = []
+        polling: list[Reply] = []
         poll = runtime.submit(diff("d", from_seq=2, wait_ms=20_000), polling.append)
         ticket.cancel()
         store.may_sync.set()
@@ -143,7 +143,7 @@ def test_a_client_that_goes_is_forgotten() -> None:
         assert later == []
         assert datas(polling[0]) == [2]
         assert isinstance(poll, Ticket)
-        again: list[Told] = []
+        again: list[Reply] = []
         third = runtime.submit(diff("d", from_seq=3, wait_ms=20_000), again.append)
         third.cancel()  # type: ignore[union-attr]
         await told(runtime, append("s", 3))

@@ -11,9 +11,8 @@ import pytest
 from protocol.harness import text_of
 
 from asgi.test_runtime import LIMITS, append, diff, told
-from topics.asgi import keeper
 from topics.asgi.runtime import Phase, Runtime
-from topics.protocol import bodies
+from topics.protocol import bodies, maintenance
 from topics.protocol.commands import Command, DeleteTopic
 from topics.protocol.effects import Outcome
 from topics.store.files import OsFiles
@@ -64,8 +63,8 @@ async def deletion(runtime: Runtime, command: Command) -> dict[str, Any]:
 
 async def tidied(runtime: Runtime) -> None:
     """A round of upkeep, and the sync after which files go."""
-    await runtime.keeper.keep_up(checkpoint=True)
-    assert await runtime.commits.synced()
+    await runtime.keep_up(checkpoint=True)
+    assert await runtime.synced()
 
 
 async def texts(runtime: Runtime, topic: str) -> str:
@@ -195,7 +194,7 @@ def test_a_file_that_cannot_be_unlinked_holds_up_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The erasure is tried again until nothing holds the bytes."""
-    monkeypatch.setattr(keeper, "RETRY_S", 0)
+    monkeypatch.setattr(maintenance, "RETRY_MS", 0)
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret", "kept"))

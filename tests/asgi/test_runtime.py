@@ -9,15 +9,15 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.asgi import keeper
 from topics.asgi.clock import Clock
-from topics.asgi.commits import Told
 from topics.asgi.runtime import PHASES, Phase, Runtime
-from topics.protocol import bodies
+from topics.protocol import bodies, maintenance
+from topics.protocol.codec import Frames, decode_all
 from topics.protocol.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.events import Checkpoint, Event, RunRef
+from topics.protocol.group_commit import Reply
 from topics.protocol.hot import HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, RecoverySink, SealEntry
@@ -53,11 +53,12 @@ class WatchedStore(MemoryStore):
             raise Corrupt("0000000001.wal", 512, "a batch does not verify")
         return super().recover(sink)
 
-    def write(self, events: Sequence[Event]) -> int:
+    def write(self, frames: Frames) -> int:
         if "write" in self.fails:
             raise WriteFailed("0000000001.wal", "Input/output error")
-        self.writes.append(list(events))
-        return super().write(events)
+        body = memoryview(b"".join(frames.parts))
+        self.writes.append(list(decode_all(body, frames.count)))
+        return super().write(frames)
 
     def flip(self) -> int:
         if "flip" in self.fails:
@@ -115,11 +116,11 @@ def claim(topic: str, **asked: object) -> Command:
     return bodies.parse_claim(topic, orjson.dumps({"node": "w", **asked}), LIMITS)
 
 
-async def told(runtime: Runtime, command: Command) -> Told:
+async def told(runtime: Runtime, command: Command) -> Reply:
     """What a command is told, whenever it is."""
-    later: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+    later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
     now = runtime.submit(command, later.set_result)
-    return now if isinstance(now, Told) else await later
+    return now if isinstance(now, Reply) else await later
 
 
 def test_large_bodies_are_decoded_one_at_a_time() -> None:
@@ -277,7 +278,7 @@ def test_no_timer_touches_a_store_that_is_closed() -> None:
 
         def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
             self.idles = 0
-            self.runtime.commits._flush_time()
+            self.runtime.driver.commit.ring()
             return super().seal(entries)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
@@ -298,7 +299,7 @@ def test_what_was_read_for_a_dead_letter_is_written_at_once(
 ) -> None:
     """A job whose text had to be waited for reaches the dead-letter topic though nothing else
     happens; who waits there is woken. (§10.6)"""
-    monkeypatch.setattr(keeper, "UPKEEP_EVERY_S", 1000.0)
+    monkeypatch.setattr(maintenance, "ROUND_EVERY_MS", 1_000_000)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("q", type="queue", max_deliveries=1, dead_letter="d"))
@@ -343,11 +344,11 @@ def test_a_cancelled_poll_leaves_nothing_behind() -> None:
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 0))
         ticket = runtime.submit(diff("jobs", from_seq=1, wait_ms=30_000), lambda _: None)
-        assert not isinstance(ticket, Told)
+        assert not isinstance(ticket, Reply)
 
         ticket.cancel()
 
-        assert not runtime._parked
+        assert not runtime.driver.parked
         assert not runtime.engine._parked
 
     play(story)
@@ -406,7 +407,8 @@ def test_a_failure_during_upkeep_leaves_a_read_only_log() -> None:
         await told(runtime, append("jobs", 0))
         store.fails.add("flip")
 
-        runtime.keeper.soon()
+        runtime.driver.maintenance.soon()
+        runtime.nudge()
         while not runtime.engine.read_only:
             await asyncio.sleep(0)
 
@@ -501,18 +503,18 @@ def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
         store.free = 10
         for _round in range(3):
             await refused(runtime)
-            await runtime.keeper.keep_up()
+            await runtime.keep_up()
         assert lines() == ["the disk is full: writes are refused"]
         store.free = 8000
         await told(runtime, append("a", 2))
-        await runtime.keeper.keep_up()
+        await runtime.keep_up()
         store.free = 10
         await refused(runtime)
         assert lines() == ["the disk is full: writes are refused"]
 
         store.free = 1 << 20
         for _round in range(3):
-            await runtime.keeper.keep_up()
+            await runtime.keep_up()
         assert lines()[1:] == ["there is space on the disk again: writes go on"]
 
         store.free = 10

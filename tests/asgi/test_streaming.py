@@ -10,13 +10,14 @@ import pytest
 
 from topics.asgi import payload, streaming
 from topics.asgi.answers import Streaming
-from topics.asgi.commits import Told
-from topics.asgi.runtime import Phase, Ticket
+from topics.asgi.runtime import Phase
 from topics.asgi.socket import REPLIES_BYTES_MAX, SocketFeed
 from topics.asgi.stream import WatchFeed
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
 from topics.protocol.commands import Command
+from topics.protocol.driver import Ticket
 from topics.protocol.errors import Corrupt
+from topics.protocol.group_commit import Reply
 from topics.testing import MemoryTopics
 
 T = TypeVar("T")
@@ -740,7 +741,7 @@ def test_a_socket_is_answered_in_order() -> None:
             assert (await ask(feed, op="ping", request_id=1))["op"] == "pong"
             ack = await ask(feed, op="publish", topic="t", records=[{"data": 1}], request_id="p")
             assert (ack["op"], ack["request_id"], ack["seqs"]) == ("ack", "p", [1])
-            assert set(ack["performance"]) == {"wal_append_ms", "fsync_ms"}
+            assert set(ack["performance"]) == {"wal_append_ms", "fsync_ms", "throttle_wait_ms"}
             subscribed = await ask(feed, op="subscribe", topic="t", request_id="s")
             assert subscribed["topics"]["t"]["from_seq"] == 0
             assert [(await hear(feed))["op"] for _ in range(2)] == ["record", "caught_up"]
@@ -812,13 +813,13 @@ class Slow:
 
     def __init__(self, topics: MemoryTopics) -> None:
         self._topics: Any = topics._shell
-        self.owed: list[Callable[[Told], None]] = []
+        self.owed: list[Callable[[Reply], None]] = []
         self.phase = Phase.READY
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._topics, name)
 
-    def submit(self, command: Command, deliver: Callable[[Told], None]) -> Told | Ticket:
+    def submit(self, command: Command, deliver: Callable[[Reply], None]) -> Reply | Ticket:
         told = self._topics.submit(command, deliver)
         self.owed.append(lambda _: deliver(told))
         return Ticket(lambda: None)
@@ -840,7 +841,7 @@ def test_an_ack_that_is_owed_is_told_before_the_end() -> None:
             shell.engine.watches.streams.copy().pop().wake()
             await asyncio.sleep(0)
             assert not hearing.done()
-            shell.owed[0](Told(ValueError()))
+            shell.owed[0](Reply(ValueError()))
             await writing
             heard = [await hearing, await hear(feed)]
             assert await feed.next() is None
@@ -866,7 +867,7 @@ def test_a_write_whose_client_has_gone_is_told_to_nobody() -> None:
             writing.cancel()
             await asyncio.wait({writing})
             feed.close()
-            shell.owed[0](Told(ValueError()))
+            shell.owed[0](Reply(ValueError()))
 
         run(story())
         assert topics.client.topic("t").count == 1

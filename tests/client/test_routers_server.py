@@ -164,7 +164,7 @@ def test_a_worker_is_woken_by_a_router(memory_topics: MemoryTopics) -> None:
             await client.put_topic("jobs", type="queue")
             await client.put_router("r", "orders", "jobs")
             waiting = asyncio.ensure_future(client.claim("jobs", node="w", wait_ms=30_000))
-            while not memory_topics._shell._parked:
+            while not memory_topics._shell.driver.parked:
                 await asyncio.sleep(0)
             await client.append("orders", "a")
             return (await waiting).jobs

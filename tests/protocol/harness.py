@@ -1,7 +1,7 @@
 """An engine over a store in memory, turned by hand: what is written and synced is the test's to say.
 
-Owns the order of calls that a shell owes the engine; the clock is a number that only moves when
-a test moves it.
+Group commit and maintenance are the real ones; commands go to the engine directly, so that a test
+sees what it decides.  The clock is a number that only moves when a test moves it.
 """
 
 import json
@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from topics.protocol import bodies
-from topics.protocol.chores import Blocking, Chore, Chores, Step
+from topics.protocol.admission import FRAME_BYTES
+from topics.protocol.chores import Chore
 from topics.protocol.commands import (
     Command,
     DeleteRouter,
@@ -22,12 +23,16 @@ from topics.protocol.commands import (
 )
 from topics.protocol.effects import Outcome, Parked, Records
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Corrupt, Rejection
+from topics.protocol.errors import Rejection
+from topics.protocol.events import Event
+from topics.protocol.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
 from topics.protocol.limits import Limits
+from topics.protocol.maintenance import Call, Maintenance
 from topics.protocol.ports import Recovery
 from topics.protocol.render import project
+from topics.protocol.throttle import Throttle
 from topics.protocol.topic import Topic
-from topics.protocol.upkeep import SealJob, Upkeep
+from topics.protocol.upkeep import SealJob
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
@@ -42,15 +47,30 @@ class Harness:
         self.store = MemoryStore()
         self.store.recover(None)  # type: ignore[arg-type]
         self.engine = Engine(self.limits, self.store)
-        self.upkeep = Upkeep(self.engine)
-        self.chores = Chores(self.limits, self.upkeep, self.store, self)
-        self.warnings: list[str] = []
-        self.engine.finish_recovery(CLEAN, START_MS)
         self.now_ms = START_MS
+        self.commit = GroupCommit(self.engine, self.store, self, self, flush_ms=200)
+        self.maintenance = Maintenance(
+            self.limits, self.engine, self.store, self.commit, Throttle(), self
+        )
+        self.upkeep, self.chores = self.maintenance.upkeep, self.maintenance.chores
+        self.warnings: list[str] = []
+        self.events: list[Any] = []
+        """What the log was given."""
+        self._hear_of_events()
+        self.engine.finish_recovery(CLEAN, START_MS)
         self.auto = auto
         self.room_bytes = 1 << 40
-        self.events: list[Any] = []
         self._tokens = 0
+
+    def _hear_of_events(self) -> None:
+        emit = self.engine.turn.emit
+
+        def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
+            emit(event, logged=logged, log_bytes=log_bytes)
+            if logged:
+                self.events.append(event)
+
+        self.engine.turn.emit = heard  # type: ignore[method-assign]
 
     # Turns.
 
@@ -93,14 +113,12 @@ class Harness:
 
     def write(self) -> int:
         """End the turn: what was decided is in the log."""
-        events = self.engine.take_events()
-        self.events += events
-        lsn = self.store.write(events) if events else self.store.written_lsn
-        self.engine.on_written(lsn)
-        return lsn
+        self.commit.end_turn()
+        return self.store.written_lsn
 
     def sync(self) -> None:
-        self.engine.on_synced(self.write())
+        self.write()
+        self.commit.want_sync()
 
     def woken(self) -> list[Any]:
         """Answers of those who waited, as objects or refusals."""
@@ -237,40 +255,54 @@ class Harness:
         self.sync()
 
     def drive(self, chore: Chore) -> None:
-        """Do at once what a chore waits for."""
-        try:
-            step = next(chore)
-            while True:
+        """Do at once what a chore waits for; raises what it raises."""
+        ended: list[Exception | None] = []
+        self.maintenance.run(chore, ended.append)
+        if ended[0] is not None:
+            raise ended[0]
+
+    # What group commit and maintenance ask of their host.
+
+    @property
+    def steady_ms(self) -> int:
+        return self.now_ms
+
+    def turn_soon(self) -> None:
+        return
+
+    def perform(self, step: Any) -> None:
+        match step:
+            case Write():
+                self.commit.wrote(self.store.write(step.frames), 0.0)
+            case Sync():
+                self.commit.synced(self.store.sync(), 0.0)
+            case Rotate():
+                self.commit.rotated(self.store.rotate(fresh=step.fresh, stay=step.stay))
+            case Call():
                 try:
-                    result = self._done(step)
+                    value = step.call()
                 except Exception as error:
-                    step = chore.throw(error)
+                    step.done(None, error)
                 else:
-                    step = chore.send(result)
-        except StopIteration:
-            return
+                    step.done(value, None)
 
-    def _done(self, step: Step) -> Any:
-        if isinstance(step, Blocking):
-            return step.call()
-        return self.sync()
-
-    # What chores ask: `now_ms`, and
-
-    def flush(self) -> None:
-        self.write()
-
-    def warn(self, what: str) -> None:
+    def log(self, level: str, what: str) -> None:
         self.warnings.append(what)
 
-    def take_erasures(self) -> list[int]:
-        return []
+    def on_published(self) -> None:
+        return
 
-    def erased(self, damage: Corrupt | None) -> None:
+    def on_answered(self) -> None:
+        return
+
+    def erase(self, waiter: Waiter) -> None:
         raise AssertionError("nobody asked")
 
-    def erase_later(self) -> None:
-        raise AssertionError("nobody asked")
+    def on_failed(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def on_broken_answer(self, error: Exception) -> None:
+        raise AssertionError(error)
 
     def seal_all(self) -> None:
         """As a checkpoint does: every hot run goes to a segment."""

@@ -16,7 +16,6 @@ from topics.protocol.commands import (
     ListTopics,
 )
 from topics.protocol.debts import Debt
-from topics.store.frames import encode_all
 
 from .harness import Harness
 
@@ -117,7 +116,7 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
 
     while not debt.is_settled:
         debt.work(engine.now_ms, lambda _: engine.room_bytes)
-        written = encode_all(engine.engine.turn._events, [])
+        written = engine.engine.turn._unit.frames.size_bytes
         engine.room_bytes -= written
         assert engine.room_bytes >= 0
         engine.sync()

@@ -28,8 +28,8 @@ def engine() -> Harness:
 
 def slice_of(engine: Harness) -> list[Any]:
     """The events of one slice of work, written."""
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
     before = len(engine.events)
+    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
     engine.sync()
     return engine.events[before:]
 

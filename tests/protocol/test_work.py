@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.admission import FRAME_BYTES, Admission
+from topics.protocol.codec import Frames
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
@@ -14,7 +15,6 @@ from topics.protocol.events import JobsLeased, JobsReleased, RecordsAppended
 from topics.protocol.metrics import Process, families
 from topics.protocol.ports import Recovery
 from topics.protocol.work import BURIED_MAX, _Claimer
-from topics.store.frames import encode_all
 from topics.store.memory import MemoryStore
 from topics.store.runs import SealedRun
 
@@ -1032,7 +1032,7 @@ def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> 
     engine.claim(max=1000)
 
     assert engine.state("q")["queue"]["dead_lettered"] == 1000
-    assert encode_all(engine.events[before:], []) <= max(asked)
+    assert Frames.of(engine.events[before:]).size_bytes <= max(asked)
 
 
 def test_a_dead_letter_topic_that_may_not_be_made() -> None:

@@ -7,6 +7,7 @@ Every call that changes something is counted, so that a test can cut, kill or fa
 
 import errno
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topics.protocol.records import Buffer
@@ -118,6 +119,9 @@ class SimFile:
         self._files.take(offset + len(view) - len(self._inode.cache))
         self._inode.write(view, offset)
         return len(view)
+
+    def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
+        return self.write(b"".join(parts), offset)
 
     def sync_data(self) -> None:
         self.sync()

@@ -1,27 +1,29 @@
-"""One process of the server, without a loop, a thread or a clock: what the shell does, step by step.
+"""One process of the server, without a loop, a thread or a clock: the real driver, and a host that
+lets each step take its time.
 
-Owns an engine over a store on simulated files and the order in which the two are driven: turns of
-commands, one write a turn, syncs that end later than they begin, upkeep that stands still while
-turns go on.  Refuses to know what answers mean.  Invariant: an answer is told no earlier than its
-gate allows.
+Owns which of the steps that the driver asked for are done and which wait: a write that is on its way,
+a sync whose end nobody has heard of, a call of upkeep between its return and its report, a read.
+Refuses to know what answers mean, and decides nothing of what a server decides.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 from topics.protocol.admission import FRAME_BYTES
-from topics.protocol.chores import Blocking, Chore, Chores, Step
 from topics.protocol.commands import Command
-from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Records
-from topics.protocol.engine import Engine
-from topics.protocol.errors import Corrupt, Rejection, StoreError, WriteFailed
+from topics.protocol.debts import Debt
+from topics.protocol.driver import Read, Step
+from topics.protocol.effects import Fetch, Outcome, Parked, Records, Wake
+from topics.protocol.errors import Rejection
 from topics.protocol.events import Event
+from topics.protocol.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
+from topics.protocol.inline import InlineHost
 from topics.protocol.limits import Limits
+from topics.protocol.maintenance import Call
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
-from topics.protocol.upkeep import Upkeep
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be told."""
@@ -29,27 +31,19 @@ Woken = Callable[[Outcome | Exception], Told]
 """Called with what a parked command is answered; returns who hears when it is told."""
 
 
-@dataclass(slots=True)
-class Waiter:
-    told: Told
-    gate: Gate
-    lsn: int = 0
-    erases: int | None = None
-
-
-class Process:
+class Process(InlineHost):
     """A server from its start until it stops, fails or is cut off.
 
     Attributes:
         wrote: Called with the lsn of every write that returned.
-        copied: Called with every event by which a router forwards, as it becomes true.
         writing: Called before every write, for the case that it never returns.
+        copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
+        holds: Whether a step of the log that may wait for a disk does so now.
+        pays: Commands wait for what routers owe to them.
         reading: What it asked for and waits for.
         command: What is just being decided.
-        failed: A write or sync failed: read-only until the next process.
-        last_words: What the server's log says of that.
-        synced_lsn: What the loop has heard of; the store may have synced more.
+        last_words: What the server's log says of a failure.
         troubles: Rounds of upkeep that a disk broke off.
         gave_up: Upkeep was let lie, perhaps with a file that nobody knows until the next start.
     """
@@ -63,53 +57,88 @@ class Process:
         wrote: Callable[[int], None],
         moved: Callable[[], None] = lambda: None,
         copied: Callable[[Event], None] = lambda event: None,
+        holds: Callable[[], bool] = lambda: False,
+        now_ms: int = 0,
     ) -> None:
+        super().__init__(limits, store, now_ms)
         self.limits = limits
-        self.store = store
-        self.engine = Engine(limits, store)
-        self.upkeep = Upkeep(self.engine)
-        self.chores = Chores(limits, self.upkeep, store, self)
-        self.now_ms = 0
-        self.failed = False
-        self.last_words = ""
+        self.engine = self.driver.engine
+        self.upkeep = self.driver.maintenance.upkeep
         self.writing = writing
         self.wrote = wrote
         self.moved = moved
-        self.synced_lsn = 0
+        self.copied = copied
+        self.holds = holds
+        self.pays = True
         self.troubles = 0
         self.gave_up = False
-        self.copied = copied
         self.reading: list[Fetch] = []
         self.command: Command | None = None
-        self._parked: dict[object, Woken] = {}
-        self._hear_of_copies()
-        self._told: list[Waiter] = []
-        self._syncing: deque[Waiter] = deque()
-        self._erasing: list[Waiter] = []
-        self._erased: list[Waiter] = []
+        self._mark_trouble = ""
+        self._idle_ms = 0
+        self._is_stopping = False
+        self._decided: Outcome | Parked | None = None
+        self._woken: dict[object, tuple[Woken, list[Told]]] = {}
+        self._log_steps: deque[Write | Rotate | Mark] = deque()
+        self._sync_asked = False
         self._sync_ends: int | None = None
-        self._work: Generator[None, None, None] | None = None
+        self._calls: deque[Call] = deque()
+        self._returns: deque[tuple[Call, Any, Exception | None]] = deque()
+        self._listen()
 
-    def _hear_of_copies(self) -> None:
-        turn = self.engine.turn
-        emit = turn.emit
+    def _listen(self) -> None:
+        """Hear what the engine decides, when it does: before it is written."""
+        engine, turn = self.engine, self.engine.turn
+        emit, submit, work_off = turn.emit, engine.submit, engine.work_off
+        take_wakes, debt_of = engine.take_wakes, engine.debt_of
 
-        def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
+        def emitted(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
             self.copied(event)
 
-        turn.emit = heard  # type: ignore[method-assign]
+        def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
+            self._decided = submit(command, token=token, **given)
+            if isinstance(self._decided, Parked):
+                self._parked_token = token
+            return self._decided
+
+        def worked_off(*given: Any) -> None:
+            work_off(*given)
+            self.moved()
+
+        def woken() -> list[Wake]:
+            wakes = take_wakes()
+            for wake in wakes:
+                if wake.token in self._woken:
+                    call, told = self._woken.pop(wake.token)
+                    told.append(call(wake.result))
+            return wakes
+
+        engine.debt_of = lambda c: debt_of(c) if self.pays else None  # type: ignore[method-assign]
+        turn.emit = emitted  # type: ignore[method-assign]
+        engine.submit = decided  # type: ignore[method-assign]
+        engine.work_off = worked_off  # type: ignore[method-assign]
+        engine.take_wakes = woken  # type: ignore[method-assign]
+
+    @property
+    def steady_ms(self) -> int:
+        return self.now_ms + self._idle_ms
+
+    @property
+    def failed(self) -> bool:
+        """A write or sync failed: read-only until the next process."""
+        return self.driver.commit.failure is not None
+
+    @property
+    def last_words(self) -> str:
+        return f"{self.driver.commit.failure or ''}{self._mark_trouble}"
 
     def recover(self, now_ms: int) -> Recovery:
         self.now_ms = now_ms
-        recovery = self.store.recover(self.engine.state)
-        self.engine.finish_recovery(recovery, now_ms)
-        events = self.engine.take_events()
-        if events or (not recovery.fresh and self.store.room(reserve=True)):
-            # Also where there is nothing to say: the next start goes by the newest batch.
-            self.engine.on_written(self.store.write(events))
-            self.synced_lsn = self.store.sync()
-            self.engine.on_synced(self.synced_lsn)
+        recovery = self.driver.recover()
+        self.driver.start()
+        self.driver.maintenance.calm()
+        self.driver.maintenance.chores.log_bytes_max = 1 << 40  # no write waits for room
         return recovery
 
     # -- a turn --------------------------------------------------------------------------------
@@ -121,63 +150,64 @@ class Process:
         Raises:
             Rejection: Refused.
         """
-        token = object()
+        who_hears: list[Told] = []
         self.command = command
+        self._decided = None
+
+        def deliver(reply: Reply) -> None:
+            if isinstance(reply.result, Rejection):
+                return  # nobody knows, or not erased yet
+            for hears in who_hears:
+                hears(reply.lsn)
+
         try:
-            outcome = self.engine.submit(command, token=token, now_ms=self.now_ms, room=self._room)
-        except Rejection as refusal:
-            self.chores.disk_is_full |= (refusal.detail or {}).get("limit") == "disk"
-            raise
+            now = self.driver.submit(command, deliver)
         finally:
             self.command = None
-        if isinstance(outcome, Parked):
+        found = self._decided
+        assert found is not None, "it was not decided at once"
+        if isinstance(found, Parked):
             assert woken is not None
-            assert outcome.wait_ms is None
-            self._parked[token] = woken
-            return outcome
-        if outcome.gate is Gate.NOW:
-            told(0)
-        else:
-            self._told.append(Waiter(told, outcome.gate, erases=outcome.erases))
-        return outcome
+            self._woken[self._parked_token] = (woken, who_hears)
+            return found
+        who_hears.append(told)
+        if isinstance(now, Reply):
+            deliver(now)
+        return found
 
     def pay(self, command: Command) -> None:
-        """What routers owe to a command comes first; what asks for a sync gets one."""
-        debt = self.engine.debt_of(command)
-        while debt is not None and not debt.is_settled and not self.failed:
-            debt.work(self.now_ms, self._room)
-            self._begin_reading()
+        """What routers owe to a command comes first, so that it is decided when it comes; what asks
+        for a sync gets one."""
+        while not self.failed:
+            debt = self.engine.debt_of(command)
+            if debt is None or debt.is_settled:
+                break
+            self._pay(debt)
+        self.finish_log()
+
+    def _pay(self, debt: Debt) -> None:
+        while not debt.is_settled and not self.failed:
+            debt.work(self.now_ms, self.driver.room)
+            self.driver.nudge()
+            self.reading += self.engine.take_fetches()
             while self.reading:
                 self.hand_over(0)
-            self._write()
+            self.driver.end_turn()
+            self.finish_log()
             if not debt.is_settled and not self.failed:
                 self.sync()
 
     def work_off(self) -> None:
         """A slice of what is owed, and its write; what it asks for is read meanwhile."""
         if not self.failed:
-            self._work_off()
+            self.driver.work_off()
             self.end_turn()
 
-    def _work_off(self) -> None:
-        self.engine.work_off(self.now_ms, self._room)
-        self.moved()
-        self._begin_reading()
-
-    def ring(self) -> None:
+    def ring_engine(self) -> None:
         """The loop's timer: what the engine asked to be called for."""
         at_ms = self.engine.alarm_ms()
         if at_ms is not None and at_ms <= self.engine.advance(self.now_ms):
             self.work_off()
-
-    def _answer_woken(self) -> None:
-        for wake in self.engine.take_wakes():
-            woken = self._parked.pop(wake.token)
-            told = woken(wake.result)
-            if isinstance(wake.result, Exception) or wake.result.gate is Gate.NOW:
-                told(0)
-            elif not self.failed:
-                self._told.append(Waiter(told, wake.result.gate))
 
     @property
     def is_reading(self) -> bool:
@@ -187,68 +217,74 @@ class Process:
     def owes(self) -> bool:
         return not self.failed and (self.is_reading or self.engine.owes)
 
-    def _begin_reading(self) -> None:
-        self.reading += self.engine.take_fetches()
-
     def hand_over(self, at: int) -> None:
         """A disk that was waited for has given what was asked for, in whatever order."""
         fetch = self.reading.pop(at)
-        self.engine.advance(self.now_ms)
-        fetch.done(fetch.read())
+        self.driver.fetched(fetch, fetch.read())
         self.moved()
-        self._begin_reading()
-        if self.engine.has_events and not self.failed:
-            self.end_turn()
-
-    def _room(self, reserve: bool) -> int:
-        return self.store.room(reserve=reserve)
+        self.reading += self.engine.take_fetches()
 
     def end_turn(self) -> None:
         """One write for all that the turn's commands made true; then what queues owe, a turn each.
         What routers owe waits for `work_off`, or for who asks for it."""
-        self._write()
-        while (self.engine.work.is_due or self._told) and not self.failed:
-            self._work_off()
-            self._write()
-        self._answer_woken()
-
-    def _write(self) -> None:
-        events = self.engine.take_events()
-        waiters, self._told = self._told, []
-        lsn = self.store.written_lsn
-        if events:
-            self.writing()
-            try:
-                lsn = self.store.write(events)
-            except WriteFailed as error:
-                self.fail(error)
+        self._is_turn_due = False
+        self.driver.end_turn()
+        while (self.engine.work.is_due or self._is_turn_due) and not self.failed:
+            self._is_turn_due = False
+            if self._log_steps:
                 return
-            self.wrote(lsn)
-        self.engine.on_written(lsn)
-        for waiter in waiters:
-            waiter.lsn = lsn
-            if self.failed:
-                continue  # told that nobody knows
-            if waiter.gate is Gate.SYNCED and lsn > self.synced_lsn:
-                self._syncing.append(waiter)
-            else:
-                self._tell(waiter)
-        self._answer_woken()
+            self.driver.work_off()
+            self.driver.end_turn()
 
-    def _tell(self, waiter: Waiter) -> None:
-        if waiter.erases is None:
-            waiter.told(waiter.lsn)
+    # -- steps of the log ----------------------------------------------------------------------
+
+    def perform(self, step: Step, /) -> None:
+        match step:
+            case Write():
+                self.writing()
+                self._hold(step, may_wait=step.may_wait)
+            case Rotate() | Mark():
+                self._hold(step, may_wait=True)
+            case Sync() if not self._is_stopping:
+                self._sync_asked = True
+            case Call() if not self._is_stopping:
+                self._calls.append(step)
+            case Read():
+                self.reading.append(step.fetch)
+            case _:
+                super().perform(step)
+
+    def _hold(self, step: Write | Rotate | Mark, *, may_wait: bool) -> None:
+        if may_wait and not self._is_stopping and self.holds():
+            self._log_steps.append(step)
         else:
-            self._erasing.append(waiter)
+            super().perform(step)
 
-    def fail(self, error: WriteFailed) -> None:
-        self.failed = True
-        self.last_words = str(error)
-        self.engine.on_failed()
-        self._told.clear()
-        self._syncing.clear()
-        self._erasing.clear()
-        self._work = None
+    def step_log(self) -> None:
+        """A thread has written what it was given."""
+        if self._log_steps:
+            super().perform(self._log_steps.popleft())
+
+    def finish_log(self) -> None:
+        while self._log_steps:
+            self.step_log()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether something is on its way to the log."""
+        return bool(self._log_steps)
+
+    def write_log(self, step: Write) -> None:
+        try:
+            lsn = self.store.write(step.frames)
+        except Exception as error:
+            self.driver.commit.failed(error)
+        else:
+            self.wrote(lsn)
+            self.driver.commit.wrote(lsn, 0.0)
+
+    def leave_mark(self, step: LeaveMark) -> None:
+        self._mark_trouble = self.store.leave_failure_mark()
 
     # -- syncs ---------------------------------------------------------------------------------
 
@@ -257,137 +293,102 @@ class Process:
         return self.store.synced_lsn < self.store.written_lsn
 
     def begin_sync(self) -> None:
-        """The thread has synced, and the loop has not heard of it yet."""
-        if self._sync_ends is None:
+        """The thread has synced, and the driver has not heard of it yet."""
+        if self._sync_ends is not None:
+            return
+        self.driver.commit.want_sync()
+        if self._sync_asked:
+            self._sync_asked = False
             try:
                 self._sync_ends = self.store.sync()
-            except WriteFailed as error:
-                self.fail(error)
+            except Exception as error:
+                self.driver.commit.failed(error)
 
     def end_sync(self) -> None:
-        if self._sync_ends is None or self.failed:
-            return
-        lsn, self._sync_ends = self._sync_ends, None
-        self.synced_lsn = lsn
-        self.engine.on_synced(lsn)
-        while self._syncing and self._syncing[0].lsn <= lsn:
-            self._tell(self._syncing.popleft())
+        if self._sync_ends is not None:
+            lsn, self._sync_ends = self._sync_ends, None
+            self.driver.commit.synced(lsn, 0.0)
 
     def sync(self) -> None:
+        """What is written is durable, and everybody has heard of it."""
+        self.finish_log()
         self.end_sync()
         self.begin_sync()
         self.end_sync()
 
     def idle(self) -> None:
-        """The flush timer found everything synced."""
-        if not self.is_behind and not self._told:
-            try:
-                self.store.idle()
-            except WriteFailed as error:
-                self.fail(error)
+        """Nothing happens for as long as the flush timer takes, and once more."""
+        for _ in range(2):
+            self._idle_ms += 200
+            self.driver.commit.ring()
+            self.sync()
 
     # -- upkeep --------------------------------------------------------------------------------
 
     def step_upkeep(self, *, checkpoint: bool) -> None:
-        """Go on with upkeep to where the shell would wait for a thread, or begin a round of it."""
+        """Go on with upkeep to where the server would wait for a thread, or begin a round of it."""
         if self.failed:
             return
-        if self._work is None:
-            self._work = self._round(checkpoint)
+        if self._returns:
+            step, value, error = self._returns.popleft()
+            step.done(value, error)
+        elif self._calls:
+            self._run(self._calls.popleft())
+        elif self.driver.maintenance.is_idle:
+            self.driver.maintenance.round(self._round_ended, checkpoint=checkpoint)
+        elif self._log_steps:
+            self.step_log()
+        elif self._is_turn_due:
+            self.end_turn()
+        else:
+            self.sync()
+
+    def _run(self, step: Call) -> None:
         try:
-            next(self._work)
-        except StopIteration:
-            self._work = None
-        except WriteFailed as error:
-            self.fail(error)
-        except (OSError, StoreError):
-            self._work = None
-            self.troubles += 1
+            value = step.call()
+        except Exception as error:
+            self._returns.append((step, None, error))
+        else:
+            self._returns.append((step, value, None))
+
+    def _round_ended(self, error: Exception | None) -> None:
+        self.troubles += error is not None
+
+    @property
+    def is_upkeeping(self) -> bool:
+        return not self.driver.maintenance.is_idle
 
     def finish_upkeep(self) -> None:
-        while self._work is not None:
+        while self.is_upkeeping and not self.failed:
             self.step_upkeep(checkpoint=False)
 
     def give_up_upkeep(self) -> None:
         """As where a disk had no space for it: what was planned is due again."""
-        if self._work is not None:
+        if self.is_upkeeping:
             self.gave_up = True
-            self._work.close()
-            self._work = None
-
-    def _round(self, checkpoint: bool) -> Generator[None, None, None]:
-        yield from self._driven(self.chores.round(checkpoint=checkpoint))
-
-    def _driven(self, chore: Chore) -> Generator[None, None, None]:
-        """A chore; it stands still before and after whatever the shell does on a thread."""
-        try:
-            step = next(chore)
-            while True:
-                try:
-                    yield
-                    result = yield from self._done(step)
-                    yield
-                except BaseException as error:
-                    step = chore.throw(error)
-                else:
-                    step = chore.send(result)
-        except StopIteration:
-            return
-
-    def _done(self, step: Step) -> Generator[None, None, object]:
-        if isinstance(step, Blocking):
-            return step.call()
-        wanted = self.store.written_lsn
-        while self.synced_lsn < wanted:
-            yield
-            self.sync()
-            if self.failed:
-                raise WriteFailed("log", "read-only")
-        return None
-
-    # What chores ask of who runs them: `now_ms`, and
-
-    def flush(self) -> None:
-        self.end_turn()
-        if self.failed:
-            raise WriteFailed("log", "read-only")
-
-    def warn(self, what: str) -> None:
-        return
-
-    def take_erasures(self) -> Iterable[int]:
-        self._erased, self._erasing = self._erasing, []
-        return sorted({w.erases for w in self._erased if w.erases is not None})
-
-    def erased(self, damage: Corrupt | None) -> None:
-        waiters, self._erased = self._erased, []
-        for waiter in waiters:
-            if damage is None:
-                waiter.told(waiter.lsn)
-
-    def erase_later(self) -> None:
-        self._erasing = self._erased + self._erasing
-        self._erased = []
+            self.finish_log()
+            self.driver.maintenance.end()
+            self.driver.maintenance.start()
+            self._calls.clear()
+            self._returns.clear()
 
     # -- the end -------------------------------------------------------------------------------
 
     def stop(self) -> bool:
         """As on SIGTERM; True where it left the clean mark."""
-        self.engine.release_all()
-        self.give_up_upkeep()
-        self.end_turn()
-        if not self.failed:
-            self.sync()
-        if self.failed:
+        self.finish_log()
+        self.end_sync()
+        self._is_stopping = True
+        self.driver.drain()
+        if self._sync_asked:
+            self._sync_asked = False
+            super().perform(Sync())
+        ended: list[Exception | None] = []
+        self.driver.stop(ended.append)
+        [error] = ended
+        if error is not None:
             self.store.close(None)
-            return False
-        try:
-            for _ in self._driven(self.chores.last()):
-                pass
-        except (OSError, StoreError):
-            self.store.close(None)
-            return False
-        return True
+        return error is None
 
 
 def payload(outcome: Outcome) -> tuple[bytes, bytes]:

@@ -64,6 +64,7 @@ class Style:
         sizes: Bytes of payload; often one for all, because equal records hide the least.
         queues: Which of the names are queues; the last name takes their dead letters.
         cold: How often sealed text has to be waited for.
+        held: How often the log has to be waited for, while others are decided.
         routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
@@ -81,6 +82,7 @@ class Style:
     discards: tuple[str, ...] = ("old", "old", "old", "reject")
     queues: tuple[str, ...] = ()
     cold: float = 0.0
+    held: float = 0.0
     routed: bool = True
 
     @staticmethod

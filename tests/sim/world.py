@@ -49,7 +49,7 @@ class World:
         clock_ms: The wall clock, which may jump; `highest_ms` the most it ever said.
         history: The model after each write that a power loss may still take, by lsn.
         durable_lsn: What a sync has covered, or what was acknowledged as if it were.
-        in_flight: A write was begun and has not returned.
+        in_flight: The model as a write has it that was begun and has not returned.
         is_full: The disk may refuse.
         is_unseen: A process was stopped in the call that was to leave a mark of its failed sync:
             what the kernel remembers is all that tells.
@@ -69,7 +69,7 @@ class World:
         self.recovery: Recovery
         self.history: list[tuple[int, Model]] = []
         self.durable_lsn = 0
-        self.in_flight = False
+        self.in_flight: Model | None = None
         self.is_full = False
         self.is_unseen = False
         self.traffic = Traffic(self)
@@ -91,6 +91,7 @@ class World:
             wrote=self._wrote,
             moved=self.moved,
             copied=self._heard,
+            holds=lambda: self.rng.random() < self.style.held,
         )
         self.recovery = self.process.recover(self.clock_ms)
 
@@ -99,11 +100,12 @@ class World:
         return DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
 
     def _writing(self) -> None:
-        self.in_flight = True
+        self.in_flight = self.model.copy()
 
     def _wrote(self, lsn: int) -> None:
-        self.in_flight = False
-        self.history.append((lsn, self.model.copy()))
+        assert self.in_flight is not None
+        self.history.append((lsn, self.in_flight))
+        self.in_flight = None
 
     def moved(self) -> None:
         """Dying jobs may have moved. (§10.6)"""
@@ -229,8 +231,8 @@ class World:
         written = self.history[-1][0]
         least = written if how != "cut" else self.durable_lsn
         found = [model for lsn, model in self.history if lsn >= least]
-        if self.in_flight:
-            found.append(self.model.copy())
+        if self.in_flight is not None:
+            found.append(self.in_flight)
         return found[::-1]
 
     def _adopt(self, how: str, candidates: list[Model]) -> None:
@@ -261,7 +263,7 @@ class World:
         self.clients.acked.clear()
         self.clients.floors.clear()
         self.waiting.end()
-        self.in_flight = self.is_unseen = False
+        self.in_flight, self.is_unseen = None, False
         lsn = self.process.store.written_lsn
         self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
 
@@ -289,7 +291,14 @@ class World:
         self.process, self.files = process, files
 
     def found(self) -> dict[str, Found]:
-        """All that the process shows, and the floors and holes behind it."""
+        """All that the process shows, and the floors and holes behind it; nothing moves for it."""
+        self.process.pays = False
+        try:
+            return self._found()
+        finally:
+            self.process.pays = True
+
+    def _found(self) -> dict[str, Found]:
         out = {}
         engine = self.process.engine
         for name, topic in engine.state.topics.items():
@@ -376,6 +385,9 @@ class World:
             process.work_off()
         elif process.reading and kind < 0.80:
             process.hand_over(self.rng.randrange(len(process.reading)))
+        elif process.is_writing and kind < 0.68:
+            process.step_log()
+            self.end_turn()
         elif kind < 0.70:
             process.begin_sync()
         elif kind < 0.78:
@@ -453,11 +465,13 @@ class World:
     def end_turn(self) -> None:
         before = self.history[-1][0]
         self.process.end_turn()
+        if self.process.is_writing:
+            return
         if not self.process.failed and self.history[-1][0] == before:
             # Nothing was logged: what has changed since is nothing that a restart may show.
             self.history[-1] = before, self.model.copy()
         if not self.process.failed:
-            self.process.ring()
+            self.process.ring_engine()
             self.waiting.check_rest()
 
 

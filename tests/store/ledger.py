@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.codec import Frames
 from topics.protocol.events import (
     Checkpoint,
     Event,
@@ -190,7 +191,7 @@ class Ledger:
             self.apply(event)
             self._overshadow(event)
         self.history.append({key: dict(topic) for key, topic in self.shadow.items()})
-        return self.store.write(events)
+        return self.store.write(Frames.of(events))
 
     def recovered(self) -> "Ledger":
         """Begin a new history with what was found."""

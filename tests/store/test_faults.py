@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
+from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
 from topics.store.layout import FAILED_NAME, RESERVE_NAME
 from topics.store.store import DiskStore
@@ -495,7 +496,7 @@ def test_killed_rows_survive_the_closing_of_their_segment(reopen: bool) -> None:
     assert other.dead == 0
 
     assert one.flags.tolist() == [0, 0xD5, 0]
-    store.write([])
+    store.write(Frames())
     store.sync()
     assert store.flip() == 1
     assert one.flags.tolist() == [0, 0xD5, 0]
@@ -547,7 +548,7 @@ def test_a_failed_sync_is_remembered_by_the_next_start() -> None:
     first = store.recover(ledger)
     ledger.recovered()
     assert not first.same_boot
-    store.write([])
+    store.write(Frames())
     store.sync()
     found = files.kill()
     again = DiskStore(found, wal_file_bytes=FILE, reserve_bytes=FILE).recover(Ledger(None))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from topics.protocol.codec import Frames
 from topics.protocol.errors import Unusable
 from topics.store import layout
 from topics.store.files import OsFiles
@@ -67,7 +68,7 @@ def test_a_directory_in_use_is_refused_unchanged(tmp_path: Path) -> None:
 
     assert other.stdout.strip() == "False"
     assert tree_digest(tmp_path) == before
-    assert store.write([]) == 1
+    assert store.write(Frames()) == 1
     store.close(None)
     opened(tmp_path).close(None)
 

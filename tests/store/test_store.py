@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sim.files import SimFiles
 
+from topics.protocol.codec import Frames
 from topics.protocol.events import RunRef
 from topics.protocol.ports import SealEntry, SealPiece
 from topics.protocol.records import COLUMN_DTYPES, DELETED
@@ -265,7 +266,7 @@ def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None
         each.kill(np.array([3, 7]))
         assert each.killed().tolist() == [2, 3, 7]
     assert (run.dead, run.ref) == (3, ref)
-    world.store.write([])
+    world.store.write(Frames())
     world.store.sync()
     assert world.store.flip() == 3
     assert run.killed().tolist() == [2, 3, 7]

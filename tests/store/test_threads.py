@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from topics.protocol.codec import Frames
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 
@@ -79,7 +80,7 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
     thread.start()
     for row in range(count):
         run.kill(np.array([row]))
-        store.write([])
+        store.write(Frames())
         assert run.dead == row + 1
         assert int(np.count_nonzero(run.flags)) == row + 1
     done.set()

@@ -18,19 +18,20 @@ import orjson
 from topics import __version__
 from topics.asgi import page
 from topics.asgi.answers import Answer, Head, Headers, Pending, Socket, Streaming
-from topics.asgi.commits import Told
 from topics.asgi.inflation import at_once, inflate, too_large
 from topics.asgi.payload import of_jobs, one_by_one
 from topics.asgi.payload import payload as payload_of
-from topics.asgi.runtime import Phase, Ticket
+from topics.asgi.runtime import Phase
 from topics.asgi.shell import Reading, Shell
 from topics.asgi.socket import SocketFeed
 from topics.asgi.stream import WatchFeed
 from topics.asgi.work import WorkFeed
 from topics.protocol import http, metrics
 from topics.protocol.commands import Claim, Command
+from topics.protocol.driver import Ticket
 from topics.protocol.effects import Outcome, Records
 from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.group_commit import Reply
 from topics.protocol.http import BodyRule, Feed, OriginRule, Probe, Request, Route
 from topics.protocol.records import Buffer
 
@@ -124,7 +125,7 @@ class _Call:
         self.is_head = method == "HEAD"
 
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
-        body = http.error_body(refusal) + self.performance(Told(refusal))
+        body = http.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *http.error_headers(refusal))
         return self.answer(refusal.code.status, headers, [body], close=close)
 
@@ -133,13 +134,13 @@ class _Call:
         log.exception("internal error")
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
-    def tell(self, told: Told, payload: Sequence[Buffer]) -> Answer:
+    def tell(self, told: Reply, payload: Sequence[Buffer]) -> Answer:
         """The answer of a finished outcome whose records are here."""
         assert isinstance(told.result, Outcome)
         body = [*payload, self.performance(told)]
         return self.answer(told.result.status, (JSON,), body)
 
-    def performance(self, told: Told) -> bytes:
+    def performance(self, told: Reply) -> bytes:
         """The performance block and the object's last brace (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
         more = b""
@@ -149,9 +150,10 @@ class _Call:
                 more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, sync_ms)
             if told.result.scanned is not None:
                 more += b',"records_scanned":%d' % told.result.scanned
-        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":0.0}}' % (
+        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
             total_ms,
             more,
+            told.throttle_ms,
         )
 
     def answer(
@@ -361,7 +363,7 @@ class _Waiting:
         self._work = self._call.runtime.decode_in_thread(work)
         self._work.add_done_callback(on_done)
 
-    def on_told(self, told: Told) -> None:
+    def on_told(self, told: Reply) -> None:
         try:
             now = self.payload_or_wait(told)
         except Exception:
@@ -369,7 +371,7 @@ class _Waiting:
         if isinstance(now, Answer):
             self._done(now)
 
-    def payload_or_wait(self, told: Told) -> "Answer | _Waiting":
+    def payload_or_wait(self, told: Reply) -> "Answer | _Waiting":
         """The answer, if its records are in memory or warm; else this, and it comes later."""
         if isinstance(told.result, Rejection):
             return self._call.refuse(told.result)
@@ -387,7 +389,7 @@ class _Waiting:
         return self
 
     def _fetch(
-        self, told: Told, outcome: Outcome, refused: Rejection | None
+        self, told: Reply, outcome: Outcome, refused: Rejection | None
     ) -> Callable[[], tuple[Answer, list[int] | None]]:
         """What to answer; and where jobs were to be handed out and are not, which are damaged."""
 
@@ -467,14 +469,14 @@ def _probe(call: _Call, probe: Probe) -> Answer:
                 work_streams=runtime.engine.work.streams_open,
             )
             if http.prefers_json(call.header(b"accept")):
-                performance = call.performance(Told(Outcome([])))
+                performance = call.performance(Reply(Outcome([])))
                 return call.answer(200, (JSON,), [metrics.as_json(known), performance])
             text = (b"content-type", metrics.CONTENT_TYPE)
             return call.answer(200, (text,), [metrics.as_text(known)])
 
 
 def _plain(call: _Call, value: object) -> Answer:
-    performance = call.performance(Told(Outcome([])))
+    performance = call.performance(Reply(Outcome([])))
     return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
 
 

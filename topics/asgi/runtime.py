@@ -1,40 +1,52 @@
-"""The shell around the engine: its life, the commands that come, and what they are owed first.
+"""The host of the driver on an event loop: its life, its threads, its clocks and its alarm.
 
+What is written when and who is answered then is decided by `topics.protocol.driver`; this performs.
 A turn of the loop is: commands are decided and applied as they come, and at its end all their events
-go into one write (`topics.asgi.commits`).  Upkeep goes on beside it (`topics.asgi.keeper`).
+go into one write.  Small writes are made here; whatever may wait for a disk has a thread of its own:
+the sync, the writes that are large or begin a file, upkeep, reads.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import os
+import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
-from topics.asgi.commits import Commits, Deliver, Told, Waiter
-from topics.asgi.keeper import Keeper
 from topics.asgi.payload import log_damage
-from topics.protocol.commands import Claim, Command, Diff
-from topics.protocol.debts import Debt
-from topics.protocol.effects import Fetch, Gate, Outcome, Parked
-from topics.protocol.engine import Engine
-from topics.protocol.errors import Corrupt, Rejection, StoreError
+from topics.asgi.workers import Worker
+from topics.protocol.commands import Command
+from topics.protocol.driver import Driver, Read, Step, Ticket
+from topics.protocol.errors import Corrupt, StoreError
+from topics.protocol.group_commit import (
+    Deliver,
+    LeaveMark,
+    Mark,
+    Reply,
+    Rotate,
+    Sync,
+    Write,
+)
 from topics.protocol.http import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.limits import Limits
+from topics.protocol.maintenance import Call
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
-from topics.protocol.records import Buffer
-from topics.protocol.turn import Room
+from topics.protocol.turn import Room, StateUnknown
 from topics.settings import Settings
 
 log = logging.getLogger("topics")
 
-DEBT_SLICES: Final = 3
-"""Slices of what routers owe that a command which wants it works off itself, before it waits."""
+CLOCK_EVERY_MS: Final = 10_000
+"""How often the wall clock is compared with the steady one."""
+CLOSE_S: Final = 2.0
+"""What a disk that failed gets to let go of its files."""
+EXIT_BROKEN: Final = 1
 
 T = TypeVar("T")
 
@@ -58,60 +70,56 @@ PHASES: Final[dict[Phase, frozenset[Phase]]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class _Owing:
-    """A command that waits for what routers owe to it; `ticket` once it was decided and waits on."""
-
-    debt: Debt
-    command: Command
-    deliver: Deliver
-    ticket: "Ticket | None" = None
-
-
-class Ticket:
-    """A command that waits; `cancel` when nobody will hear its answer."""
-
-    def __init__(self, cancel: Callable[[], None]) -> None:
-        self.cancel = cancel
-
-
-def _nothing() -> None:
-    pass
-
-
 class Runtime:
-    """One engine over one store, on the running event loop.  Implements `commits.Turns`.
+    """One driver on the running event loop.  Implements `driver.Host`.
 
     Args:
         limits: Every bound in force.
         store: Not yet recovered.
         flush_ms: How long a `disk` write may stay unsynced.
+        sync_timeout_ms: How long the disk may take for a sync or a write; 0: for ever.
     """
 
     def __init__(
-        self, limits: Limits, store: Store, *, flush_ms: int = 200, clock: Clock | None = None
+        self,
+        limits: Limits,
+        store: Store,
+        *,
+        flush_ms: int = 200,
+        sync_timeout_ms: int = 0,
+        clock: Clock | None = None,
     ) -> None:
         self.limits = limits
         self.store = store
-        self.engine = Engine(limits, store)
         self.clock = clock or Clock()
-        self.commits = Commits(self.engine, store, self, flush_s=flush_ms / 1000)
-        self.keeper = Keeper(limits, self.engine, store, self.commits, self.clock)
+        self.driver = Driver(
+            limits, store, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+        )
+        self.engine = self.driver.engine
         self.phase = Phase.STARTING
         self.exchange: Exchange
-        self.refused_for_room = 0
         self._started_ms = self.clock.steady_ms
         self._loop: asyncio.AbstractEventLoop
         self._failed: asyncio.Future[Exception]
         self._ready: asyncio.Event
         self._living: asyncio.Task[None] | None = None
-        self._parked: dict[object, tuple[str, Deliver, asyncio.TimerHandle | None]] = {}
-        self._owing: dict[_Owing, None] = {}
-        self._work_due = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
+        self._checked_ms = self.clock.steady_ms
+        self._syncer = Worker("topics-sync")
+        self._writer = Worker("topics-log")
+        self._keeper = Worker("topics-upkeep")
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
+        self._steps: dict[type, Callable[[Any], None]] = {
+            Write: self._write,
+            Sync: self._sync,
+            Rotate: self._rotate,
+            Mark: self._mark,
+            LeaveMark: self._leave_mark,
+            Call: self._call,
+            Read: self._read,
+        }
 
     # ------------------------------------------------------------------ life
 
@@ -124,8 +132,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._failed = self._loop.create_future()
         self._ready = asyncio.Event()
-        self.keeper.start()
-        self._living = self._loop.create_task(self._live())
+        self._living = self._loop.create_task(self._recover())
 
     async def wait_ready(self) -> None:
         """Returns when the log is replayed."""
@@ -135,292 +142,290 @@ class Runtime:
         """The exception with which replay refused, if ever it does."""
         return await asyncio.shield(self._failed)
 
-    async def _live(self) -> None:
+    async def _recover(self) -> None:
         try:
-            await self.keeper.in_worker(self._recover)
+            recovery = await self._keeper.wait_for(self.driver.recover)
         except Exception as error:
             if not isinstance(error, StoreError | OSError):
                 log.exception("replay failed")
             self._move(Phase.FAILED)
             self._failed.set_result(error)
             return
-        if self.phase is not Phase.STARTING:
-            return
-        self.commits.start()
-        self._move(Phase.READY)
-        self._ready.set()
-        self.work_soon()
-        self._set_alarm()
-        await self.keeper.live()
-
-    def _recover(self) -> None:
-        """Replay, and say what was lost; on the worker thread."""
-        recovery = self.store.recover(self.engine.state)
-        self.clock.not_before(self.engine.state.now_ms)
-        self.engine.finish_recovery(recovery, self.clock.now_ms())
-        if self.engine.has_events or (not recovery.fresh and self.store.room(reserve=True)):
-            # Also where there is nothing to say: the next start takes the newest batch to tell
-            # which kernel ran, and if that process stopped cleanly.
-            self.commits.recovered()
         for note in recovery.notes:
             log.warning("%s", note)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
+        if self.phase is not Phase.STARTING:
+            return
+        self._move(Phase.READY)
+        self._ready.set()
+        self.driver.start()
+        self._set_alarm()
 
     def drain(self) -> None:
         """Take no more requests; answer those that only wait."""
         if self.phase in (Phase.DRAINING, Phase.STOPPED):
             return
+        was_ready = self.phase is Phase.READY
         self._move(Phase.DRAINING)
         for stream in self.engine.watches.streams:
             stream.wake()
-        # First: some of them wait on once they are decided.
-        self._decide_paid(all_of_them=True)
-        self.engine.release_all()
-        self._tell_woken()
+        if was_ready:
+            self.driver.drain()
 
     async def stop(self) -> None:
         """Finish what was begun, seal, leave a checkpoint and the clean mark."""
+        was_ready = self.phase is Phase.READY or self._ready.is_set()
         self.drain()
         if self._living is not None:
-            if self.commits.is_started:
-                self._living.cancel()
             await asyncio.gather(self._living, return_exceptions=True)
-        self.keeper.refuse_erasures()
-        recovered = self.commits.is_started
-        if recovered:
-            await self.commits.stop()
-        self.commits.is_over = True
-        await self.keeper.close(clean=recovered and not self.engine.read_only)
+        if not was_ready or not await self._stopped_cleanly():
+            await self._close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for worker in (self._syncer, self._writer, self._keeper):
+            worker.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
+    async def _stopped_cleanly(self) -> bool:
+        ended: asyncio.Future[Exception | None] = self._loop.create_future()
+        self.driver.stop(ended.set_result)
+        error = await ended
+        if error is not None and not self.engine.read_only:
+            log.error("no clean stop: %s", error)
+        return error is None
+
+    async def _close(self) -> None:
+        closing = self._keeper.wait_for(lambda: self.store.close(None))
+        try:
+            await asyncio.wait_for(closing, CLOSE_S if self.engine.read_only else None)
+        except TimeoutError:
+            log.error("the disk hangs: its files are left to the end of the process")
+
     # ------------------------------------------------------------------ commands
 
-    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
         """Run a command; what it answers now, or a ticket while `deliver` is owed the answer.
 
         Raises:
             Rejection: Refused; nothing has changed.
         """
-        debt = self.engine.debt_of(command)
-        if debt is not None and not self._pay(debt):
-            return self._owe(_Owing(debt, command, deliver))
-        return self._decide(command, deliver)
-
-    def _decide(self, command: Command, deliver: Deliver) -> Told | Ticket:
-        token = object()
-        now_ms = self.clock.now_ms()
-        try:
-            result = self.engine.submit(command, token=token, now_ms=now_ms, room=self._room)
-        except Rejection as refusal:
-            if isinstance(refusal.__cause__, Corrupt):
-                log_damage(refusal.__cause__)
-            self._note_refusal(refusal.detail or {})
-            raise
-        finally:
-            if self.engine.has_events:
-                self.commits.flush_soon()
-            else:
-                self.work_soon()
-        if isinstance(result, Parked):
-            assert isinstance(command, Diff | Claim)
-            return self._park(command, token, result, deliver)
-        if result.gate is Gate.NOW:
-            return Told(result)
-        self.commits.wait(deliver, result)
-        return Ticket(_nothing)
-
-    def _note_refusal(self, detail: Mapping[str, Any]) -> None:
-        limit = detail.get("limit")
-        if limit in ("disk", "max_hot_bytes"):
-            self.refused_for_room += 1
-        if limit == "disk":
-            self.keeper.disk_is_full(detail["max"])
-        elif limit == "max_hot_bytes":
-            self.keeper.memory_is_full()
-
-    def _room(self, reserve: bool) -> int:
-        return self.store.room(reserve=reserve)
-
-    @property
-    def room(self) -> Room:
-        return self._room
+        found = self.driver.submit(command, deliver)
+        if isinstance(found, Ticket):
+            self._set_alarm()
+        return found
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
-        if self.commits.is_over:
-            return
-        if self.engine.has_events:
-            self.commits.flush()
-        self.work_soon()
+        self.driver.nudge()
         self._set_alarm()
 
-    def _park(
-        self, command: Diff | Claim, token: object, parked: Parked, deliver: Deliver
-    ) -> Ticket:
-        def timeout() -> None:
-            self.engine.timeout(command.topic, token)
-            self._tell_woken()
+    @property
+    def room(self) -> Room:
+        return self.driver.room
 
-        def cancel() -> None:
-            if self._parked.pop(token, None) is not None:
-                if timer is not None:
-                    timer.cancel()
-                self.engine.forget(command.topic, token)
+    def synced(self) -> asyncio.Future[bool]:
+        """Whether all that is written by now became durable, as soon as that is known."""
+        return self._known(self.driver.commit.when_synced)
 
-        timer = None
-        if parked.wait_ms is None:
-            self._set_alarm()
-        else:
-            timer = self._loop.call_later(parked.wait_ms / 1000, timeout)
-        self._parked[token] = (command.topic, deliver, timer)
-        return Ticket(cancel)
+    def written(self) -> asyncio.Future[bool]:
+        """Whether all that is true by now came into the log, as soon as that is known."""
+        return self._known(self.driver.commit.when_written)
 
-    def _tell_woken(self) -> None:
-        for wake in self.engine.take_wakes():
-            parked = self._parked.pop(wake.token, None)
-            if parked is not None:
-                _, deliver, timer = parked
-                if timer is not None:
-                    timer.cancel()
-                self._deliver(wake.result, deliver)
+    def _known(
+        self, when: Callable[[Callable[[Exception | None], None]], None]
+    ) -> asyncio.Future[bool]:
+        known: asyncio.Future[bool] = self._loop.create_future()
 
-    def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
-        """Tell who waited without a timer of its own, once the log says so."""
-        if isinstance(result, Exception) or result.gate is Gate.NOW:
-            deliver(Told(result))
-        else:
-            self.commits.wait(deliver, result)
+        def call(error: Exception | None) -> None:
+            if not known.done():
+                known.set_result(error is None)
 
-    # ------------------------------------------------------------------ what is owed
+        when(call)
+        return known
 
-    def _pay(self, debt: Debt) -> bool:
-        """Work off a small debt here and now; False where it has to wait."""
-        for _ in range(DEBT_SLICES):
-            debt.work(self.clock.now_ms(), self._room)
-            self._begin_reading()
-            self.commits.flush()
-            if debt.is_settled:
-                return True
-        return False
+    async def keep_up(self, *, checkpoint: bool = False) -> None:
+        """A round of upkeep, once the one that is under way is done; raises why it broke off."""
+        while not self.driver.maintenance.is_idle:
+            await asyncio.sleep(0)
+        ended: asyncio.Future[Exception | None] = self._loop.create_future()
+        self.driver.maintenance.round(ended.set_result, checkpoint=checkpoint)
+        error = await ended
+        if error is not None:
+            raise error
 
-    def _owe(self, owing: _Owing) -> Ticket:
-        """Decide a command when what is owed to it was worked off with everything else."""
+    # ------------------------------------------------------------------ the driver's host: clocks
 
-        def cancel() -> None:
-            self._owing.pop(owing, None)
-            if owing.ticket is not None:
-                owing.ticket.cancel()
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
 
-        self._owing[owing] = None
-        self.work_soon()
-        self._want_sync_for_debts()
-        return Ticket(cancel)
+    @property
+    def steady_ms(self) -> int:
+        return self.clock.steady_ms
 
-    def _decide_paid(self, *, all_of_them: bool = False) -> None:
-        """Decide the commands to which nothing is owed any more."""
-        for owing in [one for one in self._owing if all_of_them or one.debt.is_settled]:
-            if owing not in self._owing:
-                continue  # whoever was told before it has cancelled it
-            del self._owing[owing]
-            try:
-                found = self._decide(owing.command, owing.deliver)
-            except Rejection as refusal:
-                found = Told(refusal)
-            if isinstance(found, Told):
-                owing.deliver(found)
-            else:
-                owing.ticket = found
-        self._want_sync_for_debts()
+    def not_before(self, seen_ms: int) -> None:
+        self.clock.not_before(seen_ms)
 
-    def _want_sync_for_debts(self) -> None:
-        """Copies that are shown once they are durable do not wait for the flush timer."""
-        if self._owing and not self.commits.is_synced:
-            self.commits.want_sync()
+    def turn_soon(self) -> None:
+        self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.driver.end_turn()
+        self._set_alarm()
 
     def work_soon(self) -> None:
-        """Copies that routers owe, jobs for who waits: when everybody had a turn."""
-        if self.engine.owes and not self._work_due:
-            self._work_due = True
-            self._loop.call_soon(self._work_off)
+        self._loop.call_soon(self._work_off)
 
     def _work_off(self) -> None:
-        self._work_due = False
-        if self.phase is not Phase.READY:
-            return
-        self.engine.work_off(self.clock.now_ms(), self._room)
-        self._begin_reading()
-        self.commits.flush()
-
-    def _begin_reading(self) -> None:
-        for fetch in self.engine.take_fetches():
-            reading = self.read_in_thread(fetch.read)
-            reading.add_done_callback(partial(self._fetched, fetch))
-
-    def _fetched(
-        self, fetch: Fetch, reading: "asyncio.Future[list[list[Buffer]] | Exception]"
-    ) -> None:
-        self.engine.advance(self.clock.now_ms())
-        fetch.done(reading.result())
-        self.nudge()
+        self.driver.work_off()
+        self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """Be called when the engine's next time comes; a time that moved away is let come."""
-        at_ms = self.engine.alarm_ms()
+        """Ring when the driver's next time comes; a time that moved away is let come."""
+        at_ms = self.driver.alarm_ms()
         if at_ms is None or (self._alarm_ms is not None and self._alarm_ms <= at_ms):
             return
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = at_ms
-        delay_s = max(at_ms - self.clock.now_ms(), 0) / 1000
+        delay_s = max(at_ms - self.clock.steady_ms, 0) / 1000
         self._alarm = self._loop.call_later(delay_s, self._ring)
 
     def _ring(self) -> None:
         self._alarm = self._alarm_ms = None
-        self._work_off()
+        if self.phase is Phase.STOPPED:
+            return
+        if self.clock.steady_ms - self._checked_ms >= CLOCK_EVERY_MS:
+            self._checked_ms = self.clock.steady_ms
+            self.clock.check()
+        try:
+            self.driver.ring()
+        finally:
+            self._set_alarm()
 
-    # ------------------------------------------------------------------ turns end
+    # ------------------------------------------------------------------ the driver's host: steps
 
-    def published(self) -> None:
-        self.work_soon()
+    def perform(self, step: Step, /) -> None:
+        self._steps[type(step)](step)
 
-    def told(self) -> None:
-        self._tell_woken()
-        if self._owing:
-            self._decide_paid()
+    def _write(self, step: Write) -> None:
+        def write() -> tuple[int, float]:
+            begun = time.perf_counter()
+            lsn = self.store.write(step.frames)
+            return lsn, (time.perf_counter() - begun) * 1000
+
+        if step.may_wait:
+            self._writer.do(write, self._wrote)
+            return
+        try:
+            lsn, took_ms = write()
+        except BaseException as error:
+            self.driver.commit.failed(error)
+        else:
+            self.driver.commit.wrote(lsn, took_ms)
+
+    def _wrote(self, written: tuple[int, float], error: BaseException | None) -> None:
+        commit = self.driver.commit
+        if error is None:
+            commit.wrote(*written)
+        else:
+            commit.failed(error)
         self._set_alarm()
-        self.keeper.soon_if_pressed()
 
-    def erase(self, waiter: Waiter) -> None:
-        self.keeper.erase(waiter)
+    def _sync(self, step: Sync) -> None:
+        begun = time.perf_counter()
 
-    def failed(self) -> None:
-        self.keeper.fail_erasures()
-        self._tell_woken()
-        self._decide_paid()
+        def done(lsn: int, error: BaseException | None) -> None:
+            if error is None:
+                self.driver.commit.synced(lsn, (time.perf_counter() - begun) * 1000)
+            else:
+                self.driver.commit.failed(error)
+            self._set_alarm()
 
-    def synced(self) -> asyncio.Future[bool]:
-        return self.commits.synced()
+        self._syncer.do(self.store.sync, done)
+
+    def _rotate(self, step: Rotate) -> None:
+        def done(boundary: int, error: BaseException | None) -> None:
+            commit = self.driver.commit
+            if error is None:
+                commit.rotated(boundary)
+            elif isinstance(error, OSError) and not self.store.read_only:
+                commit.refused(error)
+            else:
+                commit.failed(error)
+            self._set_alarm()
+
+        self._writer.do(lambda: self.store.rotate(fresh=step.fresh, stay=step.stay), done)
+
+    def _mark(self, step: Mark) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            if error is None:
+                self.driver.commit.marked()
+            else:
+                self.driver.commit.failed(error)
+            self._set_alarm()
+
+        self._writer.do(self.store.idle, done)
+
+    def _leave_mark(self, step: LeaveMark) -> None:
+        def leave() -> None:
+            if trouble := self.store.leave_failure_mark():
+                log.critical("the log failed%s", trouble)
+
+        # On a thread of its own: any other may hang in the call that failed.
+        threading.Thread(target=leave, name="topics-mark", daemon=True).start()
+
+    def _call(self, step: Call) -> None:
+        def done(value: Any, error: BaseException | None) -> None:
+            step.done(value, error)
+            self._set_alarm()
+
+        self._keeper.do(step.call, done)
+
+    def _read(self, step: Read) -> None:
+        def done(reading: "asyncio.Future[Any]") -> None:
+            self.driver.fetched(step.fetch, reading.result())
+            self._set_alarm()
+
+        self.read_in_thread(step.fetch.read).add_done_callback(done)
+
+    # ------------------------------------------------------------------ the driver's host: its log
+
+    def log(self, level: str, what: str) -> None:
+        getattr(log, level)("%s", what)
+
+    def on_damage(self, damage: Corrupt) -> None:
+        log_damage(damage)
+
+    def on_broken_answer(self, error: Exception) -> None:
+        log.error("an answer could not be delivered", exc_info=error)
+
+    def on_failed(self, error: Exception) -> None:
+        log.critical("the log is read-only from now on: %s", error)
+
+    def on_broken(self, error: StateUnknown) -> NoReturn:
+        """What is in memory is no state that any log leads to; the log does not hold the event."""
+        log.critical("the process ends: %s", error, exc_info=error)
+        logging.shutdown()
+        os._exit(EXIT_BROKEN)
 
     # ------------------------------------------------------------------ what probes see
 
     def process(self) -> Process:
         ready = self.phase is Phase.READY
+        commit = self.driver.commit
         return Process(
             ready=ready and not self.engine.read_only,
             recovery_progress=1.0 if ready else self.store.progress,
             uptime_ms=self.uptime_ms,
-            queue_depth=self.commits.depth,
-            queue_depth_peak=self.commits.peak,
-            submit_full_total=self.refused_for_room,
+            queue_depth=commit.depth,
+            queue_depth_peak=commit.peak,
+            submit_full_total=self.driver.refused_for_room,
             read_only=self.engine.read_only,
         )
-
-    @property
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
 
     @property
     def uptime_ms(self) -> int:
@@ -448,7 +453,9 @@ def create(settings: Settings) -> Runtime:
         wal_file_bytes=limits.wal_file_bytes,
         reserve_bytes=limits.reserve_bytes,
     )
-    runtime = Runtime(limits, store, flush_ms=settings.flush_ms)
+    runtime = Runtime(
+        limits, store, flush_ms=settings.flush_ms, sync_timeout_ms=settings.sync_timeout_ms
+    )
     hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)
     if is_loopback(settings.host):
         hosts |= LOOPBACK_HOSTS

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from topics.asgi.commits import Deliver, Told
-from topics.asgi.runtime import Phase, Ticket
+from topics.asgi.runtime import Phase
 from topics.protocol.commands import Command
+from topics.protocol.driver import Ticket
 from topics.protocol.engine import Engine
+from topics.protocol.group_commit import Deliver, Reply
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
@@ -45,10 +46,13 @@ class Shell(Protocol):
     @property
     def uptime_ms(self) -> int: ...
 
-    def submit(self, command: Command, deliver: Deliver) -> Told | Ticket: ...
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket: ...
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
+
+    def written(self) -> Awaitable[bool]:
+        """Wait until all that is true by now is in the log; False where it failed before."""
 
     def synced(self) -> Awaitable[bool]:
         """Wait until all that is written by now is durable; False where the log failed before."""

@@ -8,14 +8,15 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from topics.asgi.commits import Told
 from topics.asgi.payload import read, refusal_of
-from topics.asgi.runtime import Phase, Ticket
+from topics.asgi.runtime import Phase
 from topics.asgi.shell import Shell
 from topics.asgi.stream import SHUTTING_DOWN
 from topics.protocol import ws
+from topics.protocol.driver import Ticket
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.group_commit import Reply
 from topics.protocol.watch import DamagedFrame, Pulled, RecordFrame
 
 REPLIES_BYTES_MAX: Final = 64 << 10
@@ -82,9 +83,9 @@ class SocketFeed:
                 return ws.reply("pong", request_id, {"ts": self._shell.now_ms})
 
     async def _publish(self, request_id: bytes, order: ws.Publish) -> bytes:
-        told: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        told: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-        def deliver(result: Told) -> None:
+        def deliver(result: Reply) -> None:
             # A client that has gone cancelled the wait; what it wrote stays written.
             if not told.done():
                 told.set_result(result)
@@ -96,12 +97,12 @@ class SocketFeed:
         return self._ack(request_id, done.result, done)
 
     @staticmethod
-    def _ack(request_id: bytes, outcome: Outcome, told: Told) -> bytes:
+    def _ack(request_id: bytes, outcome: Outcome, told: Reply) -> bytes:
         body = b"".join(piece for piece in outcome.pieces if isinstance(piece, bytes))
         sync_ms = told.sync_ms if outcome.is_fsync else 0.0
-        performance = b',"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f}}' % (
-            told.write_ms,
-            sync_ms,
+        performance = b',"performance":{%b}}' % (
+            b'"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f'
+            % (told.write_ms, sync_ms, told.throttle_ms)
         )
         return ws.opened("ack", request_id) + b"," + body[1:] + performance
 

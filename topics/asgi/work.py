@@ -87,7 +87,9 @@ class WorkFeed:
     async def _are_kept(self) -> bool:
         """Leases that are to last are seen when they will; False where the log failed before."""
         gate = self._shell.engine.work.gate(self._stream)
-        return gate is not Gate.SYNCED or await self._shell.synced()
+        if gate is Gate.SYNCED:
+            return await self._shell.written() and await self._shell.synced()
+        return gate is Gate.NOW or await self._shell.written()
 
     async def _written(self, records: Records, grant: Grant) -> bytes:
         texts = read(records, blocking=False)

@@ -1,9 +1,11 @@
 """Chores: the order in which upkeep is done, written once for whoever runs an engine.
 
-`Upkeep` plans; this says what follows what: drop, seal, checkpoint, flip, let files go, rewrite.  A
-chore is a generator.  What it yields is for its driver to do without holding anybody up (`Blocking`,
-on a worker; `UntilSynced`, by waiting), and what came of it, or the error, is sent back in.  Between
-two yields it runs on the engine's thread, in one piece.
+`Upkeep` plans; this says what follows what: give space back, take a checkpoint where one is due, then
+seal, flip, rewrite.  The first needs no space, and the second bounds the log, so neither waits for
+the rest, which is bounded in each round.  A chore is a generator.  What it yields is for its driver
+to do without holding anybody up (`Blocking`, on a worker; `Rotation`, by the log's writing end;
+`UntilWritten`, `UntilSynced`, by waiting), and what came of it, or the error, is sent back in.
+Between two yields it runs on the engine's thread, in one piece.
 """
 
 import errno
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.errors import Corrupt
+from topics.protocol.events import Checkpoint
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Contents, Store
 from topics.protocol.upkeep import CheckpointPlan, Remains, SealJob, Upkeep
@@ -20,6 +23,13 @@ from topics.protocol.upkeep import CheckpointPlan, Remains, SealJob, Upkeep
 SEALED_EVENT_BYTES: Final = 256
 UPKEEP_BYTES: Final = 16 << 10
 """Room in the log for what one turn of upkeep tells, beside its sealed runs."""
+SEALS_MAX: Final = 8
+"""Files that one round seals, and rewrites, before it looks again whether something comes first."""
+LOG_FILES: Final = 4
+"""Log files that hold the log's bound (`log_bound`): a checkpoint begins at one, and what comes in
+until it is done has the others."""
+RETRY_MS: Final = 1000
+RETRY_MS_MAX: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +40,39 @@ class Blocking:
 
 
 @dataclass(frozen=True, slots=True)
+class Rotation:
+    """`Store.rotate`; the boundary goes back in.  Asked for right after `UntilWritten`, so that
+    nothing that is true by then stands behind the boundary."""
+
+    fresh: bool = False
+    stay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UntilWritten:
+    """Go on in a moment in which all that is true is written; raises WriteFailed where it never is."""
+
+
+@dataclass(frozen=True, slots=True)
 class UntilSynced:
     """Wait until everything written by now is durable; raises WriteFailed where it never will be."""
 
 
-Step: TypeAlias = Blocking | UntilSynced
+Step: TypeAlias = Blocking | Rotation | UntilWritten | UntilSynced
 Chore: TypeAlias = Generator[Step, Any, None]
 
 
 class Host(Protocol):
-    """Who runs the chores: the turns of the log, and who waits for an erasure."""
+    """Who runs the chores: the clocks, and who waits for an erasure."""
 
     @property
     def now_ms(self) -> int: ...
 
-    def flush(self) -> None:
-        """Write what was decided, now.  Raises WriteFailed where nothing is written any more."""
+    @property
+    def steady_ms(self) -> int: ...
+
+    def drained(self, size_bytes: int, took_ms: float) -> None:
+        """A segment with so much text of records that were in memory was written in that time."""
 
     def warn(self, what: str) -> None:
         """An operator should know, though the work goes on."""
@@ -65,6 +92,8 @@ class Chores:
 
     Attributes:
         disk_is_full: A write was refused for want of space; a round then makes what it can.
+        has_more: The last round left something that was due, because it had done its part.
+        log_bytes_max: What the log may grow to before writers wait; 0: some files of it.
     """
 
     def __init__(self, limits: Limits, upkeep: Upkeep, store: Store, host: Host) -> None:
@@ -73,7 +102,28 @@ class Chores:
         self._store = store
         self._host = host
         self.disk_is_full = False
+        self.has_more = False
+        self.log_bytes_max = 0
         self._has_dropped = False
+        self._unpublished: tuple[Checkpoint, int] | None = None
+        """Image and boundary of a checkpoint that only could not be saved."""
+        self._failures = 0
+        self._checkpoint_at_ms = 0
+
+    def is_checkpoint_due(self) -> bool:
+        """Whether the log is long enough for a checkpoint, and the last one did not just fail."""
+        return (
+            self._store.log_bytes >= self._limits.wal_file_bytes
+            and self._host.steady_ms >= self._checkpoint_at_ms
+        )
+
+    @property
+    def log_bound(self) -> int:
+        """What the log may grow to before writers wait: some files, or what sealing all that is in
+        memory writes itself, if that is more."""
+        limits = self._limits
+        seals = 2 * SEALED_EVENT_BYTES * self._upkeep.hot_topics
+        return max(self.log_bytes_max or LOG_FILES * limits.wal_file_bytes, seals)
 
     def round(self, *, checkpoint: bool = False) -> Chore:
         """Everything that is due, once; with `checkpoint`, one whether it is due or not.
@@ -81,24 +131,48 @@ class Chores:
         Raises:
             OSError, StoreError: It could not be done; what was planned is due again.
         """
+        self.has_more = False
         self._require_room(UPKEEP_BYTES)
-        self._drop_runs()
-        while (job := self._upkeep.plan_seal(self._host.now_ms)) is not None:
-            yield from self._seal(job, None)
+        yield from self._give_back()
         erasures = list(self._host.take_erasures())
         if erasures:
             yield from self._erase(erasures)
-        elif checkpoint or self._store.log_bytes >= self._limits.wal_file_bytes:
+        elif checkpoint or self.is_checkpoint_due():
             yield from self._checkpoint()
         elif self.disk_is_full and self._store.log_bytes:
             yield from self._make_room()
+        yield from self._seal_full()
         yield Blocking(self._store.flip)
-        # Files go only after the event for which they go is in the log.
-        self._host.flush()
-        yield from self._let_go()
+        yield from self._give_back()
         # Last, because it takes space before it gives any back.
         yield from self.reclaim()
-        yield from self._let_go()
+        yield from self._give_back()
+
+    def _give_back(self) -> Chore:
+        """Let go of what holds no live record; a file goes once the event for which it goes is
+        durable."""
+        yield from self._drop_runs()
+        self._drop_segments()
+        if self._has_dropped:
+            yield UntilSynced()
+            self._has_dropped = False
+            try:
+                yield Blocking(self._store.clear)
+            except BaseException:
+                self._has_dropped = True
+                raise
+
+    def _seal_full(self) -> Chore:
+        """Seal what is full, old or too much for memory, up to so many files, until a checkpoint is
+        due, which seals it as well."""
+        for _ in range(SEALS_MAX):
+            if self.is_checkpoint_due():
+                break
+            job = self._upkeep.plan_seal(self._host.now_ms)
+            if job is None:
+                return
+            yield from self._seal(job, None)
+        self.has_more = True
 
     def reclaim(self) -> Chore:
         """Write anew what lives in segments that hold little but dead text, so that they can go.
@@ -120,7 +194,7 @@ class Chores:
                     suspects[segment] = contents
         if not suspects:
             return
-        self._drop_runs()
+        yield from self._drop_runs()
         wanted: deque[Remains] = deque()
         for segment, contents in suspects.items():
             wanted += upkeep.weigh(segment, contents)
@@ -143,12 +217,18 @@ class Chores:
         return None
 
     def _rewrite(self, wanted: deque[Remains], *, whole: bool) -> Chore:
+        """With `whole`, all of it; else no more than one round may do, the rest with the next."""
+        files = 0
         while (job := self._upkeep.plan_rewrite(wanted)) is not None:
             yield from self._seal(job, None, whole=whole)
+            files += 1
+            if wanted and not whole and (files >= SEALS_MAX or self.is_checkpoint_due()):
+                self.has_more = True
+                return
 
-    def _drop_runs(self) -> None:
+    def _drop_runs(self) -> Chore:
         self._upkeep.drop_runs(self._host.now_ms)
-        self._host.flush()
+        yield UntilWritten()
 
     def last(self) -> Chore:
         """Before a clean end: seal what is hot, write the image, leave the mark, let go.
@@ -161,7 +241,7 @@ class Chores:
             refs = yield from self._sealed(job, plan, whole=False)
             if refs is not None:
                 self._upkeep.on_sealed(job, refs, self._host.now_ms, plan)
-        self._host.flush()
+        yield UntilWritten()
         yield Blocking(lambda: self._store.close(plan.image))
 
     def _make_room(self) -> Chore:
@@ -179,7 +259,7 @@ class Chores:
             yield from self.rewrite_for(topic_ids)
             yield from self._checkpoint(fresh=True)
             yield from self._checkpoint(fresh=True)
-            self._host.flush()
+            yield UntilWritten()
             self._drop_segments()
             yield UntilSynced()
             yield Blocking(self._store.clear)
@@ -199,7 +279,7 @@ class Chores:
             Corrupt: Some of it cannot be read, so it cannot be moved.
             OSError: It could not be done now.
         """
-        self._drop_runs()
+        yield from self._drop_runs()
         held: list[int] = []
         for segment in self._upkeep.held_by(topic_ids):
             if (yield from self._holds_dead(segment, topic_ids)):
@@ -215,7 +295,7 @@ class Chores:
             yield from self._rewrite(wanted, whole=True)
             # A run that a floor passed meanwhile is not written anew, but dropped.
             yield UntilSynced()
-            self._drop_runs()
+            yield from self._drop_runs()
         if any(self._upkeep.is_needed(segment) for segment in held):
             raise OSError(errno.EBUSY, "segments to be erased are in use; it is tried again")
 
@@ -240,7 +320,7 @@ class Chores:
         refs = yield from self._sealed(job, plan, whole=whole)
         if refs is not None:
             self._upkeep.on_sealed(job, refs, self._host.now_ms, plan)
-            self._host.flush()
+            yield UntilWritten()
             self._drop_segments()
 
     def _sealed(
@@ -250,7 +330,10 @@ class Chores:
         `whole`, that is an error."""
         try:
             self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
-            return (yield Blocking(lambda: self._store.seal(job.entries)))
+            began_ms = self._host.steady_ms
+            refs = yield Blocking(lambda: self._store.seal(job.entries))
+            self._host.drained(_hot_bytes(job), self._host.steady_ms - began_ms)
+            return refs
         except BaseException as error:
             if not whole and _is_damage(error) and self._upkeep.avoid(job, plan):
                 self._host.warn(f"a segment cannot be read and is left as it is: {error}")
@@ -259,30 +342,50 @@ class Chores:
             raise
 
     def _checkpoint(self, *, fresh: bool = False) -> Chore:
-        """Begin a log file, seal what the old ones hold, and let them go."""
-        self._host.flush()
-        boundary = self._store.rotate(fresh=fresh)
+        """Begin a log file, seal what the old ones hold, and let them go.
+
+        One that was only not saved is saved, and nothing of it made again; and one that failed
+        before that is tried again in the log file that it began.  It is tried less and less often.
+        """
+        try:
+            if fresh or self._unpublished is None:
+                yield from self._prepare_checkpoint(fresh=fresh)
+            assert self._unpublished is not None
+            image, boundary = self._unpublished
+            yield UntilSynced()
+            yield Blocking(self._store.flip)
+            yield Blocking(lambda: self._store.checkpoint(image, boundary))
+        except BaseException:
+            self._failures += 1
+            wait_ms = min(RETRY_MS << min(self._failures, 6), RETRY_MS_MAX)
+            self._checkpoint_at_ms = self._host.steady_ms + wait_ms
+            raise
+        self._unpublished = None
+        self._failures = self._checkpoint_at_ms = 0
+
+    def _prepare_checkpoint(self, *, fresh: bool) -> Chore:
+        yield UntilWritten()
+        # In one piece with that: the image is of what the log holds before the boundary.
         plan = self._upkeep.begin_checkpoint(self._host.now_ms)
         try:
+            boundary = yield Rotation(fresh=fresh, stay=self._failures > 0 and not fresh)
             while (job := self._upkeep.next_job(plan)) is not None:
                 yield from self._seal(job, plan)
         except BaseException:
             self._upkeep.abandon(plan)
             raise
-        yield UntilSynced()
-        yield Blocking(self._store.flip)
-        yield Blocking(lambda: self._store.checkpoint(plan.image, boundary))
-
-    def _let_go(self) -> Chore:
-        self._drop_segments()
-        if self._has_dropped:
-            self._has_dropped = False
-            yield Blocking(self._store.clear)
+        self._unpublished = plan.image, boundary
 
     def _drop_segments(self) -> None:
         for segment in self._upkeep.take_unneeded():
             self._store.drop(segment)
             self._has_dropped = True
+
+
+def _hot_bytes(job: SealJob) -> int:
+    """Text of the job that was in memory only till then."""
+    pieces = (piece for entry in job.entries for piece in entry.pieces)
+    return sum(piece.run.text_bytes for piece in pieces if piece.run.ref is None)
 
 
 def _is_damage(error: BaseException) -> bool:

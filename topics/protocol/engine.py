@@ -3,7 +3,7 @@
 For each command: let pass what time took, decide (which reads and may refuse), apply the events,
 say what to answer and when.  The shell then owes the engine four reports: `on_written` after the
 turn's one write, `on_synced` after a sync, `on_failed` after either failed, and `timeout` for a
-parked command.  In return it gets `take_events` (what to write) and `take_wakes` (whom to answer).
+parked command.  In return it gets `take_frames` (what to write) and `take_wakes` (whom to answer).
 
 What readers see is `published_seq`, which moves with the write, or with the sync where the
 topic's class or an unreserved seq asks for it.
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.admission import FRAME_BYTES
+from topics.protocol.codec import Frames
 from topics.protocol.commands import (
     Append,
     Claim,
@@ -35,7 +36,6 @@ from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Wake
 from topics.protocol.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.events import (
-    Event,
     TailLost,
     TopicConfigured,
     TopicCreated,
@@ -64,7 +64,7 @@ from topics.protocol.topic import (
     Tombstone,
     Topic,
 )
-from topics.protocol.turn import Room, Turn, no_such_topic
+from topics.protocol.turn import Room, StateUnknown, Turn, no_such_topic
 from topics.protocol.watching import Watching
 from topics.protocol.work import Work, WorkStream
 
@@ -88,9 +88,16 @@ class Engine:
         limits: Every bound in force.
         store: Whose sealed runs are opened and whose instance id is part of every epoch; the
             engine asks nothing else of it.
+        broken: Called where an event became true in part; a server's process ends there.
     """
 
-    def __init__(self, limits: Limits, store: RunSource) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        store: RunSource,
+        *,
+        broken: Callable[[StateUnknown], None] = lambda _: None,
+    ) -> None:
         self.limits = limits
         self.state = State(limits, store)
         self.turn = Turn(
@@ -99,6 +106,7 @@ class Engine:
             published=self._on_published,
             settled=self._on_settled,
             removed=self._on_removed,
+            broken=broken,
         )
         self.work = Work(limits, self.turn)
         self.watching = Watching(limits, self.turn, besides=lambda: self.work.streams_open)
@@ -167,12 +175,13 @@ class Engine:
     def has_events(self) -> bool:
         return self.turn.has_events
 
-    def take_events(self) -> list[Event]:
-        """The events of this turn, for one write; `on_written` or `on_failed` must follow."""
-        return self.turn.take_events()
+    def take_frames(self) -> Frames:
+        """End the turn: its events, for one write; `on_written` or `on_failed` must follow before
+        the next is taken.  Others may be decided meanwhile."""
+        return self.turn.take_frames()
 
     def on_written(self, lsn: int) -> None:
-        """The turn's events are in the log: publish what that is enough for."""
+        """The events that were taken last are in the log: publish what that is enough for."""
         self.turn.on_written(lsn)
 
     def on_synced(self, lsn: int) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.codec import Frames
 from topics.protocol.events import Checkpoint, Event, RunRef
 from topics.protocol.records import Buffer, Columns
 
@@ -252,8 +253,22 @@ class Store(Protocol):
         next log file; never raises.
         """
 
-    def write(self, events: Sequence[Event]) -> int:
-        """Append the events as one atomic batch with one `pwrite`; visible to a restart of the
+    def fits(self, size_bytes: int) -> bool:
+        """Whether frames of so many bytes go into the file that is being written: nothing has to be
+        prepared, synced or begun for them, so that `write` waits for no disk but for the write."""
+
+    def fail(self, error: Exception) -> None:
+        """Something failed, or hangs: the store is read-only from now on.  Never waits."""
+
+    def leave_failure_mark(self) -> str:
+        """*Blocking.* Leave the mark by which the next start knows that this process failed.
+
+        Returns:
+            What an operator has to do where the disk took no mark; else nothing.
+        """
+
+    def write(self, frames: Frames) -> int:
+        """Append events as one atomic batch with one write; visible to a restart of the
         process from now on, to a restart of the machine once synced.
 
         Returns:
@@ -319,10 +334,12 @@ class Store(Protocol):
             OSError: Some of it is still there; it may be tried again.
         """
 
-    def rotate(self, *, fresh: bool = False) -> int:
-        """Begin a new log file, so that a checkpoint taken now begins with it.
+    def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
+        """*Blocking.* Begin a new log file, so that a checkpoint taken now begins with it.
 
         Args:
+            stay: The log goes on in the file that it has, where it has one: a checkpoint can begin
+                anywhere, and one that is tried again needs no other file.
             fresh: Nothing written before may be in that file, however scarce space is; without
                 it a full disk lets the log go on in the file that it has.
 

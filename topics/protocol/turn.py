@@ -1,20 +1,22 @@
 """The turn: what is about to be written, and what may be shown once it is.
 
-Every change of state goes through `emit`, which makes it true at once and has it written with the
-turn's one write.  The shell then reports `on_written`, `on_synced` or `on_failed`, and what readers
-see moves: `published_seq`, with the write, or with the sync where the topic's class or an
+Every change of state goes through `emit`, which encodes the event, makes it true, and has it written
+with the turn's one write.  While a turn's frames are on their way to the log the next turn begins;
+at most one is on its way.  The shell then reports `on_written`, `on_synced` or `on_failed`, and what
+readers see moves: `published_seq`, with the write, or with the sync where the topic's class or an
 unreserved seq asks for it.  Who commands what is not known here.
 """
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.admission import DUE_MAX, FRAME_BYTES, Admission
+from topics.protocol.codec import Frames, encode
 from topics.protocol.copies import Copies
 from topics.protocol.effects import Fetch, Gate, Wake
 from topics.protocol.errors import ErrorCode, Rejection
@@ -58,6 +60,24 @@ class _Owed:
     synced: int | None = None
 
 
+@dataclass(slots=True)
+class _Unit:
+    """What one turn made true: the frames of its events, the room that was planned for them, and
+    what is reserved and shown once they are written."""
+
+    frames: Frames = field(default_factory=Frames)
+    planned_bytes: int = 0
+    owed: dict[int, _Owed] = field(default_factory=dict)
+    reserved: list[tuple[Topic, int]] = field(default_factory=list)
+
+
+class StateUnknown(BaseException):
+    """Applying an event failed halfway: what is in memory is no state that any log leads to.
+
+    The process has to end; its log does not hold the event, so that the next one is sound.
+    """
+
+
 class Turn:
     """The write side of one engine.
 
@@ -65,6 +85,7 @@ class Turn:
         published: Called for a topic that shows more than before.
         settled: Called for a topic of which more is durable, shown or not.
         removed: Called for a topic from which records were removed on request.
+        broken: Called where an event became true in part; a server's process ends there.
     """
 
     def __init__(
@@ -75,6 +96,7 @@ class Turn:
         published: Callable[[Topic], None],
         settled: Callable[[Topic], None],
         removed: Callable[[Topic], None],
+        broken: Callable[[StateUnknown], None],
     ) -> None:
         self.state = state
         self.admission = Admission(limits, state, expire_due=self.expire_due)
@@ -87,11 +109,10 @@ class Turn:
         self._published = published
         self._settled = settled
         self._removed = removed
-        self._events: list[Event] = []
-        self._log_bytes_planned = 0
-        self._owed: dict[int, _Owed] = {}
+        self._broken = broken
+        self._unit = _Unit()
+        self._on_its_way: _Unit | None = None
         self._expired: set[int] = set()
-        self._reserved: list[tuple[Topic, int]] = []
         self._reservations: deque[tuple[int, Topic, int]] = deque()
         self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
         self._written: deque[tuple[int, Topic, int]] = deque()
@@ -102,27 +123,37 @@ class Turn:
         return self.state.now_ms
 
     def left(self, room: Room) -> Room:
-        """The room that what this turn has planned already leaves."""
-        return lambda reserve: room(reserve) - self._log_bytes_planned
+        """The room that what is planned already, in this turn or on its way, leaves."""
+        return lambda reserve: room(reserve) - self.planned_bytes
+
+    @property
+    def planned_bytes(self) -> int:
+        """Room in the log that is planned for and not written yet; at least the frames' bytes."""
+        on_its_way = self._on_its_way
+        return self._unit.planned_bytes + (on_its_way.planned_bytes if on_its_way else 0)
 
     # ------------------------------------------------------------------ the shell's reports
 
-    def take_events(self) -> list[Event]:
-        """The events of this turn, for one write; `on_written` or `on_failed` must follow."""
-        events, self._events = self._events, []
-        self._log_bytes_planned = 0
-        return events
+    def take_frames(self) -> Frames:
+        """End the turn: its events, for one write; `on_written` or `on_failed` must follow before
+        the next is taken."""
+        assert self._on_its_way is None
+        unit, self._unit = self._unit, _Unit()
+        self._on_its_way = unit
+        return unit.frames
 
     @property
     def has_events(self) -> bool:
-        return bool(self._events)
+        """Whether something was made true since the last turn ended that the log must hold."""
+        return self._unit.frames.count > 0
 
     def on_written(self, lsn: int) -> None:
-        """The turn's events are in the log: publish what that is enough for."""
-        for topic, through in self._reserved:
+        """The events that were taken last are in the log: publish what that is enough for."""
+        unit, self._on_its_way = self._on_its_way, None
+        assert unit is not None
+        for topic, through in unit.reserved:
             self._reservations.append((lsn, topic, through))
-        self._reserved.clear()
-        for owed in self._owed.values():
+        for owed in unit.owed.values():
             if owed.written is not None:
                 if owed.topic.config.durability == "disk":
                     self._written.append((lsn, owed.topic, owed.written))
@@ -132,7 +163,6 @@ class Turn:
             if owed.synced is not None:
                 waits = self._unsynced.setdefault(owed.topic.topic_id, (owed.topic, deque()))[1]
                 waits.append((lsn, owed.synced))
-        self._owed.clear()
 
     def on_synced(self, lsn: int) -> None:
         """The log is durable up to `lsn`."""
@@ -156,8 +186,8 @@ class Turn:
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.read_only = True
-        self._events.clear()
-        self._owed.clear()
+        self._unit = _Unit()
+        self._on_its_way = None
         self._unsynced.clear()
         self._written.clear()
 
@@ -166,13 +196,19 @@ class Turn:
 
     def owe(self, topic: Topic) -> bool:
         """Whether a sync has to cover the topic's new head, or an earlier one, before it is shown."""
-        owed = self._owed.setdefault(topic.topic_id, _Owed(topic))
+        owed = self._unit.owed.setdefault(topic.topic_id, _Owed(topic))
         waits = owed.synced is not None or topic.topic_id in self._unsynced
-        if waits or self._needs_sync(topic):
+        if waits or self._will_wait(topic) or self._needs_sync(topic):
             owed.synced = topic.head_seq
             return True
         owed.written = topic.head_seq
         return False
+
+    def _will_wait(self, topic: Topic) -> bool:
+        """Whether what is on its way will have to be synced before it is shown."""
+        unit = self._on_its_way
+        owed = unit.owed.get(topic.topic_id) if unit is not None else None
+        return owed is not None and owed.synced is not None
 
     def _publish(self, topic: Topic, head_seq: int) -> None:
         topic.published_seq = head_seq
@@ -182,27 +218,44 @@ class Turn:
         """After recovery: what was found is there, durable and shown."""
         topic.published_seq = topic.synced_seq = topic.head_seq
         topic.reserved_durably = topic.reserved_through
-        self._owed.pop(topic.topic_id, None)
+        self._unit.owed.pop(topic.topic_id, None)
 
     def hold_back(self, topic: Topic) -> None:
         """What is shown from now on waits for a sync that covers the present head."""
-        self._owed.setdefault(topic.topic_id, _Owed(topic)).synced = topic.head_seq
+        self._unit.owed.setdefault(topic.topic_id, _Owed(topic)).synced = topic.head_seq
 
     def drop(self, topic: Topic) -> None:
         """The topic was deleted: nobody is shown any more of it."""
-        self._owed.pop(topic.topic_id, None)
+        for unit in (self._unit, self._on_its_way):
+            if unit is not None:
+                unit.owed.pop(topic.topic_id, None)
         self._unsynced.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ changes
 
     def emit(self, event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
-        """Make an event true, and have it written with this turn unless it is not `logged`."""
-        self.state.apply(event)
+        """Make an event true, and have it written with this turn unless it is not `logged`.
+
+        Its frame is there before it is true: after that no memory is needed to write it.
+
+        Raises:
+            StateUnknown: It is true in part.  The process must end.
+        """
         if logged:
-            if isinstance(event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted):
-                self._expired.discard(event.topic_id)
-            self._events.append(event)
-            self._log_bytes_planned += log_bytes
+            unit = self._unit
+            unit.frames.add(encode(event))
+            unit.planned_bytes += log_bytes
+        try:
+            self.state.apply(event)
+        except BaseException as error:
+            broken = StateUnknown(f"{type(event).__name__} could not be applied: {error!r}")
+            broken.__cause__ = error
+            self._broken(broken)
+            raise broken from error
+        if logged and isinstance(
+            event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted
+        ):
+            self._expired.discard(event.topic_id)
 
     def topic(self, name: str, now_ms: int) -> Topic:
         """A topic that exists, with what time took from it gone.  Raises Rejection: 404."""
@@ -267,7 +320,7 @@ class Turn:
         """Its first seqs are reserved with it, so that the first write needs no sync for that."""
         self.emit(created)
         topic = self.state.by_id[created.topic_id]
-        self._reserved.append((topic, topic.reserved_through))
+        self._unit.reserved.append((topic, topic.reserved_through))
         return topic
 
     def log_append(
@@ -278,7 +331,7 @@ class Turn:
         if volatile:
             self._came_in += hot_bytes_of(event.batch)
         if topic.reserved_through > reserved:
-            self._reserved.append((topic, topic.reserved_through))
+            self._unit.reserved.append((topic, topic.reserved_through))
             if volatile:
                 self.emit(SeqsReserved(event.now_ms, topic.topic_id, topic.reserved_through))
         if volatile and event.floors != floors and holds_logged(topic):
@@ -362,7 +415,7 @@ class Turn:
         last_seq = first_seq + loss.gap_to - loss.gap_from
         self.emit(SeqsSkipped(now_ms, dest.topic_id, first_seq, last_seq, router_id, loss, hops))
         if dest.reserved_through > reserved:
-            self._reserved.append((dest, dest.reserved_through))
+            self._unit.reserved.append((dest, dest.reserved_through))
         self.owe(dest)
 
     def _delete_buried(self, cause: DeadLettered, now_ms: int) -> None:

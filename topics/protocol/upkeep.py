@@ -113,6 +113,11 @@ class Upkeep:
         self._is_pressed = False
         self._next_age_check_ms = 0
 
+    @property
+    def hot_topics(self) -> int:
+        """Topics that have something to seal."""
+        return len(self._state.hot)
+
     # ------------------------------------------------------------------ dropping
 
     def drop_runs(self, now_ms: int) -> None:

@@ -10,10 +10,14 @@ import fcntl
 import mmap
 import os
 import time
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from topics.protocol.records import Buffer
 from topics.store.layout import LOCK_NAME
+
+VECTOR_MAX: Final = 1024
+"""Buffers that one `pwritev` takes (IOV_MAX of Linux)."""
 
 
 class File(Protocol):
@@ -31,6 +35,9 @@ class File(Protocol):
 
     def write(self, data: Buffer, offset: int) -> int:
         """Write a prefix of `data`; returns its length, which may be short.  Raises OSError."""
+
+    def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
+        """As `write`, of the bytes of all parts, one after the other, of which none are copied."""
 
     def sync_data(self) -> None:
         """Make the bytes of a file whose size does not change durable."""
@@ -108,6 +115,17 @@ def write_all(file: File, data: Buffer, offset: int) -> None:
         if step == 0:
             raise OSError(errno.EIO, "a write took no byte", file.name)
         written += step
+
+
+def write_parts(file: File, parts: Sequence[Buffer], offset: int) -> None:
+    """Write every byte of all parts, one after the other."""
+    for at in range(0, len(parts), VECTOR_MAX):
+        some = parts[at : at + VECTOR_MAX]
+        size = sum(map(len, some))
+        written = file.write_vector(some, offset)
+        if written < size:
+            write_all(file, memoryview(b"".join(some))[written:], offset + written)
+        offset += size
 
 
 def read_at_most(file: File, size: int, offset: int) -> memoryview:
@@ -195,6 +213,9 @@ class OsFile:
 
     def write(self, data: Buffer, offset: int) -> int:
         return os.pwrite(self._fd, data, offset)
+
+    def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
+        return os.pwritev(self._fd, parts, offset)
 
     def sync_data(self) -> None:
         os.fdatasync(self._fd)

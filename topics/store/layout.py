@@ -7,12 +7,13 @@ digest of what stands before it, so that a header is either wholly believed or n
 
 import re
 import struct
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 import xxhash
 
-from topics.protocol.records import COLUMN_DTYPES, Buffer
+from topics.protocol.records import Buffer
 
 FORMAT_VERSION: Final = 1
 
@@ -68,22 +69,13 @@ RUN_DTYPE: Final = np.dtype(
 )
 """A row of a segment's run table; offsets count from the start of the file."""
 
-FRAME_HEADER: Final = struct.Struct("<IBBHII")
-"""bytes of the frame with its padding, event code, column mask, -, head bytes, records."""
-
-FRAME_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
-    name: COLUMN_DTYPES[name] for name in ("src_seq", "size", "data_size", "meta_size", "hops")
-}
-"""The columns that a frame may carry, in file order; bit i of the mask says that column i does."""
-
 assert IDENTITY.size == 32
 assert LOG_HEADER.size == 80
 assert BATCH_HEADER.size == 88
 assert CHECKPOINT_HEADER.size == 96
 assert SEGMENT_HEADER.size == 88
 assert RUN_DTYPE.itemsize == 88
-assert FRAME_HEADER.size == 16
-assert all(s.size % 8 == 0 for s in (LOG_HEADER, BATCH_HEADER, SEGMENT_HEADER, FRAME_HEADER))
+assert all(s.size % 8 == 0 for s in (LOG_HEADER, BATCH_HEADER, SEGMENT_HEADER))
 assert max(BATCH_HEADER.size, LOG_HEADER.size, SEGMENT_HEADER.size) <= SECTOR
 assert BLOCK % PAGE == PAGE % SECTOR == 0
 
@@ -131,6 +123,14 @@ def aligned(size: int, unit: int) -> int:
 
 def digest(data: Buffer) -> int:
     return int(xxhash.xxh3_64_intdigest(data))
+
+
+def digest_all(parts: Iterable[Buffer]) -> int:
+    """The digest of the parts' bytes, one after the other; they are not joined for it."""
+    state = xxhash.xxh3_64()
+    for part in parts:
+        state.update(part)
+    return int(state.intdigest())
 
 
 def seal_header(layout: struct.Struct, *values: object) -> bytes:

@@ -6,7 +6,8 @@ same code, as on a disk.  There is no log: events need none where no restart can
 
 from collections.abc import Sequence
 
-from topics.protocol.events import Checkpoint, Event, RunRef
+from topics.protocol.codec import Frames
+from topics.protocol.events import Checkpoint, RunRef
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.protocol.records import Buffer
 from topics.store.files import File
@@ -41,6 +42,9 @@ class MemoryFile:
             self.allocate(offset + len(data))
         self._data[offset : offset + len(data)] = data
         return len(data)
+
+    def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
+        return self.write(b"".join(parts), offset)
 
     def sync_data(self) -> None:
         return
@@ -145,8 +149,17 @@ class MemoryStore:
     def room(self, *, reserve: bool) -> int:
         return ROOM_BYTES
 
-    def write(self, events: Sequence[Event]) -> int:
-        self.stats.frames_total += len(events)
+    def fits(self, size_bytes: int) -> bool:
+        return True
+
+    def fail(self, error: Exception) -> None:
+        self.read_only = True
+
+    def leave_failure_mark(self) -> str:
+        return ""
+
+    def write(self, frames: Frames) -> int:
+        self.stats.frames_total += frames.count
         self.stats.batches_total += 1
         self.written_lsn += 1
         self._segments.next_lsn = self.written_lsn + 1
@@ -176,7 +189,7 @@ class MemoryStore:
     def clear(self) -> None:
         return
 
-    def rotate(self, *, fresh: bool = False) -> int:
+    def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
         return 0
 
     def checkpoint(self, image: Checkpoint, boundary: int) -> None:

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from topics.protocol import codec
 from topics.protocol.errors import Corrupt
 from topics.protocol.events import Event
-from topics.store import frames
 from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     BATCH_HEADER,
@@ -112,7 +112,7 @@ def events_of(files: Files, position: Position, batch: LogBatch) -> Sequence[Eve
         return ()
     assert batch.body is not None
     try:
-        return list(frames.decode_all(batch.body, batch.events))
+        return list(codec.decode_all(batch.body, batch.events))
     except ValueError as error:
         path = f"{files.path}/{log_name(position.file_number)}"
         raise Corrupt(path, position.offset, str(error)) from error

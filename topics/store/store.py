@@ -11,13 +11,22 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
+from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.protocol.events import Checkpoint, Event, RunRef, RunsSealed
+from topics.protocol.events import Checkpoint, RunRef, RunsSealed
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
-from topics.store.layout import CLEAN, FAILED_NAME, SECTOR, TEMP, log_name, numbers
+from topics.store.layout import (
+    CLEAN,
+    FAILED_NAME,
+    SECTOR,
+    TEMP,
+    checkpoint_name,
+    log_name,
+    numbers,
+)
 from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
@@ -232,15 +241,28 @@ class DiskStore:
         self._segments.next_number = stored.next_segment
         for topic in image.topics:
             self._segments.seen(topic.runs)
-        sink.restore(image)
+        try:
+            sink.restore(image)
+        except (Corrupt, OSError):
+            raise
+        except Exception as error:
+            path = f"{self._files.path}/{checkpoint_name(stored.number)}"
+            raise Corrupt(path, 0, _not_applied(error)) from error
 
     def _apply_all(self, walk: LogWalk, sink: RecoverySink) -> int:
         events = 0
         for position, batch in walk.batches():
-            for event in events_of(self._files, position, batch):
-                if type(event) is RunsSealed:
-                    self._segments.seen(event.runs)
-                sink.apply(event)
+            try:
+                for event in events_of(self._files, position, batch):
+                    if type(event) is RunsSealed:
+                        self._segments.seen(event.runs)
+                    sink.apply(event)
+            except (Corrupt, OSError):
+                raise
+            except Exception as error:
+                # The batch verifies, and does not follow from what stands before it.
+                path = f"{self._files.path}/{log_name(position.file_number)}"
+                raise Corrupt(path, position.offset, _not_applied(error)) from error
             events += batch.events
             self._replayed_bytes += batch.body_bytes
             self._progress = min(0.99, walk.done_bytes / max(1, walk.total_bytes))
@@ -294,8 +316,18 @@ class DiskStore:
 
     # -- the log -------------------------------------------------------------------------------
 
-    def write(self, events: Sequence[Event]) -> int:
-        lsn = self._log.write(events)
+    def fits(self, size_bytes: int) -> bool:
+        return self._log.fits(size_bytes)
+
+    def fail(self, error: Exception) -> None:
+        if self._recovered:
+            self._log.fail(error)
+
+    def leave_failure_mark(self) -> str:
+        return leave_failure_mark(self._files)
+
+    def write(self, frames: Frames) -> int:
+        lsn = self._log.write(frames)
         self._segments.next_lsn = lsn + 1
         return lsn
 
@@ -326,8 +358,8 @@ class DiskStore:
         self._log.refuse_if_failed()
         try:
             return self._segments.flip(self._log.synced_lsn)
-        except OSError as error:
-            raise self._log.fail(error) from error
+        except Exception as error:
+            raise self._log.fail_and_mark(error) from error
 
     def drop(self, segment: int) -> None:
         with self._lock:
@@ -362,19 +394,16 @@ class DiskStore:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def rotate(self, *, fresh: bool = False) -> int:
-        position = self._log.rotate(fresh=fresh)
+    def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
+        position = self._log.rotate(fresh=fresh, stay=stay)
         self._boundaries[position.batch] = position, self._log.written_bytes
         return position.batch
 
     def checkpoint(self, image: Checkpoint, boundary: int) -> None:
-        position, written_bytes = self._boundaries.pop(boundary)
+        position, written_bytes = self._boundaries[boundary]
         self._log.sync()
-        try:
-            self._save(image, position, clean=False)
-        except OSError:
-            self._boundaries[boundary] = position, written_bytes
-            raise
+        self._save(image, position, clean=False)
+        self._boundaries = {b: at for b, at in self._boundaries.items() if b > boundary}
         self._replayed_bytes, self._log_start = 0, written_bytes
 
     def _save(self, image: Checkpoint, position: Position, *, clean: bool) -> None:
@@ -412,6 +441,10 @@ class DiskStore:
             self._log.end(CLEAN)
         except OSError as error:
             raise WriteFailed(self._files.path, error.strerror or str(error)) from error
+
+
+def _not_applied(error: Exception) -> str:
+    return f"what it holds cannot be applied: {type(error).__name__}: {error}"
 
 
 def _torn_name(number: int, tail: Tail) -> str:

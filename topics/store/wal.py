@@ -8,17 +8,14 @@ that is begun only once the first is durable.
 
 import errno
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from topics.protocol.codec import Frames
 from topics.protocol.errors import WriteFailed
-from topics.protocol.events import Event
 from topics.protocol.ports import StoreStats
-from topics.protocol.records import Buffer
-from topics.store import frames
-from topics.store.files import File, Files, write_all
+from topics.store.files import File, Files, write_all, write_parts
 from topics.store.layout import (
     BATCH_HEADER,
     BATCH_MAGIC,
@@ -32,10 +29,13 @@ from topics.store.layout import (
     ROTATE,
     SECTOR,
     aligned,
-    digest,
+    digest_all,
     seal_header,
 )
 from topics.store.space import LogFile, Space
+
+NOTHING: Final = Frames()
+"""What a mark holds."""
 
 UNMARKED: Final = (
     f"no mark of it could be left: make an empty file {FAILED_NAME} in the data directory, or "
@@ -173,18 +173,25 @@ class Log:
         """*Blocking*, on the thread that syncs: prepare what is needed next.  Raises WriteFailed."""
         try:
             self._space.maintain(self._current)
-        except OSError as error:
-            raise self.fail(error) from error
+        except Exception as error:
+            raise self.fail_and_mark(error) from error
 
     # -- writing -------------------------------------------------------------------------------
 
-    def write(self, events: Sequence[Event]) -> int:
+    def fits(self, size_bytes: int) -> bool:
+        """Whether frames of so many bytes need no other file."""
+        current = self._current
+        return current is not None and self._is_room_in(current, size_bytes)
+
+    @staticmethod
+    def _is_room_in(current: LogFile, size_bytes: int) -> bool:
+        return current.offset + BATCH_HEADER.size + size_bytes + SECTOR <= current.size
+
+    def write(self, frames: Frames) -> int:
         """Append one batch; returns its lsn.  Raises WriteFailed."""
         self.refuse_if_failed()
-        parts: list[Buffer] = [b""]
-        size = frames.encode_all(events, parts)
-        self._append(EVENTS, parts, size, len(events))
-        self._stats.frames_total += len(events)
+        self._append(EVENTS, frames)
+        self._stats.frames_total += frames.count
         with self._state:
             self.written_lsn += 1
             return self.written_lsn
@@ -195,18 +202,18 @@ class Log:
         if current is None or self.failed is not None or current.room == 0:
             return
         if self._vouched < self._last_batch <= self._synced_batch and self._dirty == self._clean:
-            self._append(IDLE, [b""], 0, 0)
+            self._append(IDLE, NOTHING)
 
     def mark(self, kind: int) -> None:
         """A mark that must be durable before anything relies on it."""
         self.refuse_if_failed()
-        self._append(kind, [b""], 0, 0)
+        self._append(kind, NOTHING)
 
-    def rotate(self, *, fresh: bool) -> Position:
-        """Begin a new file, where there is space for one; returns where the log goes on.
+    def rotate(self, *, fresh: bool, stay: bool = False) -> Position:
+        """*Blocking.* Begin a new file, where there is space for one; returns where the log goes on.
 
-        On a full disk the log goes on in its current file, unless a `fresh` one is asked for: a
-        checkpoint can begin anywhere.
+        On a full disk, or where it is to `stay`, the log goes on in its current file, unless a
+        `fresh` one is asked for: a checkpoint can begin anywhere.
 
         Raises:
             WriteFailed: as `write`.
@@ -216,31 +223,27 @@ class Log:
         current = self._current
         if current is None:
             raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
-        if current.batches and self._space.ready(at_any_cost=fresh):
+        if current.batches and not stay and self._space.ready(at_any_cost=fresh):
             try:
                 self._leave(0)
-            except OSError as error:
+            except Exception as error:
                 raise self.fail(error) from error
         elif current.batches and fresh:
             raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
         return self.position
 
-    def _append(self, kind: int, parts: list[Buffer], size: int, events: int) -> None:
-        current = self._current
+    def _append(self, kind: int, frames: Frames) -> None:
+        current, size = self._current, frames.size_bytes
         try:
-            if current is None or current.offset + BATCH_HEADER.size + size + SECTOR > current.size:
+            if current is None or not self._is_room_in(current, size):
                 current = self._leave(size)
-            self._put(current, kind, parts, size, events)
-        except OSError as error:
+            self._put(current, kind, frames)
+        except Exception as error:
             raise self.fail(error) from error
 
-    def _put(
-        self, current: LogFile, kind: int, parts: list[Buffer], size: int, events: int
-    ) -> None:
+    def _put(self, current: LogFile, kind: int, frames: Frames) -> None:
         number = self._batch + 1
-        parts[0] = bytes(BATCH_HEADER.size)
-        block = bytearray().join(parts)
-        assert len(block) == BATCH_HEADER.size + size
+        size_bytes = BATCH_HEADER.size + frames.size_bytes
         header = seal_header(
             BATCH_HEADER,
             BATCH_MAGIC,
@@ -250,16 +253,15 @@ class Log:
             self._instance,
             self._space.next_number - 1,
             number,
-            events,
+            frames.count,
             0,
-            size,
+            frames.size_bytes,
             self._digest,
             self._synced_batch,
-            digest(memoryview(block)[BATCH_HEADER.size :]),
+            digest_all(frames.parts),
         )
-        block[: BATCH_HEADER.size] = header
-        write_all(current.file, block, current.offset)
-        current.offset = aligned(current.offset + len(block), SECTOR)
+        write_parts(current.file, [header, *frames.parts], current.offset)
+        current.offset = aligned(current.offset + size_bytes, SECTOR)
         current.batches += 1
         self._digest = int.from_bytes(header[-8:], "little")
         self._vouched = self._synced_batch
@@ -269,8 +271,8 @@ class Log:
                 self._last_batch = number
                 self._dirty += 1
         self._stats.batches_total += 1
-        self._stats.bytes_written_total += len(block)
-        self.written_bytes += len(block)
+        self._stats.bytes_written_total += size_bytes
+        self.written_bytes += size_bytes
 
     def _leave(self, size: int) -> LogFile:
         """End the current file and begin one with space for `size` bytes of frames."""
@@ -281,7 +283,7 @@ class Log:
             following = self._space.take(size)
             current = self._current
             if current is not None:
-                self._put(current, ROTATE, [b""], 0, 0)
+                self._put(current, ROTATE, NOTHING)
                 self._stats.rotations_total += 1
             return self._start(following)
 
@@ -322,8 +324,8 @@ class Log:
                 try:
                     for each in held:
                         self._timed_sync(each.file)
-                except OSError as error:
-                    raise self.fail(error) from error
+                except Exception as error:
+                    raise self.fail_and_mark(error) from error
                 self._settle(lsn, batch, dirty)
             return self.synced_lsn
 
@@ -364,15 +366,30 @@ class Log:
         self._space.drop_spare()
         self._files.sync_dir()
 
-    def fail(self, error: OSError) -> WriteFailed:
-        """Nothing is retried: after a failed sync the page cache shows bytes the disk lacks."""
+    def fail(self, error: Exception) -> WriteFailed:
+        """Nothing is retried: after a failed sync the page cache shows bytes the disk lacks.
+
+        Never waits; the mark for the next start is left by who may (`leave_failure_mark`).
+        """
         if self.failed is None:
-            what = f"the log is read-only: {error.strerror or error}"
-            self.failed = WriteFailed(self._files.path, what)  # first: nothing is written any more
-            if unmarked := leave_failure_mark(self._files):
-                self.failed = WriteFailed(self._files.path, what + unmarked)
+            self.failed = WriteFailed(self._files.path, f"the log is read-only: {_what(error)}")
         return self.failed
+
+    def fail_and_mark(self, error: Exception) -> WriteFailed:
+        """*Blocking.* As `fail`, with the mark."""
+        failure = self.fail(error)
+        if unmarked := leave_failure_mark(self._files):
+            failure = self.failed = WriteFailed(self._files.path, failure.what + unmarked)
+        return failure
 
     def refuse_if_failed(self) -> None:
         if self.failed is not None:
             raise self.failed
+
+
+def _what(error: Exception) -> str:
+    if isinstance(error, WriteFailed):
+        return error.what
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"{type(error).__name__}: {error}"

@@ -4,10 +4,13 @@ Owns the encoding of one event; knows nothing of batches, files or digests.  A f
 header, a msgpack head, and for appended records the columns and the text as they are: decoding is a
 few slices however many records there are.  Invariant: a frame's length is a multiple of 8, so that
 columns of the next one are aligned.
+
+An event is encoded before it is applied: whatever can fail of that fails while nothing is true yet.
 """
 
+import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, get_args
+from typing import Any, Final, Self, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -34,8 +37,7 @@ from topics.protocol.events import (
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.records import Batch, Buffer
-from topics.store.layout import FRAME_COLUMNS, FRAME_HEADER, aligned
+from topics.protocol.records import COLUMN_DTYPES, Batch, Buffer
 
 CODES: Final[dict[type[Event], int]] = {
     TopicCreated: 1,
@@ -60,6 +62,19 @@ CODES: Final[dict[type[Event], int]] = {
 assert set(CODES) == set(get_args(Event))
 
 APPENDED: Final = CODES[RecordsAppended]
+
+FRAME_HEADER: Final = struct.Struct("<IBBHII")
+"""bytes of the frame with its padding, event code, column mask, -, head bytes, records."""
+
+FRAME_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
+    name: COLUMN_DTYPES[name] for name in ("src_seq", "size", "data_size", "meta_size", "hops")
+}
+"""The columns that a frame may carry, in file order; bit i of the mask says that column i does."""
+
+assert FRAME_HEADER.size == 16
+
+SMALL_BYTES: Final = 4096
+"""A frame of at most so many bytes is one buffer; of a larger one the text is not copied."""
 
 
 class AppendHead(msgspec.Struct, frozen=True, array_like=True):
@@ -91,22 +106,56 @@ _PADDING: Final = tuple(bytes(n) for n in range(8))
 _HEADER_BYTES: Final = FRAME_HEADER.size
 
 
-def encode(event: Event, parts: list[Buffer]) -> int:
-    """Append the frame of an event to `parts`, nothing of it copied; returns its bytes."""
+Frame: TypeAlias = tuple[Buffer, ...]
+"""The bytes of one encoded event, in order."""
+
+
+class Frames:
+    """Encoded events that are to be written as one batch.
+
+    Attributes:
+        parts: The frames' bytes, in order; the text of records is referred to and not copied.
+        size_bytes: Of all of them.
+        count: Events.
+    """
+
+    __slots__ = ("count", "parts", "size_bytes")
+
+    def __init__(self) -> None:
+        self.parts: list[Buffer] = []
+        self.size_bytes = 0
+        self.count = 0
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Self:
+        """The frames of all of `events`."""
+        frames = cls()
+        for event in events:
+            frames.add(encode(event))
+        return frames
+
+    def add(self, frame: Frame) -> None:
+        """Take in one more event."""
+        self.parts += frame
+        self.size_bytes += sum(map(len, frame))
+        self.count += 1
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def encode(event: Event) -> Frame:
+    """The frame of an event.  Raises MemoryError, and nothing is held of it then."""
     if type(event) is RecordsAppended:
-        return _encode_append(event, parts)
+        return _encode_append(event)
     head = _encode(event)
     size = _HEADER_BYTES + len(head)
     padding = -size & 7
-    parts += (
-        FRAME_HEADER.pack(size + padding, CODES[type(event)], 0, 0, len(head), 0),
-        head,
-        _PADDING[padding],
-    )
-    return size + padding
+    header = FRAME_HEADER.pack(size + padding, CODES[type(event)], 0, 0, len(head), 0)
+    return (header + head + _PADDING[padding],)
 
 
-def _encode_append(event: RecordsAppended, parts: list[Buffer]) -> int:
+def _encode_append(event: RecordsAppended) -> Frame:
     batch = event.batch
     text = batch.text
     fields = (
@@ -124,12 +173,11 @@ def _encode_append(event: RecordsAppended, parts: list[Buffer]) -> int:
         event.key,
     )
     head = _encode(fields if event.cause is None else (*fields, event.cause))
-    mask, at = 0, len(parts)
+    mask, records = 0, len(batch)
     size = _HEADER_BYTES + len(head)
     padding = -size & 7
     size += padding
-    parts += (b"", head, _PADDING[padding])
-    records = len(batch)
+    parts: list[Buffer] = [b"", head, _PADDING[padding]]
     for column, (_, _, item, bit) in zip(_columns_of(batch), _COLUMN_ITEMS, strict=True):
         if column is not None:
             mask |= bit
@@ -138,12 +186,14 @@ def _encode_append(event: RecordsAppended, parts: list[Buffer]) -> int:
             padding = -len(raw) & 7
             size += len(raw) + padding
             parts += (raw, _PADDING[padding]) if padding else (raw,)
-    size += len(text)
+    before, size = size, size + len(text)
     padding = -size & 7
     size += padding
-    parts += (text, _PADDING[padding])
-    parts[at] = FRAME_HEADER.pack(size, APPENDED, mask, 0, len(head), records)
-    return size
+    parts[0] = FRAME_HEADER.pack(size, APPENDED, mask, 0, len(head), records)
+    if before + len(text) <= SMALL_BYTES:
+        parts += (text, _PADDING[padding])
+        return (b"".join(parts),)
+    return b"".join(parts), text, _PADDING[padding]
 
 
 def _columns_of(batch: Batch) -> tuple[NDArray[Any] | None, ...]:
@@ -186,8 +236,8 @@ _COLUMN_ITEMS: Final = tuple(
 def _decode_append_frame(
     frame: memoryview, head: AppendHead, head_bytes: int, mask: int, records: int
 ) -> RecordsAppended:
-    at = aligned(_HEADER_BYTES + head_bytes, 8)
-    width = sum(aligned(item * records, 8) for _, _, item, bit in _COLUMN_ITEMS if mask & bit)
+    at = (_HEADER_BYTES + head_bytes + 7) & -8
+    width = sum((item * records + 7) & -8 for _, _, item, bit in _COLUMN_ITEMS if mask & bit)
     # A copy of the columns, a few bytes a record: views would keep the whole read buffer alive.
     raw = bytes(frame[at : at + width])
     text = bytes(frame[at + width : at + width + head.text_bytes])
@@ -196,7 +246,7 @@ def _decode_append_frame(
     for name, dtype, item, bit in _COLUMN_ITEMS:
         if mask & bit:
             columns[name] = np.frombuffer(raw, dtype, records, at)
-            at += aligned(item * records, 8)
+            at += (item * records + 7) & -8
     if len(text) != head.text_bytes or "size" not in columns or "data_size" not in columns:
         raise ValueError("frame of records is cut short")
     batch = Batch(text=text, ts_ms=head.ts_ms, nodes=head.nodes, tags=head.tags, **columns)
@@ -212,8 +262,3 @@ def _decode_append_frame(
         key=head.key,
         cause=head.cause,
     )
-
-
-def encode_all(events: Iterable[Event], parts: list[Buffer]) -> int:
-    """Frames of all events, appended to `parts`; returns their bytes."""
-    return sum([encode(event, parts) for event in events])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from topics.protocol import codec
 from topics.protocol.events import (
     CursorsMoved,
     DeadLettered,
@@ -34,7 +35,6 @@ from topics.protocol.events import (
 )
 from topics.protocol.models import RouterConfig, TopicConfig
 from topics.protocol.records import Batch
-from topics.store import frames
 
 U32 = st.integers(0, 2**32 - 1)
 SEQ = st.integers(0, 2**63)
@@ -100,10 +100,9 @@ def appends(draw: Any) -> RecordsAppended:
 
 
 def encoded(*events: Event) -> bytes:
-    parts: list[Any] = []
-    size = frames.encode_all(events, parts)
-    body = b"".join(parts)
-    assert len(body) == size
+    frames = codec.Frames.of(events)
+    body = b"".join(frames.parts)
+    assert (len(body), len(events)) == (frames.size_bytes, frames.count)
     return body
 
 
@@ -127,7 +126,7 @@ def test_frames_hold_events_whole(events: list[Event]) -> None:
     """What is decoded equals what was encoded, to the dtype of each column."""
     body = encoded(*events)
 
-    found = list(frames.decode_all(memoryview(body), len(events)))
+    found = list(codec.decode_all(memoryview(body), len(events)))
 
     assert [plain(e) for e in events] == [plain(e) for e in found]
     assert len(body) % 8 == 0
@@ -135,14 +134,14 @@ def test_frames_hold_events_whole(events: list[Event]) -> None:
 
 def test_every_event_has_a_code() -> None:
     """No two kinds of event share the number that stands in the log."""
-    assert len(set(frames.CODES.values())) == len(frames.CODES)
-    assert {type(event) for event in SMALL} | {RecordsAppended} == set(frames.CODES)
+    assert len(set(codec.CODES.values())) == len(codec.CODES)
+    assert {type(event) for event in SMALL} | {RecordsAppended} == set(codec.CODES)
 
 
 def test_columns_do_not_keep_the_read_buffer() -> None:
     """A replayed batch owns its bytes, so that a log file of 64 MiB is let go of."""
     body = bytearray(encoded(RecordsAppended(1, 1, 1, _one(), Floors(), 1, 2, 3)))
-    [event] = frames.decode_all(memoryview(body), 1)
+    [event] = codec.decode_all(memoryview(body), 1)
     body[:] = bytes(len(body))
 
     assert isinstance(event, RecordsAppended)
@@ -156,7 +155,7 @@ def test_a_body_that_is_cut_is_refused(cut: int) -> None:
     body = encoded(*SMALL)
 
     with pytest.raises((ValueError, msgspec.DecodeError)):
-        list(frames.decode_all(memoryview(body)[:-cut], len(SMALL)))
+        list(codec.decode_all(memoryview(body)[:-cut], len(SMALL)))
 
 
 def test_bytes_behind_the_last_frame_are_refused() -> None:
@@ -164,7 +163,7 @@ def test_bytes_behind_the_last_frame_are_refused() -> None:
     body = encoded(*SMALL)
 
     with pytest.raises(ValueError, match="follow the last frame"):
-        list(frames.decode_all(memoryview(body), len(SMALL) - 1))
+        list(codec.decode_all(memoryview(body), len(SMALL) - 1))
 
 
 def _one() -> Batch:
