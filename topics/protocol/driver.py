@@ -413,6 +413,8 @@ class Driver:
                 self._line.appendleft(waiting)
                 return False
             found = Reply(refusal)
+        except Exception as error:
+            found = Reply(error)  # a bug of ours, or no memory: it is this one's alone
         if isinstance(found, Reply):
             self._answer(waiting.deliver, found)
         else:
@@ -464,8 +466,8 @@ class Driver:
             del self._owing[owing]
             try:
                 found = self._decide(owing.command, owing.deliver)
-            except Rejection as refusal:
-                found = Reply(refusal)
+            except Exception as error:
+                found = Reply(error)  # a refusal, or what is this one's alone
             if isinstance(found, Reply):
                 self._answer(owing.deliver, found)
             else:

@@ -27,10 +27,20 @@ class InlineHost:
         lines: What the driver had for the operator: (level, line).
     """
 
-    def __init__(self, limits: Limits, store: Store, now_ms: int, *, flush_ms: int = 200) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        store: Store,
+        now_ms: int,
+        *,
+        flush_ms: int = 200,
+        sync_timeout_ms: int = 0,
+    ) -> None:
         self.store = store
         self.now_ms = now_ms
-        self.driver = Driver(limits, store, self, flush_ms=flush_ms)
+        self.driver = Driver(
+            limits, store, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+        )
         self.lines: list[tuple[str, str]] = []
         self._is_turn_due = False
         self._is_work_due = False

@@ -22,7 +22,8 @@ PACE_FIRST: Final = 50_000.0
 """Bytes a millisecond that sealing is taken to take away before it was seen: 50 MB/s."""
 PACE_LEAST: Final = 64.0
 PACE_WEIGHT: Final = 0.3
-"""Of the newest seal, in the average."""
+"""Of the newest seal, in the average; a smaller one than `PACE_BYTES` counts for as much less."""
+PACE_BYTES: Final = 8 << 20
 
 
 class Throttle:
@@ -35,10 +36,9 @@ class Throttle:
 
     def drained(self, size_bytes: int, took_ms: float) -> None:
         """Sealing wrote so much, and took so long."""
-        if size_bytes < 64 << 10:
-            return  # what a file costs says nothing about the pace
         pace = max(size_bytes / max(took_ms, 0.1), PACE_LEAST)
-        self._pace += PACE_WEIGHT * (pace - self._pace)
+        weight = PACE_WEIGHT * min(size_bytes / PACE_BYTES, 1.0)
+        self._pace += weight * (pace - self._pace)
 
     def wait_ms(self, size_bytes: int, now_ms: int, pressure: float) -> float:
         """How long a write of so many bytes waits before it is decided; its place is taken.
