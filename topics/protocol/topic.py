@@ -436,21 +436,59 @@ class Topic:
     def seek(self, from_ts: int) -> int:
         """The cursor before the first record with `$ts >= from_ts`.
 
-        Rows behind the floor count as long as their columns are there.  Where something was lost
-        next to the place, the cursor stands before the loss, so that it is told (§3.3): a time
-        before all that is left is the very beginning, and nobody knows the times of a hole.
+        It follows from the live records and from what the topic remembers of losses, and from no
+        row that is gone: such a row may still be in memory or in a file, or not any more, and a
+        restart must not change the answer.  So nobody knows the times of what was lost: where a
+        loss lies between the last live record before that time and the first one after it, the
+        cursor stands before the loss, so that it is told (§3.3).
         """
-        i = bisect_left(self.runs, from_ts, key=lambda run: int(run.columns.ts_ms[-1]))
-        before = self.runs[i - 1] if i else None
-        older_through = 0 if before is None else before.first_seq + before.count - 1
-        if i == len(self.runs):
-            lost_behind = self.floors.crash_through > older_through or any(
-                hole.first_seq > older_through for hole in self.holes
+        found = self._first_since(from_ts)
+        last_before = self._last_live(self.head_seq + 1 if found is None else found)
+        if found is not None:
+            is_lost = last_before < self.floors.evict_floor - 1 or self._has_hole(
+                last_before, found
             )
-            is_new = from_ts > self.last_ts_ms and not lost_behind
-            return self.published_seq if is_new else older_through
+            return last_before if is_lost else found - 1
+        if from_ts <= self.last_ts_ms:
+            return last_before
+        # What a floor of these has passed had a time, which was no later than the last.
+        floors = self.floors
+        known = max(last_before, floors.cap_through, floors.ttl_through, self.expired_through)
+        lost_behind = floors.crash_through > known or self._has_hole(known, self.head_seq + 1)
+        return last_before if lost_behind else self.published_seq
+
+    def _first_since(self, from_ts: int) -> int | None:
+        """Seq of the first live record with `$ts >= from_ts`."""
+        first = self._first_live()
+        lo = max(bisect_right(self.starts, first) - 1, 0)
+        i = bisect_left(self.runs, from_ts, lo, key=lambda run: int(run.columns.ts_ms[-1]))
+        if i == len(self.runs):
+            return None
         row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
-        return self.runs[i].first_seq + row - 1 if row else older_through
+        for run, lo, hi in self._windows(max(self.starts[i] + row, first)):
+            live = run.flags[lo:hi] == LIVE
+            at = int(live.argmax())
+            if live[at]:
+                return run.first_seq + lo + at
+        return None
+
+    def _last_live(self, before_seq: int) -> int:
+        """Seq of the last live record below `before_seq`; 0 where none is."""
+        first = self._first_live()
+        for i in range(bisect_left(self.starts, before_seq) - 1, -1, -1):
+            run = self.runs[i]
+            lo, hi = max(first - run.first_seq, 0), min(before_seq - run.first_seq, run.count)
+            if hi <= lo:
+                break
+            live = np.flatnonzero(run.flags[lo:hi] == LIVE)
+            if len(live):
+                return run.first_seq + lo + int(live[-1])
+        return 0
+
+    def _has_hole(self, after_seq: int, before_seq: int) -> bool:
+        """Whether a hole begins in (after_seq, before_seq)."""
+        i = bisect_right(self.holes, after_seq, key=_first_of)
+        return i < len(self.holes) and self.holes[i].first_seq < before_seq
 
     # ------------------------------------------------------------------ matching
 
@@ -554,6 +592,10 @@ def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     steps[0] = starts[0]
     steps[at] = starts[1:] - ends[:-1] + 1
     return np.cumsum(steps)
+
+
+def _first_of(hole: Hole) -> int:
+    return hole.first_seq
 
 
 def _last_of(hole: Hole) -> int:
