@@ -90,7 +90,7 @@ class DeadLetters:
         """The text of some of these cannot be read: the others move, once it is known which."""
         if len(jobs) <= 1:
             for job in jobs:
-                self._refused(queue, job, now_ms)
+                self._refused(topic, job, now_ms)
             return
         half = len(jobs) // 2
         self.bury(topic, queue, jobs[:half], now_ms, room)
@@ -140,11 +140,11 @@ class DeadLetters:
                 self._turn.emit(gone, logged=False)
         except Rejection:
             if len(jobs) == 1:
-                self._refused(queue, jobs[0], now_ms)
+                self._refused(topic, jobs[0], now_ms)
                 return
             if not self._takes_any(topic, jobs, copies, now_ms, room):
                 for job in jobs:
-                    self._refused(queue, job, now_ms)
+                    self._refused(topic, job, now_ms)
                 return
             half = len(jobs) // 2
             self.bury(topic, queue, jobs[:half], now_ms, room)
@@ -195,10 +195,9 @@ class DeadLetters:
         self._turn.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
         return created
 
-    @staticmethod
-    def _refused(queue: Queue, job: Job, now_ms: int) -> None:
+    def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
         backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
-        queue.postpone(job, now_ms + backoff_ms)
+        self._state.postpone_job(topic, job, now_ms + backoff_ms)
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:

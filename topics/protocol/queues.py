@@ -91,7 +91,7 @@ class Job:
 
     Attributes:
         deliveries: How often it was claimed.
-        until_ms: Deadline of its lease, or when its delay is over.
+        until_ms: Deadline of its lease, or when its delay is over or it was released.
         lease: Number of the lease that it was last given under, 0 once that was given up; it
             stays when the time runs out, since its holder may still ack until somebody claims.
         refusals: How often the dead-letter topic did not take it.
@@ -113,6 +113,11 @@ class Job:
         """When it leaves its place by itself: a lease holds through its deadline (§10.3)."""
         return self.until_ms + (self.place is Place.LEASED)
 
+    @property
+    def since_ms(self) -> int:
+        """Since when it may be claimed, or from when on, where nobody extends or releases it."""
+        return self.until_ms + (self.lease != 0)
+
 
 class Queue:
     """Beside a topic of type "queue": its jobs.  Mutated by `apply`, and by time in `settle`.
@@ -125,6 +130,7 @@ class Queue:
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
         pushed: Leases of which somebody wants to know when they end.
         freed: Those of them that ended since somebody looked, (seq, lease) each.
+        has_news: `next_end_ms` may be sooner than it was.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -140,6 +146,12 @@ class Queue:
         self._times: list[tuple[int, int]] = []
         self._held: list[int] = []
         self._known: list[int] = []
+        self.has_news = False
+        self._most = 0
+        self._after_ms = 0
+        self._opened_ms = 0
+        self._ends: list[tuple[int, int]] = []
+        self._unsorted: list[int] = []
 
     # ------------------------------------------------------------------ moving
 
@@ -195,6 +207,8 @@ class Queue:
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
             heappush(self._times, (until_ms + 1, seq))
+            if self._most:
+                self._note_end(job)
         self._trim()
 
     def _begin(self, job: Job) -> None:
@@ -207,6 +221,8 @@ class Queue:
         heappush(self._known, seq)
         heappush(self._held, seq)
         heappush(self._times, (job.until_ms + 1, seq))
+        if self._most:
+            self._note_end(job)
 
     def release(self, event: JobsReleased) -> None:
         """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
@@ -217,9 +233,12 @@ class Queue:
             job = self._job(seq)
             self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
             job.deliveries = deliveries
-            job.lease, job.node, job.until_ms = 0, "", event.ready_ms
+            job.lease, job.node = 0, ""
+            job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
                 heappush(self._times, (event.ready_ms, seq))
+            if self._most:
+                self._note_end(job)
 
     def exhaust(self, job: Job) -> None:
         """The job was delivered often enough: it is claimed no more."""
@@ -231,6 +250,8 @@ class Queue:
         job.until_ms = until_ms
         self._move(job, Step.POSTPONED)
         heappush(self._times, (until_ms, job.seq))
+        if self._most:
+            self._note_end(job)
 
     def settle(self, now_ms: int) -> None:
         """Let pass what time took: leases past their deadline, delays that are over."""
@@ -252,6 +273,81 @@ class Queue:
                 return at_ms
             heappop(times)
         return None
+
+    # ------------------------------------------------------------------ ending by time
+
+    # A job that was delivered as often as it may be ends at its next delivery, or where nobody asks
+    # for one, when it has been claimable for a while.  Only jobs on their last delivery stand here.
+
+    def end_after(self, most: int, after_ms: int) -> None:
+        """Jobs delivered `most` times end once they were claimable for `after_ms`; 0: they do not
+        end by time.  Those that are known are looked at again, a part at each `take_ended`."""
+        if (most, after_ms) == (self._most, self._after_ms):
+            return
+        self._most, self._after_ms = most, after_ms
+        self._ends.clear()
+        self._unsorted = list(self.jobs) if most else []
+        self.has_news = True
+
+    def open_at(self, now_ms: int) -> None:
+        """Nobody could claim anything before: the process has just begun.  `end_after` follows."""
+        self._opened_ms, self._most = now_ms, 0
+        self._ends.clear()
+        self._unsorted.clear()
+
+    def _note_end(self, job: Job) -> None:
+        if job.deliveries >= self._most:
+            entry = self._end_ms(job), job.seq
+            heappush(self._ends, entry)
+            self.has_news |= self._ends[0] is entry
+
+    def _end_ms(self, job: Job) -> int:
+        """When it ends: one that was refused has had its time, and waits for its pause alone."""
+        since_ms = max(job.since_ms, self._opened_ms)
+        return since_ms if job.refusals else since_ms + self._after_ms
+
+    def _will_end(self, job: Job | None, at_ms: int) -> bool:
+        return (
+            job is not None
+            and job.place in _LASTING
+            and job.deliveries >= self._most
+            and self._end_ms(job) == at_ms
+        )
+
+    @property
+    def is_sorting(self) -> bool:
+        """Whether jobs are still to be looked at since their limit changed."""
+        return bool(self._unsorted)
+
+    def next_end_ms(self) -> int | None:
+        """When `take_ended` has something to do again; 0: now."""
+        if self._unsorted:
+            return 0
+        ends = self._ends
+        while ends:
+            at_ms, seq = ends[0]
+            if self._will_end(self.jobs.get(seq), at_ms):
+                return at_ms
+            heappop(ends)
+        return None
+
+    def take_ended(self, now_ms: int, limit: int) -> list[Job]:
+        """Up to `limit` jobs whose time is over, which are to be exhausted now; the queue has been
+        settled."""
+        unsorted = self._unsorted
+        for _ in range(min(len(unsorted), _SORTED_MAX)):
+            job = self.jobs.get(unsorted.pop())
+            if job is not None and job.place in _LASTING:
+                self._note_end(job)
+        taken: list[Job] = []
+        while len(taken) < limit and not unsorted:
+            at_ms = self.next_end_ms()
+            if at_ms is None or at_ms > now_ms:
+                break
+            job = self.jobs[heappop(self._ends)[1]]
+            if job.place is Place.AGAIN:
+                taken.append(job)
+        return taken
 
     # ------------------------------------------------------------------ leaving
 
@@ -369,6 +465,10 @@ class Queue:
             # What is gone left an entry; whoever is here has one at most, valid or not.
             self._again = [job.seq for job in self.jobs.values() if job.queued]
             heapify(self._again)
+        if len(self._ends) > size:
+            ends = {(at, seq) for at, seq in self._ends if self._will_end(self.jobs.get(seq), at)}
+            self._ends = list(ends)
+            heapify(self._ends)
 
     def image(self, *, lasting: bool) -> QueueImage:
         """As a checkpoint keeps it; jobs only where leases outlive the process that gave them."""
@@ -405,3 +505,6 @@ class Queue:
 _FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]
 _WAITING: Final = frozenset({Place.DELAYED, Place.DYING})
 _TIMED: Final = frozenset({Place.LEASED, Place.DELAYED})
+_LASTING: Final = frozenset({Place.LEASED, Place.AGAIN, Place.DELAYED})
+_SORTED_MAX: Final = 10_000
+"""Jobs looked at in one go once their limit has changed: some milliseconds."""

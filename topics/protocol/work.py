@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from topics.protocol.admission import FRAME_BYTES
+from topics.protocol.burials import BURIED_MAX, Burials
 from topics.protocol.commands import Ack, Claim, Extend, Held, Nack
 from topics.protocol.effects import GATES, Gate, Grant, Outcome, Parked, Records, Wake
 from topics.protocol.errors import ErrorCode, Rejection
@@ -26,8 +27,6 @@ from topics.protocol.replies import claim_outcome, held_outcome, lease_insert
 from topics.protocol.topic import Topic, seq_spans
 from topics.protocol.turn import Room, Turn, no_such_topic
 
-BURIED_MAX: Final = 1000
-"""Jobs that one claim moves to the dead-letter topic at most; the next one moves more."""
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
 ROOM_RETRY_MS: Final = 1000
@@ -111,6 +110,7 @@ class Work:
         self._order = count()
         self.streams_open = 0
         self._letters = DeadLetters(turn, self._on_moved)
+        self._burials = Burials(turn, self._letters)
         self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
@@ -132,6 +132,7 @@ class Work:
 
     def on_deleted(self, topic: Topic) -> None:
         """A queue went: who waits there is told."""
+        self._burials.forget(topic)
         line = self._lines.pop(topic.topic_id, None)
         if line is None:
             return
@@ -166,10 +167,14 @@ class Work:
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return bool(self._due)
+        return bool(self._due) or self._burials.is_due
 
     def alarm_ms(self) -> int | None:
         """When `step` has something to do though nothing happens until then."""
+        times = (self._line_alarm_ms(), self._burials.alarm_ms())
+        return min((at for at in times if at is not None), default=None)
+
+    def _line_alarm_ms(self) -> int | None:
         while self._alarms:
             at_ms, topic_id = self._alarms[0]
             line = self._lines.get(topic_id)
@@ -180,7 +185,7 @@ class Work:
 
     def step(self, now_ms: int, room: Room) -> None:
         """Give what there is to who waits, where something has changed or the time has come."""
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self._line_alarm_ms()) is not None and at_ms <= now_ms:
             _, topic_id = heappop(self._alarms)
             self._lines[topic_id].alarm_ms = None
             self._due[topic_id] = None
@@ -188,9 +193,11 @@ class Work:
         for topic_id in due:
             if topic_id in self._lines and not self._turn.read_only:
                 self._serve(self._state.by_id[topic_id], self._lines[topic_id], now_ms, room)
+        self._burials.step(now_ms, room)
 
     def _on_moved(self, topic: Topic, queue: Queue) -> None:
         """Dying jobs went, or came back to wait."""
+        self._burials.on_moved(topic, self._state.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
 
