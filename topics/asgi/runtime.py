@@ -17,7 +17,7 @@ from topics.asgi.answers import Exchange
 from topics.asgi.clock import Clock
 from topics.asgi.commits import Commits, Deliver, Told, Waiter
 from topics.asgi.keeper import Keeper
-from topics.asgi.payload import log_damage
+from topics.asgi.payload import log_damage, log_jobs
 from topics.protocol.commands import Claim, Command, Diff
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
@@ -93,7 +93,7 @@ class Runtime:
     ) -> None:
         self.limits = limits
         self.store = store
-        self.engine = Engine(limits, store)
+        self.engine = Engine(limits, store, log_jobs)
         self.clock = clock or Clock()
         self.commits = Commits(self.engine, store, self, flush_s=flush_ms / 1000)
         self.keeper = Keeper(limits, self.engine, store, self.commits, self.clock)

@@ -88,9 +88,12 @@ class Engine:
         limits: Every bound in force.
         store: Whose sealed runs are opened and whose instance id is part of every epoch; the
             engine asks nothing else of it.
+        report: Called with a sentence about damage that an operator should hear of.
     """
 
-    def __init__(self, limits: Limits, store: RunSource) -> None:
+    def __init__(
+        self, limits: Limits, store: RunSource, report: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.limits = limits
         self.state = State(limits, store)
         self.turn = Turn(
@@ -100,7 +103,7 @@ class Engine:
             settled=self._on_settled,
             removed=self._on_removed,
         )
-        self.work = Work(limits, self.turn)
+        self.work = Work(limits, self.turn, report)
         self.watching = Watching(limits, self.turn, besides=lambda: self.work.streams_open)
         self.watches = self.watching.watches
         self.forwarding = Forwarding(limits, self.turn, self.watches.on_rest)

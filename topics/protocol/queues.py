@@ -33,6 +33,8 @@ class Place(Enum):
     DELAYED = "delayed"
     DYING = "dying"
     """Delivered too often; on its way to the dead-letter topic."""
+    DAMAGED = "damaged"
+    """Its text cannot be read: passed over, until it is tried again."""
     GONE = "gone"
     """Acked, deleted, evicted, expired or dead-lettered."""
 
@@ -49,8 +51,10 @@ class Step(Enum):
     RAN_OUT = "ran out"
     """The lease."""
     FELL_DUE = "fell due"
-    """The delay is over."""
+    """The delay, or the rest of a damaged job, is over."""
     EXHAUSTED = "exhausted"
+    SPOILED = "spoiled"
+    """Its text was to be handed out or moved, and could not be read."""
     REMOVED = "removed"
 
     __hash__ = object.__hash__
@@ -69,6 +73,7 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.AGAIN, Step.RELEASED): Place.AGAIN,
     (Place.AGAIN, Step.POSTPONED): Place.DELAYED,
     (Place.AGAIN, Step.EXHAUSTED): Place.DYING,
+    (Place.AGAIN, Step.SPOILED): Place.DAMAGED,
     (Place.AGAIN, Step.REMOVED): Place.GONE,
     (Place.DELAYED, Step.LEASED): Place.LEASED,
     (Place.DELAYED, Step.RELEASED): Place.AGAIN,
@@ -78,11 +83,17 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.DYING, Step.LEASED): Place.LEASED,
     (Place.DYING, Step.RELEASED): Place.AGAIN,
     (Place.DYING, Step.POSTPONED): Place.DELAYED,
+    (Place.DYING, Step.SPOILED): Place.DAMAGED,
     (Place.DYING, Step.REMOVED): Place.GONE,
+    (Place.DAMAGED, Step.LEASED): Place.LEASED,
+    (Place.DAMAGED, Step.RELEASED): Place.AGAIN,
+    (Place.DAMAGED, Step.POSTPONED): Place.DELAYED,
+    (Place.DAMAGED, Step.FELL_DUE): Place.AGAIN,
+    (Place.DAMAGED, Step.REMOVED): Place.GONE,
 }
 """The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
-a claim before was in no log or a time that ran out was not told.  A dying job's last holder may
-still extend or release it: nobody else has claimed it."""
+a claim before was in no log or a time that ran out was not told.  The last holder of a dying job, or
+of one that was found damaged then, may still extend or release it: nobody else has claimed it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,10 +102,11 @@ class Job:
 
     Attributes:
         deliveries: How often it was claimed.
-        until_ms: Deadline of its lease, or when its delay is over or it was released.
+        until_ms: Deadline of its lease, or when its delay or rest is over or it was released.
         lease: Number of the lease that it was last given under, 0 once that was given up; it
             stays when the time runs out, since its holder may still ack until somebody claims.
         refusals: How often the dead-letter topic did not take it.
+        is_told: Its damage is in the server's log.
         queued: It has an entry among those that may be claimed again, valid or not: never two, or
             one claim could be given it twice.
     """
@@ -106,6 +118,7 @@ class Job:
     lease: int = 0
     node: str = ""
     refusals: int = 0
+    is_told: bool = False
     queued: bool = False
 
     @property
@@ -125,8 +138,9 @@ class Queue:
     Attributes:
         jobs: By seq; those that were delivered before.
         fresh_from: No job from here on was ever delivered.
-        in_flight, delayed: How many are leased, and how many wait for a time or are dying; what
-            is left of the topic's live records is ready.
+        in_flight, delayed: How many are leased, and how many wait for a time, are dying or are
+            damaged; what is left of the topic's live records is ready.
+        damaged: How many of the delayed ones are damaged.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
         pushed: Leases of which somebody wants to know when they end.
         freed: Those of them that ended since somebody looked, (seq, lease) each.
@@ -138,6 +152,7 @@ class Queue:
         self.fresh_from = 1
         self.in_flight = 0
         self.delayed = 0
+        self.damaged = 0
         self.dead_lettered = dead_lettered
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
@@ -164,10 +179,12 @@ class Queue:
             self.in_flight -= 1
         elif before in _WAITING:
             self.delayed -= 1
+            self.damaged -= before is Place.DAMAGED
         if place is Place.LEASED:
             self.in_flight += 1
         elif place in _WAITING:
             self.delayed += 1
+            self.damaged += place is Place.DAMAGED
         elif place is Place.AGAIN:
             if not job.queued:
                 job.queued = True
@@ -244,6 +261,17 @@ class Queue:
         """The job was delivered often enough: it is claimed no more."""
         self._move(job, Step.EXHAUSTED)
 
+    def spoil(self, job: Job, until_ms: int) -> bool:
+        """The job's text cannot be read: it rests, as far as this process is concerned.  Whether
+        that is news; a process that comes later finds it out again."""
+        self._move(job, Step.SPOILED)
+        job.until_ms = until_ms
+        heappush(self._times, (until_ms, job.seq))
+        if self._most:
+            self._note_end(job)
+        is_news, job.is_told = not job.is_told, True
+        return is_news
+
     def postpone(self, job: Job, until_ms: int) -> None:
         """The dead-letter topic did not take a dying job: later again."""
         job.refusals += 1
@@ -261,7 +289,7 @@ class Queue:
             if (self.next_ms() or now_ms + 1) > now_ms:
                 return
             job = self.jobs[heappop(times)[1]]
-            self._move(job, Step.FELL_DUE if job.place is Place.DELAYED else Step.RAN_OUT)
+            self._move(job, Step.RAN_OUT if job.place is Place.LEASED else Step.FELL_DUE)
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do again."""
@@ -478,7 +506,7 @@ class Queue:
             JobImage(
                 job.seq,
                 job.deliveries,
-                job.until_ms if job.place in _TIMED else 0,
+                job.until_ms if job.place in _TOLD_TIMES else 0,
                 # A lease that ran out, with a time: a dead letter that was refused, and waits.
                 *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
             )
@@ -503,8 +531,9 @@ class Queue:
 
 
 _FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]
-_WAITING: Final = frozenset({Place.DELAYED, Place.DYING})
-_TIMED: Final = frozenset({Place.LEASED, Place.DELAYED})
-_LASTING: Final = frozenset({Place.LEASED, Place.AGAIN, Place.DELAYED})
+_WAITING: Final = frozenset({Place.DELAYED, Place.DYING, Place.DAMAGED})
+_TOLD_TIMES: Final = frozenset({Place.LEASED, Place.DELAYED})
+_TIMED: Final = _TOLD_TIMES | {Place.DAMAGED}
+_LASTING: Final = _TIMED | {Place.AGAIN}
 _SORTED_MAX: Final = 10_000
 """Jobs looked at in one go once their limit has changed: some milliseconds."""

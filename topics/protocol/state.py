@@ -328,17 +328,17 @@ class State:
     def _leased(self, event: JobsLeased) -> None:
         self.next_lease = max(self.next_lease, max(event.leases) + 1)
         self.queues[event.topic_id].lease(event)
-        self._heed_end(event.topic_id)
+        self.heed_end(event.topic_id)
 
     def _released(self, event: JobsReleased) -> None:
         self.queues[event.topic_id].release(event)
-        self._heed_end(event.topic_id)
+        self.heed_end(event.topic_id)
 
     def postpone_job(self, topic: Topic, job: Job, until_ms: int) -> None:
         """The dead-letter topic did not take a dying job; that is no event, since it is found out
         again."""
         self.queues[topic.topic_id].postpone(job, until_ms)
-        self._heed_end(topic.topic_id)
+        self.heed_end(topic.topic_id)
 
     def _limit_jobs(self, topic: Topic) -> None:
         queue, config = self.queues.get(topic.topic_id), topic.config
@@ -346,9 +346,10 @@ class State:
             most = config.max_deliveries if config.dead_letter is not None else 0
             after_ms = self.limits.dead_letter_after_ms
             queue.end_after(most if after_ms else 0, after_ms)
-            self._heed_end(topic.topic_id)
+            self.heed_end(topic.topic_id)
 
-    def _heed_end(self, topic_id: int) -> None:
+    def heed_end(self, topic_id: int) -> None:
+        """Note it where a job of the queue may end sooner than was known."""
         queue = self.queues[topic_id]
         if queue.has_news:
             queue.has_news = False

@@ -6,7 +6,7 @@ and what there is goes round that line one job at a time, so nobody's appetite s
 Whether somebody waits is known to this process only; what they are given are events.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -99,7 +99,9 @@ class _Line:
 class Work:
     """Queues over the topics of one engine."""
 
-    def __init__(self, limits: Limits, turn: Turn) -> None:
+    def __init__(
+        self, limits: Limits, turn: Turn, report: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._limits = limits
         self._turn = turn
         self._state = turn.state
@@ -109,7 +111,7 @@ class Work:
         self._owners: dict[int, WorkStream] = {}
         self._order = count()
         self.streams_open = 0
-        self._letters = DeadLetters(turn, self._on_moved)
+        self._letters = DeadLetters(turn, self._on_moved, report)
         self._burials = Burials(turn, self._letters)
         self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
             Ack: self._ack,
@@ -554,29 +556,45 @@ class Work:
         gate = self._lease_gate(topic)
         return self._told(topic, queue, b"extended", len(jobs), skipped, gate, deadlines)
 
-    def take_back(self, grant: Grant, unreadable: Collection[int], now_ms: int, room: Room) -> None:
-        """Jobs were leased and their text could not be read, so nobody was given them: they were
-        not delivered.  Those that can be read may be claimed at once; the others rest until their
-        lease would have ended, or the next claim would only meet them again."""
+    def set_aside(
+        self,
+        grant: Grant,
+        damaged: Mapping[int, Exception],
+        surplus: Collection[int],
+        now_ms: int,
+        room: Room,
+    ) -> Outcome | None:
+        """Jobs were leased, and some are not handed out, so those were not delivered: their text
+        cannot be read, and they are passed over for a while; or they are more than was asked for,
+        and may be claimed at once.
+
+        Returns:
+            The answer to the claim with the other jobs, their texts still to be put between its
+            two pieces; None where none is left, or the log takes nothing any more.
+        """
         now_ms = self._turn.advance(now_ms)
         topic = self._state.by_id.get(grant.topic_id)
         if topic is None or self._turn.read_only:
-            return
+            return None
         queue = self._settled(topic, now_ms)
-        rested: list[tuple[Job, int]] = []
-        sound: list[tuple[Job, int]] = []
+        back: list[tuple[Job, int]] = []
         for seq, lease, deliveries in zip(grant.seqs, grant.leases, grant.deliveries, strict=True):
             job = queue.holds(seq, grant.node, lease)
-            if job is not None:
-                (rested if seq in unreadable else sound).append((job, deliveries - 1))
-        for back, ready_ms in ((sound, 0), (rested, grant.until_ms)):
-            if back:
-                jobs, counts = zip(*back, strict=True)
-                # As on a disconnect: without room it is in no log.
-                has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
-                self._release(topic, jobs, ready_ms, now_ms, counts, logged=has_room)
+            if job is not None and (seq in damaged or seq in surplus):
+                back.append((job, deliveries - 1))
+        if back:
+            jobs, counts = zip(*back, strict=True)
+            # As on a disconnect: without room it is in no log.
+            has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
+            self._release(topic, jobs, 0, now_ms, counts, logged=has_room)
+            spoiled = [(job, damaged[job.seq]) for job in jobs if job.seq in damaged]
+            self._letters.spoil(topic, queue, spoiled, now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
+        n = len(grant.seqs) - len(damaged) - len(surplus)
+        if not n:
+            return None
+        return claim_outcome(topic, None, n, self._ready(topic, queue), self._lease_gate(topic))
 
     def _held(self, queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
         """(jobs that the node holds, ascending; the seqs that it does not, as they came)."""
