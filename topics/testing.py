@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -29,7 +29,7 @@ from topics.asgi.exchange import TopicsExchange
 from topics.asgi.runtime import Phase, Ticket
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.commands import Claim, Command, Diff
+from topics.protocol.commands import Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.effects import Parked
 from topics.protocol.engine import Engine
 from topics.protocol.limits import Limits
@@ -43,6 +43,7 @@ START_MS = 1_750_000_000_000
 PLENTY_BYTES = 1 << 62
 
 T = TypeVar("T")
+_Parks: TypeAlias = Diff | Claim | DeleteRecords | Purge
 
 
 class MemoryTopics:
@@ -111,7 +112,7 @@ class _Shell:
         self.phase = Phase.READY
         self.now_ms = self._start_ms = start_ms
         self._upkeep = Upkeep(self.engine)
-        self._parked: dict[object, tuple[Diff | Claim, int | None, Deliver]] = {}
+        self._parked: dict[object, tuple[_Parks, int | None, Deliver]] = {}
         self.engine.finish_recovery(self.store.recover(self.engine.state), start_ms)
 
     def submit(self, command: Command, deliver: Deliver) -> Told | Ticket:
@@ -124,7 +125,7 @@ class _Shell:
             self._end_turn()
         if not isinstance(result, Parked):
             return Told(result)
-        assert isinstance(command, Diff | Claim)
+        assert isinstance(command, Diff | Claim | DeleteRecords | Purge)
         deadline_ms = None if result.wait_ms is None else self.now_ms + result.wait_ms
         self._parked[token] = (command, deadline_ms, deliver)
 

@@ -18,7 +18,7 @@ from topics.asgi.clock import Clock
 from topics.asgi.commits import Commits, Deliver, Told, Waiter
 from topics.asgi.keeper import Keeper
 from topics.asgi.payload import log_damage, log_jobs
-from topics.protocol.commands import Claim, Command, Diff
+from topics.protocol.commands import Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
 from topics.protocol.engine import Engine
@@ -225,7 +225,7 @@ class Runtime:
             else:
                 self.work_soon()
         if isinstance(result, Parked):
-            assert isinstance(command, Diff | Claim)
+            assert isinstance(command, Diff | Claim | DeleteRecords | Purge)
             return self._park(command, token, result, deliver)
         if result.gate is Gate.NOW:
             return Told(result)
@@ -258,7 +258,11 @@ class Runtime:
         self._set_alarm()
 
     def _park(
-        self, command: Diff | Claim, token: object, parked: Parked, deliver: Deliver
+        self,
+        command: Diff | Claim | DeleteRecords | Purge,
+        token: object,
+        parked: Parked,
+        deliver: Deliver,
     ) -> Ticket:
         def timeout() -> None:
             self.engine.timeout(command.topic, token)

@@ -57,6 +57,10 @@ SCAN_ROWS_MAX = 1 << 20
 so that a reader of nothing but its own echoes cannot hold the engine for longer than some
 milliseconds."""
 
+LOOKS_MAX = 128
+"""What one turn looks at for a filter or a delete, in units of 1,024 rows whose columns are verified
+first, or of runs that are open: some milliseconds."""
+
 
 def throttled(name: str, limit: int) -> Rejection:
     """A resource cap is reached: 429 with `detail.limit` and `detail.max` (§11)."""
