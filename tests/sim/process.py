@@ -21,6 +21,7 @@ from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
+from topics.protocol.sweeps import Warming
 from topics.protocol.upkeep import Upkeep
 
 Told = Callable[[int], None]
@@ -125,6 +126,8 @@ class Process:
         self.command = command
         try:
             outcome = self.engine.submit(command, token=token, now_ms=self.now_ms, room=self._room)
+            if token in self.engine.sweeps:
+                outcome = self._swept(token)
         except Rejection as refusal:
             self.chores.disk_is_full |= (refusal.detail or {}).get("limit") == "disk"
             raise
@@ -140,6 +143,20 @@ class Process:
         else:
             self._told.append(Waiter(told, outcome.gate, erases=outcome.erases))
         return outcome
+
+    def _swept(self, token: object) -> Outcome:
+        """The answer of a command that goes on in parts, which are let follow at once."""
+        engine, turn = self.engine, self.engine.turn
+        while token in engine.sweeps:
+            for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
+                turn.fetches.remove(fetch)
+                fetch.done(fetch.read())
+            engine.sweeps.step(self.now_ms, turn.left(self._room))
+        [wake] = [one for one in turn.wakes if one.token is token]
+        turn.wakes.remove(wake)
+        if isinstance(wake.result, Exception):
+            raise wake.result
+        return wake.result
 
     def pay(self, command: Command) -> None:
         """What routers owe to a command comes first; what asks for a sync gets one."""

@@ -36,7 +36,7 @@ time and the room in the log.  Its end is None where the command waits on elsewh
 
 
 @dataclass(slots=True)
-class _Warming(Fetch):
+class Warming(Fetch):
     """Implements `effects.Fetch` for columns: nothing is handed over."""
 
     runs: Sequence[Run] = ()
@@ -70,6 +70,9 @@ class Sweeps:
         self._state = turn.state
         self._going: dict[object, _Going] = {}
         self._due: dict[_Going, None] = {}
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._going
 
     @property
     def is_due(self) -> bool:
@@ -156,7 +159,7 @@ class Sweeps:
                 self._due[going] = None
 
         going.is_reading = True
-        self._turn.fetches.append(_Warming((), warmed, runs))
+        self._turn.fetches.append(Warming((), warmed, runs))
 
 
 # ---------------------------------------------------------------------- what a delete finds
