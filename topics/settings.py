@@ -154,6 +154,7 @@ NETWORK: Final = "Network"
 ACCESS: Final = "Access"
 STORAGE: Final = "Storage"
 REQUESTS: Final = "Requests"
+QUEUES: Final = "Queues"
 RESOURCES: Final = "Resources (0: unlimited)"
 LOGGING: Final = "Logging"
 
@@ -240,6 +241,13 @@ class Settings:
     max_limit: int = _row(1000, _U32, REQUESTS, "Records of one read.")
     max_watch_topics: int = _row(256, _COUNT, REQUESTS, "Topics of one watch session.")
     max_claim: int = _row(1000, _U32, REQUESTS, "Jobs of one claim, ack, nack or extend.")
+
+    dead_letter_after_ms: int = _row(
+        5000,
+        _integer(0, 86_400_000),
+        QUEUES,
+        "Time until a job delivered too often moves unclaimed, ms; 0: never.",
+    )
 
     max_topics: int = _row(100_000, _QUOTA, RESOURCES, "Topics.")
     max_routers: int = _row(10_000, _QUOTA, RESOURCES, "Routers.")

@@ -22,6 +22,8 @@ from topics.protocol import bodies
 from topics.protocol.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.letters import DAMAGED_REST_MS
+from topics.protocol.replies import queue_counters
 from topics.store.layout import RUN_DTYPE, SEGMENT_HEADER
 from topics.store.segment import TABLE_OFFSET
 
@@ -289,34 +291,41 @@ def counters(runtime: Runtime) -> tuple[int, int, int]:
     return topic.shown()[0] - away, queue.in_flight, queue.delayed
 
 
+def shown_damaged(runtime: Runtime) -> int:
+    """As the topic's state tells it; nothing where it is none."""
+    topic = runtime.engine.state.topics["jobs"]
+    return queue_counters(topic, runtime.engine.state.queues[topic.topic_id]).get("damaged", 0)
+
+
+def given(answer: dict[str, Any]) -> list[tuple[int, int]]:
+    """(seq, deliveries) of the jobs of an answer."""
+    assert answer["count"] == len(answer["claimed"])
+    return [(job["$seq"], job["deliveries"]) for job in answer["claimed"]]
+
+
 @pytest.mark.parametrize("durable", [False, True])
-@pytest.mark.parametrize("wait_ms", [0, 1])
-def test_a_refused_claim_keeps_no_lease(tmp_path: Path, durable: bool, wait_ms: int) -> None:
-    """It names the damaged job, which rests for as long as its lease would have lasted; the others
-    are the next claim's, as if they had not been claimed before. (§10.1)"""
+@pytest.mark.parametrize("jitter_ms", [0, 1])
+def test_a_claim_passes_over_a_damaged_job(
+    tmp_path: Path, durable: bool, jitter_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets the others, alone or in a cohort; the damaged one waits, is counted so, and is told
+    in the server's log once, with its file and offset. (§10.2, §10.7)"""
 
     async def first(runtime: Runtime) -> None:
-        jitter = {"claim_jitter_ms": 1} if wait_ms else {}
-        await queue(runtime, 5, leases_durable=durable, **jitter)
+        await queue(runtime, 5, leases_durable=durable, claim_jitter_ms=jitter_ms)
 
     async def second(runtime: Runtime) -> None:
-        claim = {"node": "w", "max": 4, "wait_ms": wait_ms}
-        status, refusal = await asked(runtime, f"{JOBS}/claim", claim)
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w", "max": 4})
 
-        assert status == 500
-        detail = {"reason": "corrupt", "first_seq": 3, "last_seq": 3, "seqs": [3]}
-        assert refusal["error"]["detail"] == detail
-        assert counters(runtime) == (4, 0, 1)
+        assert (status, given(answer)) == (200, [(1, 1), (2, 1), (4, 1)])
+        assert answer["ready"] == 1
+        assert counters(runtime) == (1, 3, 1)
+        assert shown_damaged(runtime) == 1
 
-        status, answer = await asked(runtime, f"{JOBS}/claim", claim)
-        assert status == 200
-        assert [(j["$seq"], j["deliveries"]) for j in answer["claimed"]] == [
-            (1, 1),
-            (2, 1),
-            (4, 1),
-            (5, 1),
-        ]
-        assert counters(runtime) == (0, 4, 1)
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w", "max": 4})
+        assert (status, given(answer), answer["ready"]) == (200, [(5, 1)], 0)
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w"})
+        assert (status, answer["count"], answer["ready"]) == (200, 0, 0)
 
         # What an operator does about it, once it is the oldest.
         await asked(runtime, f"{JOBS}/ack", {"node": "w", "seqs": [1, 2]})
@@ -324,6 +333,7 @@ def test_a_refused_claim_keeps_no_lease(tmp_path: Path, durable: bool, wait_ms: 
         status, answer = await asked(runtime, f"{JOBS}/delete", {"before_seq": 4})
         assert (status, answer["deleted"]) == (200, 1)
         assert counters(runtime) == (0, 2, 0)
+        assert shown_damaged(runtime) == 0
 
     async def third(runtime: Runtime) -> None:
         assert counters(runtime) == (0, 2, 0)
@@ -332,59 +342,145 @@ def test_a_refused_claim_keeps_no_lease(tmp_path: Path, durable: bool, wait_ms: 
     rot(tmp_path, b"3" * 9)
     play(tmp_path, second)
     play(tmp_path, third)
+    [told_once] = [r.getMessage() for r in caplog.records if "cannot be read" in r.getMessage()]
+    assert told_once.startswith('job 3 of queue "jobs" cannot be read: ')
+    assert ".seg: corrupt at byte " in told_once
 
 
-def test_a_damaged_job_is_tried_again_when_its_lease_would_have_ended(tmp_path: Path) -> None:
-    """A file that came back from a backup is enough; a failed reading was no delivery."""
+def test_a_claim_for_one_goes_on_behind_many_that_are_damaged(tmp_path: Path) -> None:
+    """It is answered with the first job that can be read, in one request; nothing else that it
+    looked at is kept from others, or counts as delivered. (§10.2)"""
 
     async def first(runtime: Runtime) -> None:
-        await queue(runtime, 1)
+        await queue(runtime, 40)
 
     async def second(runtime: Runtime) -> None:
-        claim = {"node": "w", "lease_ms": 100}
-        for _ in range(2):
-            status, _ = await asked(runtime, f"{JOBS}/claim", {**claim, "wait_ms": 10_000})
-            assert status == 500
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w"})
+
+        assert (status, given(answer), answer["ready"]) == (200, [(31, 1)], 9)
+        assert counters(runtime) == (9, 1, 30)
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w", "max": 40})
+        assert given(answer) == [(seq, 1) for seq in range(32, 41)]
+
+    play(tmp_path, first)
+    for seq in range(1, 31):
+        rot(tmp_path, f"{seq}".encode() * 9)
+    play(tmp_path, second)
+
+
+def test_a_whole_damaged_run_is_passed_over(tmp_path: Path) -> None:
+    """Its columns say nothing of any of its jobs; what stands behind it is given. (§10.2)"""
+
+    async def first(runtime: Runtime) -> None:
+        await queue(runtime, 20)
+        await runtime.keep_up(checkpoint=True)
+        await told(runtime, append("jobs", "sound"))
+
+    async def second(runtime: Runtime) -> None:
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w"})
+        assert (status, given(answer)) == (200, [(21, 1)])
+        assert counters(runtime) == (0, 1, 20)
+
+    play(tmp_path, first)
+    rot_columns(tmp_path, 1)
+    play(tmp_path, second)
+
+
+def test_a_claim_that_waits_goes_on_waiting_behind_damage(tmp_path: Path) -> None:
+    """Nothing but damage is nothing: it is answered when there is a job. (§10.2)"""
+
+    async def first(runtime: Runtime) -> None:
+        await queue(runtime, 2)
+
+    async def second(runtime: Runtime) -> None:
+        claim = {"node": "w", "wait_ms": 20_000}
+        waiting = asyncio.ensure_future(asked(runtime, f"{JOBS}/claim", claim))
+        while counters(runtime) != (0, 0, 2):
+            await asyncio.sleep(0)
+        await told(runtime, append("jobs", "sound"))
+        status, answer = await waiting
+        assert (status, given(answer)) == (200, [(3, 1)])
+
+    play(tmp_path, first)
+    rot(tmp_path, b"1" * 9)
+    rot(tmp_path, b"2" * 9)
+    play(tmp_path, second)
+
+
+@pytest.mark.parametrize("again", ["after a while", "after a restart"])
+def test_a_job_that_can_be_read_again_is_delivered(tmp_path: Path, again: str) -> None:
+    """A file came back from a backup, or the disk's trouble passed; that it could not be read was
+    no delivery. (§10.2)"""
+
+    async def first(runtime: Runtime) -> None:
+        await queue(runtime, 1, leases_durable=True)
+
+    async def second(runtime: Runtime) -> None:
+        _, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w"})
+        assert answer["count"] == 0
         rot(tmp_path, b"0" + b"1" * 8)  # the same bit: it is as it was
-        status, answer = await asked(runtime, f"{JOBS}/claim", {**claim, "wait_ms": 10_000})
-        assert status == 200
-        assert answer["claimed"][0]["deliveries"] == 1
+        if again == "after a while":
+            runtime.clock.not_before(runtime.now_ms + DAMAGED_REST_MS)
+            await third(runtime)
+
+    async def third(runtime: Runtime) -> None:
+        status, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w"})
+        assert (status, given(answer)) == (200, [(1, 1)])
+        assert (counters(runtime), shown_damaged(runtime)) == ((0, 1, 0), 0)
 
     play(tmp_path, first)
     rot(tmp_path, b"1" * 9)
     play(tmp_path, second)
+    if again == "after a restart":
+        play(tmp_path, third)
 
 
 def test_a_stream_goes_on_beside_a_damaged_job(tmp_path: Path) -> None:
-    """The others of its hand are pushed, the damaged one is named and holds no place. (§10.7)"""
+    """The others of its hand are pushed, and the damaged one holds no place. (§10.8)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 5)
 
     async def second(runtime: Runtime) -> None:
-        feed = WorkFeed(runtime, Claim("jobs", "w", 4, None, 0))
+        feed = WorkFeed(runtime, Claim("jobs", "w", 1, None, 0))
         await feed.next()
-
-        frames = await feed.next()
-        more = await feed.next()
-
-        assert frames is not None
-        assert [line for line in frames.split(b"\n") if line.startswith(b"id: ")] == [
-            b"id: 1",
-            b"id: 2",
-            b"id: 4",
-        ]
-        assert frames.count(b"event: error") == 1
-        assert b'"seqs":[3]' in frames
-        assert more is not None
-        assert more.startswith(b"id: 5\nevent: job")
-        assert counters(runtime) == (0, 4, 1)
+        for seq in (1, 2, 4, 5):
+            frames = await feed.next()
+            assert frames is not None
+            assert frames.startswith(b"id: %d\nevent: job" % seq)
+            assert frames.count(b"event: ") == 1
+            await asked(runtime, f"{JOBS}/ack", {"node": "w", "seqs": [seq]})
+        assert counters(runtime) == (0, 0, 1)
         feed.close()
-        assert counters(runtime) == (4, 0, 1)
 
     play(tmp_path, first)
     rot(tmp_path, b"3" * 9)
     play(tmp_path, second)
+
+
+def test_a_damaged_dead_letter_stays_and_the_others_go(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a claim; it is counted, and told in the log once. (§10.6)"""
+
+    async def first(runtime: Runtime) -> None:
+        await queue(runtime, 3, leases_durable=True, max_deliveries=1, dead_letter="d")
+        await asked(runtime, f"{JOBS}/claim", {"node": "w", "max": 3})
+        await asked(runtime, f"{JOBS}/nack", {"node": "w", "seqs": [1, 2, 3]})
+
+    async def second(runtime: Runtime) -> None:
+        for _ in range(2):
+            _, answer = await asked(runtime, f"{JOBS}/claim", {"node": "w", "max": 3})
+            assert answer["count"] == 0
+        while sum(counters(runtime)) > 1:
+            await asyncio.sleep(0)
+        assert (counters(runtime), shown_damaged(runtime)) == ((0, 0, 1), 1)
+        assert runtime.engine.state.topics["d"].count == 2
+
+    play(tmp_path, first)
+    rot(tmp_path, b"2" * 9)
+    play(tmp_path, second)
+    assert caplog.text.count('job 2 of queue "jobs" cannot be read: ') == 1
 
 
 def test_an_erasure_that_meets_damage_says_so(tmp_path: Path) -> None:

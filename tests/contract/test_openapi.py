@@ -22,6 +22,7 @@ from .wire import Answer
 GET = ("GET", "/v0/openapi.json")
 STREAM = {"accept": "text/event-stream"}
 UNSEEN = {
+    ("QueueCounters", "damaged"),
     # What only damaged files, a failing disk or a dying process bring about.
     ("ErrorEvent", "topics"),
     ("ErrorEvent", "detail"),

@@ -74,6 +74,7 @@ GAUGES = {
     "topics_sse_connections", "topics_watch_sessions", "topics_ready", "topics_recovery_progress",
     "topics_uptime_ms", "topics_topic_head_seq", "topics_topic_earliest_seq",
     "topics_topic_records_live", "topics_topic_bytes_live", "topics_topic_queue_ready",
+    "topics_topic_queue_damaged", "topics_queue_jobs_damaged",
     "topics_topic_queue_in_flight", "topics_topic_metrics_truncated", "topics_wal_queue_depth",
     "topics_wal_queue_depth_peak", "topics_wal_read_only",
 }  # fmt: skip

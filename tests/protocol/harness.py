@@ -28,7 +28,7 @@ from topics.protocol.events import Event
 from topics.protocol.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
 from topics.protocol.limits import Limits
 from topics.protocol.maintenance import Call, Maintenance
-from topics.protocol.ports import Recovery
+from topics.protocol.ports import Store
 from topics.protocol.render import project
 from topics.protocol.throttle import Throttle
 from topics.protocol.topic import Topic
@@ -36,18 +36,23 @@ from topics.protocol.upkeep import SealJob
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
-CLEAN = Recovery(clean=True, same_boot=True, fresh=True, events=0)
 
 
 class Harness:
     """One engine; `auto` ends the turn, write and sync included, after each command."""
 
-    def __init__(self, *, auto: bool = True, **limits: int) -> None:
+    def __init__(
+        self,
+        *,
+        auto: bool = True,
+        store: Store | None = None,
+        now_ms: int = START_MS,
+        **limits: int,
+    ) -> None:
         self.limits = Limits(**limits)
-        self.store = MemoryStore()
-        self.store.recover(None)  # type: ignore[arg-type]
+        self.store: Any = store or MemoryStore()
         self.engine = Engine(self.limits, self.store)
-        self.now_ms = START_MS
+        self.now_ms = now_ms
         self.commit = GroupCommit(self.engine, self.store, self, self, flush_ms=200)
         self.maintenance = Maintenance(
             self.limits, self.engine, self.store, self.commit, Throttle(), self
@@ -57,7 +62,7 @@ class Harness:
         self.events: list[Any] = []
         """What the log was given."""
         self._hear_of_events()
-        self.engine.finish_recovery(CLEAN, START_MS)
+        self.engine.finish_recovery(self.store.recover(self.engine.state), now_ms)
         self.auto = auto
         self.room_bytes = 1 << 40
         self._tokens = 0

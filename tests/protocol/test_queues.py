@@ -83,12 +83,19 @@ def dying(jobs: Queue) -> Job:
     return job
 
 
+def damaged(jobs: Queue) -> Job:
+    job = dying(jobs)
+    assert jobs.spoil(job, 700)
+    return job
+
+
 BEGIN: dict[Place, Callable[[Queue], Job]] = {
     Place.FRESH: fresh,
     Place.LEASED: leased,
     Place.AGAIN: claimable,
     Place.DELAYED: delayed,
     Place.DYING: dying,
+    Place.DAMAGED: damaged,
 }
 CALLS: dict[Step, Callable[[Queue, Job], None]] = {
     Step.LEASED: lambda jobs, job: lease(jobs, 1, until_ms=900, first=7),
@@ -97,9 +104,13 @@ CALLS: dict[Step, Callable[[Queue, Job], None]] = {
     Step.RAN_OUT: lambda jobs, job: jobs.settle(501),
     Step.FELL_DUE: lambda jobs, job: jobs.settle(700),
     Step.EXHAUSTED: lambda jobs, job: jobs.exhaust(job),
+    Step.SPOILED: lambda jobs, job: jobs.spoil(job, 900),  # type: ignore[dict-item, return-value]
     Step.REMOVED: lambda jobs, job: remove(jobs, (1, 1)),
 }
-BY_TIME = {Step.RAN_OUT: Place.LEASED, Step.FELL_DUE: Place.DELAYED}
+BY_TIME = {
+    Step.RAN_OUT: {Place.LEASED},
+    Step.FELL_DUE: {Place.DELAYED, Place.DAMAGED},
+}
 
 
 @pytest.mark.parametrize(("place", "step"), list(product(BEGIN, Step)), ids=lambda cell: cell.name)
@@ -117,7 +128,7 @@ def test_every_cell_of_the_table(place: Place, step: Step) -> None:
         return
     if expected is None:
         # Time is told apart by where the job is, never by what is asked.
-        assert BY_TIME[step] is not place
+        assert place not in BY_TIME[step]
         return
     CALLS[step](jobs, job)
 
@@ -126,8 +137,9 @@ def test_every_cell_of_the_table(place: Place, step: Step) -> None:
     assert jobs.jobs == ({} if is_gone else {1: job})
     assert counted(jobs) == (
         int(expected is Place.LEASED),
-        int(expected in (Place.DELAYED, Place.DYING)),
+        int(expected in (Place.DELAYED, Place.DYING, Place.DAMAGED)),
     )
+    assert jobs.damaged == (expected is Place.DAMAGED)
     assert again(jobs) == ([1] if expected is Place.AGAIN else [])
     assert jobs.first_held() == (1 if expected is Place.LEASED else None)
 

@@ -12,6 +12,7 @@ from topics.protocol.effects import Gate, Outcome, Parked
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt
 from topics.protocol.events import JobsLeased, JobsReleased, RecordsAppended
+from topics.protocol.letters import DAMAGED_REST_MS
 from topics.protocol.metrics import Process, families
 from topics.protocol.ports import Recovery
 from topics.protocol.work import BURIED_MAX, _Claimer
@@ -1157,7 +1158,8 @@ def test_text_that_cannot_be_read_stays_where_it_is(monkeypatch: pytest.MonkeyPa
         engine.claim(node="other")
         engine.work_off()
         assert engine.counters() == (0, 0, 1)
-    engine.now_ms += 50
+    assert engine.state("q")["queue"]["damaged"] == 1
+    engine.now_ms += DAMAGED_REST_MS
     engine.claim(node="other")
 
     assert engine.seqs(name="d") == [1]
@@ -1193,10 +1195,10 @@ def test_a_dying_job_that_cannot_be_read_keeps_no_other(
         assert engine.counters() == (0, 1, 1)
         assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e"]
 
-    engine.now_ms += 500
+    engine.now_ms += DAMAGED_REST_MS
     engine.claim(node="other")
     engine.work_off()
-    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e", "c"]
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e", "c", "f"]
 
 
 # ---------------------------------------------------------------------- time, caps and deletes

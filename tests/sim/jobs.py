@@ -25,6 +25,7 @@ class Job:
         ready_ms: When a delay is over.
         is_lasting: All this is in a log that outlives the process.
         is_refused: What delays it is a dead-letter topic that did not take it.
+        since_ms: Since when it may be claimed, while it may.
     """
 
     deliveries: int = 0
@@ -37,6 +38,7 @@ class Job:
     is_lasting: bool = False
     is_refused: bool = False
     refusals: int = 0
+    since_ms: int = 0
 
     def shown(self) -> tuple[object, ...]:
         """What a restart has to show of it."""
@@ -53,17 +55,19 @@ class Jobs:
 
     known: dict[int, Job] = field(default_factory=dict)
     dead_lettered: int = 0
+    opened_ms: int = 0
 
     def copy(self) -> "Jobs":
         known = {seq: dataclasses.replace(job) for seq, job in self.known.items()}
-        return Jobs(known, self.dead_lettered)
+        return Jobs(known, self.dead_lettered, self.opened_ms)
 
     def settle(self, now_ms: int) -> None:
         """A lease holds through its deadline; a delay is over at its time. (§10.3)"""
         for job in self.known.values():
-            job.is_leased = job.is_leased and now_ms <= job.until_ms
-            if job.ready_ms <= now_ms:
-                job.ready_ms, job.is_refused = 0, False
+            if job.is_leased and now_ms > job.until_ms:
+                job.is_leased, job.since_ms = False, job.until_ms + 1
+            if job.ready_ms and job.ready_ms <= now_ms:
+                job.ready_ms, job.is_refused, job.since_ms = 0, False, job.ready_ms
 
     def forget(self, seqs: Iterable[int]) -> None:
         for seq in seqs:
@@ -89,6 +93,10 @@ class Jobs:
         most = config.max_deliveries
         has_end = config.dead_letter is not None and most > 0
         return has_end and job is not None and job.deliveries >= most
+
+    def claimable_ms(self, seq: int, now_ms: int) -> int:
+        """For how long it could have been claimed; nobody could before the process began."""
+        return now_ms - max(self.known[seq].since_ms, self.opened_ms)
 
     def lease(self, seq: int, node: str, until_ms: int, *, lasting: bool) -> Job:
         job = self.known.setdefault(seq, Job())
@@ -116,9 +124,10 @@ class Jobs:
             (held if counts else skipped).append(seq)
         return held, skipped
 
-    def release(self, seqs: Iterable[int], ready_ms: int, *, lasting: bool) -> None:
+    def release(self, seqs: Iterable[int], ready_ms: int, *, now_ms: int, lasting: bool) -> None:
         for seq in seqs:
             job = self.known[seq]
+            job.since_ms = now_ms
             job.is_leased = job.is_dying = job.is_refused = False
             job.lease, job.node, job.ready_ms, job.is_lasting = 0, "", ready_ms, lasting
 

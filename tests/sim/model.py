@@ -7,7 +7,7 @@ than the classes of durability permit.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -280,18 +280,19 @@ class Topic:
         lost = {s for s, r in self.records.items() if r.volatile}
         self._check_loss(found, lost, first_seq=min(stays, default=found.head_seq + 1))
         self.jobs.forget(lost)
-        self._check_jobs(found, clean=clean)
+        self._check_jobs(found, clean=clean, now_ms=now_ms)
         self.records = {s: r for s, r in self.records.items() if not r.volatile}
         self.head_seq, self.evict_floor = found.head_seq, found.evict_floor
         self.holes = list(found.holes)
         self.keys = {n: left for n, k in self.keys.items() if (left := k.surviving()) is not None}
 
-    def _check_jobs(self, found: Found, *, clean: bool) -> None:
+    def _check_jobs(self, found: Found, *, clean: bool, now_ms: int) -> None:
         """Leases last if they were to, or none is left; counts of deliveries with them."""
         if found.jobs is None:
             return
         keeps = clean or self.config.leases_durable
         wrong = self.jobs.survive(found.jobs, live=found.texts.keys(), keeps=keeps, clean=clean)
+        self.jobs.opened_ms = now_ms
         check(wrong is None, "I22", f"{self.name}: {wrong}")
         told = self.jobs.dead_lettered
         check(found.dead_lettered <= told, "I23", f"{self.name}: {found.dead_lettered} of {told}")
@@ -505,20 +506,40 @@ class Model:
         ready = len(topic.shown(head_seq)) - in_flight - delayed
         return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
 
-    def reap(self, places: Mapping[str, Mapping[int, Place]]) -> None:
+    def reap(
+        self, places: Mapping[str, Mapping[int, Place]], *, served: Set[str], after_ms: int
+    ) -> None:
         """Jobs that were delivered too often die when the server says so; what of them has left its
         queue, or was refused, does not wait for its text any more.
 
         Args:
             places: Where each job is that the server knows of, by queue.
+            served: Queues in which somebody may have been about to be given a job.
+            after_ms: For how long one has to have been claimable in any other.
         """
         for name, topic in list(self.topics.items()):
             known = places.get(name, {})
             for seq, job in topic.jobs.known.items():
                 if topic.jobs.is_claimable(seq) and topic.jobs.is_exhausted(seq, topic.config):
                     job.is_dying = known.get(seq) is not Place.AGAIN
+                    waited_ms = topic.jobs.claimable_ms(seq, self.now_ms)
+                    is_time = name in served or job.refusals or waited_ms >= after_ms
+                    check(not job.is_dying or bool(is_time), "§10.6", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
             self.bury(topic, [seq for seq in dying if known.get(seq) is not Place.DYING])
+
+    def overdue(self, after_ms: int) -> list[tuple[str, int]]:
+        """Jobs, by queue, that should have gone without a claim; where something was refused the
+        next attempt waits."""
+        return [
+            (name, seq)
+            for name, topic in self.topics.items()
+            if not any(job.refusals or job.is_dying for job in topic.jobs.known.values())
+            for seq in topic.jobs.known
+            if topic.jobs.is_claimable(seq)
+            and topic.jobs.is_exhausted(seq, topic.config)
+            and topic.jobs.claimable_ms(seq, self.now_ms) > after_ms
+        ]
 
     def bury(self, topic: Topic, seqs: list[int]) -> None:
         """One after the other to the dead-letter topic, or later again."""
@@ -581,7 +602,8 @@ class Model:
         topic = self.queue(name)
         held, skipped = topic.jobs.held(node, seqs, leases)
         ready_ms = self.now_ms + delay_ms if delay_ms else 0
-        topic.jobs.release(held, ready_ms, lasting=topic.config.leases_durable)
+        lasting = topic.config.leases_durable
+        topic.jobs.release(held, ready_ms, now_ms=self.now_ms, lasting=lasting)
         return self._told(topic, {"nacked": len(held), "skipped": skipped}, head_seq)
 
     def extend(

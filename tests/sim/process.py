@@ -24,6 +24,7 @@ from topics.protocol.maintenance import Call
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
 from topics.protocol.render import project
+from topics.protocol.sweeps import Warming
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be told."""
@@ -98,6 +99,8 @@ class Process(InlineHost):
 
         def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
             self._decided = submit(command, token=token, **given)
+            if token in engine.sweeps:
+                self._decided = self._swept(token)
             if isinstance(self._decided, Parked):
                 self._parked_token = token
             return self._decided
@@ -119,6 +122,20 @@ class Process(InlineHost):
         engine.submit = decided  # type: ignore[method-assign]
         engine.work_off = worked_off  # type: ignore[method-assign]
         engine.take_wakes = woken  # type: ignore[method-assign]
+
+    def _swept(self, token: object) -> Outcome:
+        """The answer of a command that goes on in parts, which are let follow at once."""
+        engine, turn = self.engine, self.engine.turn
+        while token in engine.sweeps:
+            for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
+                turn.fetches.remove(fetch)
+                fetch.done(fetch.read())
+            engine.sweeps.step(self.now_ms, turn.left(self.driver.room))
+        [wake] = [one for one in turn.wakes if one.token is token]
+        turn.wakes.remove(wake)
+        if isinstance(wake.result, Exception):
+            raise wake.result
+        return wake.result
 
     @property
     def steady_ms(self) -> int:

@@ -64,7 +64,10 @@ def _check_tombstone(topic: Topic, ask: Ask, page: Page, earliest: int, what: st
     """The tombstone, if and only if the cursor lost something; returns where records begin."""
     head_seq, stone = page.fields["head_seq"], page.fields["tombstone"]
     if ask.from_ts is not None:
-        return _start_of_time(topic, ask, head_seq)
+        start = _start_of_time(topic, ask, head_seq)
+        if start < head_seq:
+            _check_loss_of_time(topic, ask, stone, what)
+        return start
     if ask.from_seq > head_seq or ask.epoch not in (None, topic.epoch):
         check(stone is not None and stone["reason"] == "recreated", "I29", what)
         check((stone["gap_from"], stone["gap_to"]) == (1, head_seq), "I29", what)
@@ -105,6 +108,17 @@ def _start_of_time(topic: Topic, ask: Ask, head_seq: int) -> int:
         if record.ts_ms >= ask.from_ts:
             return record.seq - 1
     return head_seq
+
+
+def _check_loss_of_time(topic: Topic, ask: Ask, stone: Any, what: str) -> None:
+    """Times of what was lost are not known: a floor is told where no older record is left."""
+    assert ask.from_ts is not None
+    head_seq = topic.head_seq
+    has_older = any(r.ts_ms < ask.from_ts for r in topic.shown(head_seq))
+    if has_older:
+        check(stone is None or bool(topic.holes), "I9", f"a tombstone for nothing: {what}")
+    elif topic.evict_floor > 1:
+        check(stone is not None, "I9", f"no tombstone, floor {topic.evict_floor}: {what}")
 
 
 def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) -> None:

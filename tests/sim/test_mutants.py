@@ -409,7 +409,17 @@ def one_generation_of_the_log_left_by_an_erasure(patch: Patch) -> None:
     patch.setattr(Chores, "_checkpoint", once)
 
 
+def jobs_end_only_at_a_claim(patch: Patch) -> None:
+    patch.setattr(Queue, "next_end_ms", lambda self: None)
+
+
+def jobs_end_as_soon_as_they_may_be_claimed(patch: Patch) -> None:
+    patch.setattr(Queue, "_end_ms", lambda self, job: max(job.since_ms, self._opened_ms))
+
+
 AT_WORK = (
+    jobs_end_only_at_a_claim,
+    jobs_end_as_soon_as_they_may_be_claimed,
     who_waits_is_not_woken,
     lasting_leases_of_who_waited_not_logged,
     claims_given_more_than_they_asked_for,

@@ -397,12 +397,15 @@ class Traffic:
             is_durable = world.waiting.woken(parked[0], result)
             return lambda lsn: told.promise(lsn) if is_durable else None
 
+        world.asked = name
         try:
             outcome = world.process.submit(command, told, woken)
+            world.moved()
         except Rejection as refusal:
             self._check_refusal(command, refusal, lambda: {"queue": world.model.queue(name).name})
             return
-        world.moved()
+        finally:
+            world.asked = None
         if isinstance(outcome, Parked):
             parked.append(world.waiting.park(command))
             return

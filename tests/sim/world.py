@@ -35,7 +35,7 @@ from .reading import Ask, Page
 from .routing import Router, follow
 from .space import check_space
 from .traffic import Clients, Style, Traffic, diff_of, split
-from .waiting import Waiting
+from .waiting import SLACK_MS, Waiting
 
 TIMED = (Place.LEASED, Place.DELAYED)
 START_MS = 1_750_000_000_000
@@ -72,6 +72,7 @@ class World:
         self.in_flight: Model | None = None
         self.is_full = False
         self.is_unseen = False
+        self.asked: str | None = None
         self.traffic = Traffic(self)
         self.waiting = Waiting(self)
 
@@ -110,11 +111,17 @@ class World:
     def moved(self) -> None:
         """Dying jobs may have moved. (§10.6)"""
         places = self._places()
-        self.model.reap(places)
+        self._reap(places)
         self.learn_epochs()
         is_due = self.process.is_reading or self.process.failed
         dying = [n for n, jobs in places.items() if Place.DYING in jobs.values()]
         check(is_due or not dying, "I23", f"jobs of {dying} are dying, and nothing is read")
+
+    def _reap(self, places: dict[str, dict[int, Place]]) -> None:
+        waited_for = {claimer.command.topic for claimer in self.waiting.claimers}
+        served = waited_for if self.asked is None else waited_for | {self.asked}
+        after_ms = self.style.limits.dead_letter_after_ms
+        self.model.reap(places, served=served, after_ms=after_ms)
 
     def _places(self) -> dict[str, dict[int, Place]]:
         """Where the engine has its jobs; it need not have looked at the clock yet."""
@@ -141,7 +148,7 @@ class World:
             return
         match event:
             case RecordsDeleted() | RecordsAppended(cause=DeadLettered()):
-                self.model.reap(self._places())
+                self._reap(self._places())
                 self.learn_epochs()
             case JobsLeased():
                 self.waiting.granted(event)
@@ -473,6 +480,9 @@ class World:
         if not self.process.failed:
             self.process.ring_engine()
             self.waiting.check_rest()
+        if not (self.process.failed or self.process.is_reading or self.is_full):
+            overdue = self.model.overdue(self.style.limits.dead_letter_after_ms + SLACK_MS)
+            check(not overdue, "§10.6", f"not dead yet: {overdue}")
 
 
 def _without_texts(*found: Found | None) -> list[Any]:

@@ -10,7 +10,8 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final
 
 import orjson
@@ -30,7 +31,7 @@ from topics.protocol import http, metrics
 from topics.protocol.commands import Claim, Command
 from topics.protocol.driver import Ticket
 from topics.protocol.effects import Outcome, Records
-from topics.protocol.errors import ErrorCode, Rejection
+from topics.protocol.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.group_commit import Reply
 from topics.protocol.http import BodyRule, Feed, OriginRule, Probe, Request, Route
 from topics.protocol.records import Buffer
@@ -47,6 +48,8 @@ _EVENT_FEEDS: Final = (Feed.WATCH, Feed.WORK)
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
+PROBE_MAX: Final = 1000
+"""Jobs that a claim takes at once to get past those that cannot be read."""
 APART_BYTES: Final = 1 << 20
 """A body beyond this is made a command of on a thread."""
 
@@ -253,6 +256,8 @@ class _Admitted:
     def _submit(self, command: Command, waiting: "_Waiting") -> "Answer | _Waiting":
         """The answer, or `waiting` where it comes later."""
         self._require_ready()
+        if isinstance(command, Claim):
+            waiting.claims(command)
         told = self._call.runtime.submit(command, waiting.on_told)
         if isinstance(told, Ticket):
             waiting.ticket = told
@@ -316,13 +321,19 @@ class _Admitted:
 class _Waiting:
     """Implements `answers.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
 
-    __slots__ = ("_answer", "_call", "_deliver", "_is_cancelled", "_work", "ticket")
+    __slots__ = (
+        *("_answer", "_call", "_claim", "_claimed_ms", "_deliver", "_is_cancelled", "_rounds"),
+        *("_work", "ticket"),
+    )
 
     def __init__(self, call: _Call) -> None:
         self._call = call
         self._answer: Answer | None = None
         self._deliver: Callable[[Answer], None] | None = None
         self._is_cancelled = False
+        self._claim: Claim | None = None
+        self._claimed_ms = 0
+        self._rounds = 0
         self._work: Reading[Command | Rejection] | None = None
         self.ticket: Ticket | None = None
 
@@ -378,51 +389,146 @@ class _Waiting:
         if isinstance(told.result, Exception):
             raise told.result
         outcome = told.result
+        if outcome.grant is not None:
+            return self._jobs_or_wait(told, outcome)
         payload = payload_of(outcome, blocking=False)
         if isinstance(payload, list):
             return self._call.tell(told, payload)
-        if payload is not None and outcome.grant is None:
+        if payload is not None:
             return self._call.refuse(payload)
-        self._call.runtime.read_in_thread(self._fetch(told, outcome, payload)).add_done_callback(
-            lambda done: self._fetched(outcome, *done.result())
+        self._call.runtime.read_in_thread(partial(self._fetch, told, outcome)).add_done_callback(
+            lambda done: self._done(done.result())
         )
         return self
 
-    def _fetch(
-        self, told: Reply, outcome: Outcome, refused: Rejection | None
-    ) -> Callable[[], tuple[Answer, list[int] | None]]:
-        """What to answer; and where jobs were to be handed out and are not, which are damaged."""
+    def _fetch(self, told: Reply, outcome: Outcome) -> Answer:
+        try:
+            payload = payload_of(outcome, blocking=True)
+            assert payload is not None
+            if isinstance(payload, list):
+                return self._call.tell(told, payload)
+            return self._call.refuse(payload)
+        except Exception:
+            return self._call.fail()
 
-        def fetch() -> tuple[Answer, list[int] | None]:
-            try:
-                payload = refused or payload_of(outcome, blocking=True)
-                assert payload is not None
-                if isinstance(payload, list):
-                    return self._call.tell(told, payload), None
-                if outcome.grant is None:
-                    return self._call.refuse(payload), None
-                [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
-                each = zip(outcome.grant.seqs, one_by_one(jobs), strict=True)
-                damaged = [seq for seq, text in each if text is None]
-                return self._call.refuse(of_jobs(payload, damaged)), damaged
-            except Exception:
-                return self._call.fail(), None
+    # A claim passes over jobs that cannot be read.  Where all that it was given are such, it claims
+    # again, more than was asked for, so that a long stretch of them is soon behind it; what of that
+    # is too much goes back.
 
-        return fetch
+    def claims(self, command: Claim) -> None:
+        """The answer is to be jobs; this is what was asked."""
+        self._claim = command
+        self._claimed_ms = self._call.runtime.now_ms
 
-    def _fetched(self, outcome: Outcome, answer: Answer, damaged: list[int] | None) -> None:
-        if damaged is not None:
+    def _jobs_or_wait(self, told: Reply, outcome: Outcome) -> "Answer | _Waiting":
+        try:
+            texts = None if self._rounds else _spliced(outcome, blocking=False)
+        except (Corrupt, OSError):
+            texts = None
+        if texts is not None:
+            return self._call.tell(told, texts)
+        self._call.runtime.read_in_thread(partial(self._fetch_jobs, outcome)).add_done_callback(
+            lambda done: self._jobs_fetched(told, outcome, done.result())
+        )
+        return self
+
+    def _fetch_jobs(self, outcome: Outcome) -> "list[Buffer] | _Found | Exception":
+        """The whole payload, or, where not all of it can be read, each job by itself."""
+        try:
+            if not self._rounds:
+                try:
+                    texts = _spliced(outcome, blocking=True)
+                    assert texts is not None
+                    return texts
+                except (Corrupt, OSError):
+                    pass
             assert outcome.grant is not None
-            runtime = self._call.runtime
-            runtime.engine.work.take_back(outcome.grant, damaged, runtime.now_ms, runtime.room)
-            runtime.nudge()
-        self._done(answer)
+            return _Found(list(zip(outcome.grant.seqs, one_by_one(_jobs_of(outcome)), strict=True)))
+        except Exception as error:
+            return error
+
+    def _jobs_fetched(
+        self, told: Reply, outcome: Outcome, found: "list[Buffer] | _Found | Exception"
+    ) -> None:
+        try:
+            if isinstance(found, Exception):
+                raise found
+            now: Answer | _Waiting
+            if isinstance(found, list):
+                now = self._call.tell(told, found)
+            else:
+                now = self._salvaged(told, outcome, found)
+        except Rejection as refusal:
+            now = self._call.refuse(refusal)
+        except Exception:
+            now = self._call.fail()
+        if isinstance(now, Answer):
+            self._done(now)
+
+    def _salvaged(self, told: Reply, outcome: Outcome, found: "_Found") -> "Answer | _Waiting":
+        """What is left of a claim without the jobs that cannot be read; or another."""
+        grant, claim, runtime = outcome.grant, self._claim, self._call.runtime
+        assert grant is not None
+        assert claim is not None
+        damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
+        sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
+        surplus = {seq for seq, _ in sound[claim.limit :]}
+        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.now_ms, runtime.room)
+        runtime.nudge()
+        if left is None:
+            return self._claim_again(claim)
+        head, tail = left.pieces
+        assert isinstance(head, bytes)
+        assert isinstance(tail, bytes)
+        texts = [text for _, text in sound[: claim.limit]]
+        commas = [piece for text in texts for piece in (b",", text)][1:]
+        return self._call.tell(replace(told, result=left), [head, *commas, tail])
+
+    def _claim_again(self, claim: Claim) -> "Answer | _Waiting":
+        runtime = self._call.runtime
+        if self._is_cancelled:
+            return self
+        if runtime.phase is not Phase.READY:
+            raise shutting_down()
+        self._rounds += 1
+        limit = min(claim.limit << min(3 * self._rounds, 30), PROBE_MAX)
+        left_ms = max(claim.wait_ms - (runtime.now_ms - self._claimed_ms), 0)
+        again = replace(claim, limit=max(limit, claim.limit), wait_ms=left_ms)
+        told = runtime.submit(again, self.on_told)
+        if isinstance(told, Ticket):
+            self.ticket = told
+            return self
+        return self.payload_or_wait(told)
 
     def _done(self, answer: Answer) -> None:
         self._answer = answer
         deliver, self._deliver = self._deliver, None
         if deliver is not None:
             deliver(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Each job of a grant by seq: its text, or why it cannot be read."""
+
+    jobs: list[tuple[int, Buffer | Exception]]
+
+
+def _jobs_of(outcome: Outcome) -> Records:
+    [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
+    return jobs
+
+
+def _spliced(outcome: Outcome, *, blocking: bool) -> list[Buffer] | None:
+    """A claim's answer with its jobs in place; None where a disk must be waited for.  Raises
+    Corrupt, OSError."""
+    texts = of_jobs(_jobs_of(outcome), blocking=blocking)
+    if texts is None:
+        return None
+    head, _, tail = outcome.pieces
+    assert isinstance(head, bytes)
+    assert isinstance(tail, bytes)
+    return [head, *texts, tail]
 
 
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:

@@ -37,27 +37,33 @@ def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None
         return _unreadable(records, "read_error", error.strerror or "read error")
 
 
-def one_by_one(records: Records) -> Iterator[list[Buffer] | None]:
-    """*Blocking.* The text of each record, None where that one cannot be read: damage to one of
-    them is none to those beside it.  The records have inserts."""
+def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
+    """The text of jobs, with the commas between them; None where a disk must be waited for.
+
+    Raises:
+        Corrupt, OSError: Some of it cannot be read; `one_by_one` says which.
+    """
+    return _texts(records, blocking=blocking)
+
+
+def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
+    """*Blocking.* The text of each job, or why that one cannot be read: damage to one of them is
+    none to those beside it.  The records have inserts."""
     inserts = iter(records.inserts)
     for run, spans in records.extents:
+        lost: DamagedRun | None = None
         for first, last in spans:
             for row in range(first, last):
                 extents = [Extent(run, [(row, row + 1)])]
                 one = replace(records, extents=extents, inserts=[next(inserts)])
                 try:
-                    yield _texts(one, blocking=True)
-                except (Corrupt, OSError):
-                    yield None
-
-
-def of_jobs(refusal: Rejection, seqs: list[int]) -> Rejection:
-    """The same refusal, where it is known which jobs are meant."""
-    if not seqs:
-        return refusal
-    detail = {**(refusal.detail or {}), "first_seq": seqs[0], "last_seq": seqs[-1], "seqs": seqs}
-    return Rejection(refusal.code, refusal.message, detail)
+                    texts = [] if lost is not None else _texts(one, blocking=True) or []
+                    yield lost or texts[0]
+                except DamagedRun as damage:
+                    lost = damage  # the others in it are not looked at for nothing
+                    yield damage
+                except (Corrupt, OSError) as error:
+                    yield error
 
 
 def _unreadable(records: Records, reason: str, what: str) -> Rejection:

@@ -6,17 +6,16 @@ read holds none that others could do.  When the connection goes, what it was giv
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from topics.asgi.payload import of_jobs, one_by_one, read
+from topics.asgi.payload import of_jobs, one_by_one
 from topics.asgi.runtime import Phase
 from topics.asgi.shell import Shell
 from topics.asgi.stream import SHUTTING_DOWN
 from topics.protocol import sse
 from topics.protocol.commands import Claim
 from topics.protocol.effects import Gate, Grant, Records
-from topics.protocol.errors import Rejection
+from topics.protocol.errors import Corrupt
 from topics.protocol.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.records import Buffer
 from topics.protocol.work import WorkStream
@@ -69,7 +68,10 @@ class WorkFeed:
                 if not await self._are_kept():
                     self._is_over = True
                     return sse.encode_error(500, "the log failed before the leases were durable")
-                return b"".join([await self._written(*each) for each in jobs])
+                frames = b"".join([await self._written(*each) for each in jobs])
+                if not frames:
+                    continue
+                return frames
             try:
                 async with asyncio.timeout_at(beat_at):
                     await self._news.wait()
@@ -92,30 +94,25 @@ class WorkFeed:
         return gate is Gate.NOW or await self._shell.written()
 
     async def _written(self, records: Records, grant: Grant) -> bytes:
-        texts = read(records, blocking=False)
-        if texts is None:
-            texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
+        """Jobs as frames; those that cannot be read are passed over, and others follow."""
+        try:
+            texts = of_jobs(records, blocking=False)
+            if texts is None:
+                texts = await self._shell.read_in_thread(lambda: of_jobs(records, blocking=True))
+        except (Corrupt, OSError):
+            return await self._rescued(records, grant)
         assert texts is not None
-        if isinstance(texts, Rejection):
-            return await self._rescued(records, grant, texts)
         return self._encoded(grant.seqs, texts[::2])
 
-    async def _rescued(self, records: Records, grant: Grant, refusal: Rejection) -> bytes:
-        """The jobs that can be read, and word of the others, which are given back."""
+    async def _rescued(self, records: Records, grant: Grant) -> bytes:
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
-        each = list(zip(grant.seqs, grant.leases, grant.deliveries, found, strict=True))
-        lost = [(seq, lease, n) for seq, lease, n, text in each if text is None]
-        if lost:
-            seqs, leases, deliveries = zip(*lost, strict=True)
-            back = replace(grant, seqs=seqs, leases=leases, deliveries=deliveries)
-            shell = self._shell
-            shell.engine.work.take_back(back, seqs, shell.now_ms, shell.room)
-            shell.nudge()
-        sound = {seq: text[0] for seq, _, _, text in each if text is not None}
-        frames = self._encoded(list(sound), list(sound.values()))
-        if not lost:
-            return frames
-        return frames + sse.unreadable(self._stream.name, of_jobs(refusal, list(seqs)))
+        each = list(zip(grant.seqs, found, strict=True))
+        damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
+        shell = self._shell
+        shell.engine.work.set_aside(grant, damaged, (), shell.now_ms, shell.room)
+        shell.nudge()
+        sound = {seq: text for seq, text in each if not isinstance(text, Exception)}
+        return self._encoded(list(sound), list(sound.values()))
 
     def _encoded(self, seqs: Sequence[int], texts: Sequence[Buffer]) -> bytes:
         jobs = zip(seqs, texts, strict=True)

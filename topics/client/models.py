@@ -167,13 +167,15 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: Would be claimed now.
         in_flight: Under a lease.
-        delayed: Given back with a delay that has not passed.
+        delayed: Given back with a delay that has not passed, or damaged.
+        damaged: Those of them that cannot be read and are passed over.
         dead_lettered: Moved to the dead-letter topic since the queue was made.
     """
 
     ready: int
     in_flight: int
     delayed: int = 0
+    damaged: int = 0
     dead_lettered: int = 0
 
 

@@ -17,10 +17,11 @@ calls `ring` when the alarm says so.  What a host owes, in this order:
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
 
-from topics.protocol.commands import Append, Claim, Command, Diff
+from topics.protocol.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.debts import Debt
 from topics.protocol.effects import Fetch, Gate, Outcome, Parked
 from topics.protocol.engine import Engine
@@ -59,6 +60,10 @@ class Read:
 
 
 Step: TypeAlias = LogStep | Call | Read
+
+
+Parking: TypeAlias = Diff | Claim | DeleteRecords | Purge
+"""Commands that may have to wait, or go on in parts, before there is an answer."""
 
 
 class Host(Protocol):
@@ -126,7 +131,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Parked:
-    """A long poll or a claim that waits for something to say."""
+    """A command that waits for something to say, or goes on in parts."""
 
     topic: str
     deliver: Deliver
@@ -156,7 +161,9 @@ class Driver:
     ) -> None:
         self.limits = limits
         self.store = store
-        self.engine = Engine(limits, store, broken=host.on_broken)
+        self.engine = Engine(
+            limits, store, report=partial(host.log, "error"), broken=host.on_broken
+        )
         self.commit = GroupCommit(
             self.engine, store, host, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
@@ -274,7 +281,7 @@ class Driver:
             else:
                 self.work_soon()
         if isinstance(result, Parked):
-            assert isinstance(command, Diff | Claim)
+            assert isinstance(command, Parking)
             return self._park(command, token, result, deliver)
         if result.gate is Gate.NOW:
             return Reply(result, throttle_ms=throttle_ms)
@@ -310,9 +317,7 @@ class Driver:
 
     # ------------------------------------------------------------------ commands that park
 
-    def _park(
-        self, command: Diff | Claim, token: object, parked: Parked, deliver: Deliver
-    ) -> Ticket:
+    def _park(self, command: Parking, token: object, parked: Parked, deliver: Deliver) -> Ticket:
         def cancel() -> None:
             if self._parked.pop(token, None) is not None:
                 self.engine.forget(command.topic, token)

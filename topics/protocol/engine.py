@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.codec import Frames
@@ -44,7 +43,7 @@ from topics.protocol.events import (
 from topics.protocol.forwarding import Forwarding
 from topics.protocol.limits import Limits
 from topics.protocol.models import TopicConfig
-from topics.protocol.ports import Recovery, RunSource
+from topics.protocol.ports import Recovery, RunSource, TagMatch
 from topics.protocol.replies import (
     append_head,
     delete_outcome,
@@ -57,8 +56,10 @@ from topics.protocol.replies import (
     summary,
 )
 from topics.protocol.state import State, floors_with
+from topics.protocol.sweeps import Finding, Sweep, Sweeps
 from topics.protocol.topic import (
     NOTHING_REMOVED,
+    Extent,
     Reading,
     Selection,
     Tombstone,
@@ -88,6 +89,7 @@ class Engine:
         limits: Every bound in force.
         store: Whose sealed runs are opened and whose instance id is part of every epoch; the
             engine asks nothing else of it.
+        report: Called with a sentence about damage that an operator should hear of.
         broken: Called where an event became true in part; a server's process ends there.
     """
 
@@ -96,6 +98,7 @@ class Engine:
         limits: Limits,
         store: RunSource,
         *,
+        report: Callable[[str], None] = lambda _: None,
         broken: Callable[[StateUnknown], None] = lambda _: None,
     ) -> None:
         self.limits = limits
@@ -108,11 +111,12 @@ class Engine:
             removed=self._on_removed,
             broken=broken,
         )
-        self.work = Work(limits, self.turn)
+        self.work = Work(limits, self.turn, report)
         self.watching = Watching(limits, self.turn, besides=lambda: self.work.streams_open)
         self.watches = self.watching.watches
         self.forwarding = Forwarding(limits, self.turn, self.watches.on_rest)
         self.watches.is_awaited = self.forwarding.is_awaited
+        self.sweeps = Sweeps(self.turn)
         self._parked: dict[int, dict[object, _Waiting]] = {}
         self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
             PutTopic: self._put_topic,
@@ -120,8 +124,6 @@ class Engine:
             ListTopics: self._list_topics,
             DeleteTopic: self._delete_topic,
             Append: self._append,
-            DeleteRecords: self._delete_records,
-            Purge: self._purge,
             **self.watching.commands,
             **self.forwarding.commands,
             **self.work.commands,
@@ -148,6 +150,10 @@ class Engine:
                 return self._diff(command, token, now_ms)
             if isinstance(command, Claim):
                 return self.work.claim(command, token, now_ms, self.turn.left(room))
+            if isinstance(command, DeleteRecords):
+                return self._delete_records(command, token, now_ms, room)
+            if isinstance(command, Purge):
+                return self._purge(command, token, now_ms, room)
             return self._decide[type(command)](command, now_ms, self.turn.left(room))
         except DamagedRun as damage:
             raise damage.refusal() from damage
@@ -204,7 +210,12 @@ class Engine:
     @property
     def owes(self) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read."""
-        return self.forwarding.is_due or self.work.is_due or bool(self.turn.fetches)
+        return (
+            self.forwarding.is_due
+            or self.work.is_due
+            or self.sweeps.is_due
+            or bool(self.turn.fetches)
+        )
 
     def work_off(self, now_ms: int, room: Room) -> None:
         """Do a bounded part of what is owed now; its events are written with this turn.  Where
@@ -213,6 +224,7 @@ class Engine:
         left = self.turn.left(room)
         self.work.step(now_ms, left)
         self.forwarding.step(now_ms, left)
+        self.sweeps.step(now_ms, left)
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
@@ -229,7 +241,9 @@ class Engine:
         return wakes
 
     def timeout(self, topic_name: str, token: object) -> None:
-        """A parked command's time is over: it is answered with what there is, which is nothing."""
+        """A parked command's time is over: it is answered with what there is, which is nothing; one
+        that is still looking is answered when it has looked."""
+        self.sweeps.hurry(token)
         topic = self.state.topics.get(topic_name)
         waiting = self._unpark(topic, token)
         if topic is not None and waiting is not None:
@@ -238,10 +252,12 @@ class Engine:
     def forget(self, topic_name: str, token: object) -> None:
         """The client of a parked command is gone."""
         self.work.forget(token)
+        self.sweeps.forget(token)
         self._unpark(self.state.topics.get(topic_name), token)
 
     def release_all(self) -> None:
         """Answer every parked command: the server is stopping."""
+        self.sweeps.refuse_all()
         for topic_id, waiting in list(self._parked.items()):
             topic = self.state.by_id.get(topic_id)
             for one in waiting.values():
@@ -524,52 +540,114 @@ class Engine:
         page = topic.select(reading)
         if recreated is not None:
             page.tombstone = recreated
+        if page.is_partial:
+            sweep = self._read_on(topic, command, token, reading, page)
+            self.sweeps.begin(topic, token, sweep)
+            return Parked(command.wait_ms or None)
         if not command.wait_ms or not _is_idle(topic, page):
             return diff_outcome(topic, page, command)
+        self._wait_on(topic, command, token, reading, page)
+        return Parked(command.wait_ms)
+
+    def _wait_on(
+        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
+    ) -> None:
         waiting = _Waiting(command, token, _moved(reading, page.next_seq))
         self._parked.setdefault(topic.topic_id, {})[token] = waiting
-        return Parked(command.wait_ms)
+
+    def _read_on(
+        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
+    ) -> Sweep:
+        """Fill a page that ended because a turn looks at so many runs only (§3.2)."""
+        while page.is_partial:
+            budget = reading.budget_bytes - sum(map(_text_bytes, page.extents))
+            yield topic.cold_from(page.next_seq + 1)
+            left = Reading(
+                page.next_seq,
+                reading.limit - page.count,
+                max(budget, 0),
+                reading.skip_nodes,
+                reading.match,
+            )
+            more = topic.select(left)
+            if more.tombstone is not None and (page.count or page.tombstone is not None):
+                break  # lost meanwhile: told to who asks on from here
+            if page.count and sum(map(_text_bytes, more.extents)) > budget:
+                break  # the first record of a selection always fits, and here it is not the first
+            page.tombstone = page.tombstone or more.tombstone
+            page.extents += more.extents
+            page.count += more.count
+            page.scanned += more.scanned
+            page.next_seq, page.is_partial = more.next_seq, more.is_partial
+        waits = command.wait_ms and not self.sweeps.is_late(token)
+        if waits and _is_idle(topic, page):
+            self._wait_on(topic, command, token, reading, page)
+            return None
+        return diff_outcome(topic, page, command)
 
     # ------------------------------------------------------------------ delete
 
-    def _delete_records(self, command: DeleteRecords, now_ms: int, room: Room) -> Outcome:
+    def _delete_records(
+        self, command: DeleteRecords, token: object, now_ms: int, room: Room
+    ) -> Outcome | Parked:
         """§5: point-in-time, silent, idempotent."""
         topic = self.turn.topic(command.topic, now_ms)
-        before_seq = topic.head_seq + 1
-        if command.before_seq is not None:
-            before_seq = min(command.before_seq, before_seq)
-        if command.match is None:
-            seqs = list(topic.live_seqs(before_seq=before_seq))
-        else:
-            seqs = list(topic.matching(command.match, before_seq=before_seq))
-        deleted, gate = self.turn.remove(topic, _joined(seqs), now_ms, room)
-        outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
-        if command.erase:
-            outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
-        return outcome
 
-    def _purge(self, command: Purge, now_ms: int, room: Room) -> Outcome:
+        def told(deleted: int, gate: Gate) -> Outcome:
+            outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
+            if command.erase:
+                outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
+            return outcome
+
+        finding = _finding(topic, command.match, command.before_seq)
+        return self._remove(finding, 0, told, token, now_ms, room)
+
+    def _purge(self, command: Purge, token: object, now_ms: int, room: Room) -> Outcome | Parked:
         """A delete in NATS's words (ADR-10)."""
         topic = self.turn.topic(command.topic, now_ms)
-        before_seq = topic.head_seq + 1
-        if command.seq is not None:
-            before_seq = min(command.seq, before_seq)
-        if command.match is None:
-            seqs = _joined(list(topic.live_seqs(before_seq=before_seq)))
-        else:
-            seqs = _joined(list(topic.matching(command.match, before_seq=before_seq)))
-        if command.keep is not None:
-            seqs = seqs[: max(len(seqs) - command.keep, 0)]
-        purged, gate = self.turn.remove(topic, seqs, now_ms, room)
-        return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
+
+        def told(purged: int, gate: Gate) -> Outcome:
+            return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
+
+        finding = _finding(topic, command.match, command.seq)
+        return self._remove(finding, command.keep or 0, told, token, now_ms, room)
+
+    def _remove(
+        self,
+        finding: Finding,
+        keep: int,
+        told: Callable[[int, Gate], Outcome],
+        token: object,
+        now_ms: int,
+        room: Room,
+    ) -> Outcome | Parked:
+        """Find what is to go, in as many turns as that takes, and delete it in one of them."""
+
+        def sweep() -> Sweep:
+            now, left = now_ms, self.turn.left(room)
+            for runs in finding.search():
+                now, left = yield runs
+            finding.keep(keep)
+            return told(*finding.remove(self.turn, now, left))
+
+        outcome = self.sweeps.begin(finding.topic, token, sweep())
+        return Parked(None) if outcome is None else outcome
 
 
 def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:
     return msgspec.structs.replace(config, type=kind)
 
 
-def _joined(seqs: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    return np.concatenate(seqs) if seqs else np.empty(0, np.uint64)
+def _finding(topic: Topic, match: TagMatch | None, before_seq: int | None) -> Finding:
+    """What a delete is to find, bounded by the head at its call."""
+    head_seq = topic.head_seq + 1
+    return Finding(topic, match, head_seq if before_seq is None else min(before_seq, head_seq))
+
+
+def _text_bytes(extent: Extent) -> int:
+    """Bytes of the text of the records of an extent, the commas between them left out."""
+    sizes = extent.run.columns.size
+    return sum(int(sizes[lo:hi].sum(dtype=np.int64)) for lo, hi in extent.spans)
 
 
 def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:

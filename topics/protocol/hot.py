@@ -127,6 +127,13 @@ class HotRun:
         return self._dead
 
     @property
+    def is_warm(self) -> bool:
+        return True
+
+    def warm(self) -> None:
+        return
+
+    @property
     def columns(self) -> Columns:
         if self._view is None:
             rows = self._rows

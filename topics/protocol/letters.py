@@ -4,7 +4,7 @@ The joint between queues and copies.  A job leaves its queue and arrives where i
 of the log; what is refused there stays, and is tried again after a pause.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.copies import Copies, gather
 from topics.protocol.effects import GATES, Fetch, Gate
-from topics.protocol.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.events import DeadLettered, RecordsDeleted, TopicCreated
 from topics.protocol.models import TopicConfig
 from topics.protocol.queues import Job, Place, Queue
@@ -23,6 +23,9 @@ from topics.protocol.records import Buffer
 from topics.protocol.topic import Extent, Topic, seq_spans
 from topics.protocol.turn import Room, Turn, holds_logged, no_such_topic
 
+DAMAGED_REST_MS: Final = 600_000
+"""After which a job that could not be read is tried again: a disk's trouble may have passed, or a
+file have come back."""
 BACKOFF_FIRST_MS: Final = 50
 BACKOFF_MAX_MS: Final = 5000
 
@@ -32,13 +35,20 @@ class DeadLetters:
 
     Args:
         moved: Called for a queue whose dying jobs were moved, or refused, later than asked.
+        report: Called with a sentence about damage that an operator should hear of.
 
     Attributes:
         gate: What must have happened before those moved since somebody set it to NOW are shown.
     """
 
-    def __init__(self, turn: Turn, moved: Callable[[Topic, Queue], None]) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        moved: Callable[[Topic, Queue], None],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._turn = turn
+        self._report = report
         self._state = turn.state
         self._moved = moved
         self.gate = Gate.NOW
@@ -51,8 +61,8 @@ class DeadLetters:
         for run, spans in extents:
             try:
                 found = run.read(spans)
-            except (Corrupt, OSError):
-                self._unreadable(topic, queue, jobs, now_ms, room)
+            except (Corrupt, OSError) as error:
+                self._unreadable(topic, queue, jobs, error, now_ms, room)
                 return
             if found is None:
                 done = partial(self._fetched, topic, jobs, extents, room)
@@ -77,7 +87,7 @@ class DeadLetters:
         self._turn.expire(topic, now_ms)
         left = [job for job in jobs if job.place is Place.DYING]
         if isinstance(texts, Exception):
-            self._unreadable(topic, queue, left, now_ms, room)
+            self._unreadable(topic, queue, left, texts, now_ms, room)
         elif len(left) == len(jobs):
             self._move(topic, queue, jobs, extents, texts, now_ms, room)
         elif left:
@@ -85,16 +95,40 @@ class DeadLetters:
         self._moved(topic, queue)
 
     def _unreadable(
-        self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room
+        self,
+        topic: Topic,
+        queue: Queue,
+        jobs: list[Job],
+        error: Exception,
+        now_ms: int,
+        room: Room,
     ) -> None:
-        """The text of some of these cannot be read: the others move, once it is known which."""
-        if len(jobs) <= 1:
-            for job in jobs:
-                self._refused(queue, job, now_ms)
+        """The text of some of these cannot be read: they are passed over, and the others move, once
+        it is known which."""
+        spoiled = jobs if len(jobs) <= 1 else []
+        if isinstance(error, DamagedRun):
+            spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
+        if spoiled:
+            self.spoil(topic, queue, [(job, error) for job in spoiled], now_ms)
+            if left := [job for job in jobs if job.place is Place.DYING]:
+                self.bury(topic, queue, left, now_ms, room)
             return
         half = len(jobs) // 2
         self.bury(topic, queue, jobs[:half], now_ms, room)
         self.bury(topic, queue, jobs[half:], now_ms, room)
+
+    def spoil(
+        self, topic: Topic, queue: Queue, jobs: Sequence[tuple[Job, Exception]], now_ms: int
+    ) -> None:
+        """Pass over jobs that cannot be read, for a while; an operator hears of each once."""
+        news: dict[str, list[int]] = {}
+        for job, error in jobs:
+            if queue.spoil(job, now_ms + DAMAGED_REST_MS):
+                news.setdefault(str(error), []).append(job.seq)
+        self._state.heed_end(topic.topic_id)
+        for what, seqs in news.items():
+            named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
+            self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
 
     def _move(
         self,
@@ -140,11 +174,11 @@ class DeadLetters:
                 self._turn.emit(gone, logged=False)
         except Rejection:
             if len(jobs) == 1:
-                self._refused(queue, jobs[0], now_ms)
+                self._refused(topic, jobs[0], now_ms)
                 return
             if not self._takes_any(topic, jobs, copies, now_ms, room):
                 for job in jobs:
-                    self._refused(queue, job, now_ms)
+                    self._refused(topic, job, now_ms)
                 return
             half = len(jobs) // 2
             self.bury(topic, queue, jobs[:half], now_ms, room)
@@ -195,10 +229,9 @@ class DeadLetters:
         self._turn.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
         return created
 
-    @staticmethod
-    def _refused(queue: Queue, job: Job, now_ms: int) -> None:
+    def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
         backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
-        queue.postpone(job, now_ms + backoff_ms)
+        self._state.postpone_job(topic, job, now_ms + backoff_ms)
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:

@@ -1,6 +1,8 @@
 """Every bound in force (§2, §11), as one value that the core takes as an argument.
 
-Where §11 says so, 0 means unlimited.  All sizes are bytes.
+Where §11 says so, 0 means unlimited.  All sizes are bytes.  `dead_letter_after_ms` is how long a
+job that was delivered too often may be claimable before it goes to the dead-letter topic without
+being claimed; 0: it does not.
 """
 
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ class Limits:
     max_total_bytes: int = 0
     max_idempotency_keys: int = 1_000_000
     max_hot_bytes: int = 256 << 20
+    dead_letter_after_ms: int = 5000
     segment_max_records: int = 65_536
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000
@@ -53,6 +56,10 @@ SCAN_ROWS_MAX = 1 << 20
 """Rows that one read looks at before it answers with the page it has (the cursor still advances),
 so that a reader of nothing but its own echoes cannot hold the engine for longer than some
 milliseconds."""
+
+LOOKS_MAX = 128
+"""What one turn looks at for a filter or a delete, in units of 1,024 rows whose columns are verified
+first, or of runs that are open: some milliseconds."""
 
 
 def throttled(name: str, limit: int) -> Rejection:

@@ -84,10 +84,11 @@ def _aggregates(
     if state is not None:
         records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
     classes = dict.fromkeys(("ephemeral", "memory", "disk", "fsync"), 0)
-    queues = routers = leased = 0
+    queues = routers = leased = damaged = 0
     if state is not None:
         queues, routers = len(state.queues), len(state.routers)
         leased = sum(queue.in_flight for queue in state.queues.values())
+        damaged = sum(queue.damaged for queue in state.queues.values())
     for topic in topics:
         classes[topic.config.durability] += 1
     by_class = [Sample(n, {"class": name}) for name, n in classes.items()]
@@ -98,6 +99,8 @@ def _aggregates(
     yield _one("topics_bytes_live", "gauge", "Bytes of live records.", total)
     yield _one("topics_queue_topics", "gauge", "Topics that are queues.", queues)
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
+    text = "Jobs that cannot be read and are passed over."
+    yield _one("topics_queue_jobs_damaged", "gauge", text, damaged)
     streams, sessions = len(watches.streams) + work_streams, len(watches.sessions)
     yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
     yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
@@ -158,6 +161,8 @@ def _per_topic(topics: Sequence[Topic], queues: Mapping[int, Queue]) -> Iterable
     leased = [Sample(q.in_flight, {"topic": t.name}) for t, q, _ in jobs]
     yield Family("topics_topic_queue_ready", "gauge", "Claimable jobs per queue.", ready)
     yield Family("topics_topic_queue_in_flight", "gauge", "Leased jobs per queue.", leased)
+    damaged = [Sample(q.damaged, {"topic": t.name}) for t, q, _ in jobs]
+    yield Family("topics_topic_queue_damaged", "gauge", "Unreadable jobs per queue.", damaged)
     text = "1 where not every topic has gauges of its own."
     truncated = int(len(topics) > TOPICS_SHOWN_MAX)
     yield _one("topics_topic_metrics_truncated", "gauge", text, truncated)

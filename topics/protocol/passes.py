@@ -251,6 +251,8 @@ class Passes:
         assert page.tombstone is None
         extents = page.extents if allowed is None else _within(page.extents, allowed)
         left.rows -= page.scanned // SCANNED_ROWS_EACH
+        if page.is_partial:
+            left.rows = 0
         if not extents:
             self._passed[router.router_id] = page.next_seq
             router.blocked = None

@@ -63,6 +63,14 @@ class Run(Protocol):
         """Rows whose flag says deleted."""
 
     @property
+    def is_warm(self) -> bool:
+        """Whether columns and tables are there at once; else the first look reads them from a disk
+        and compares them with their digest, which `warm` does too, on any thread."""
+
+    def warm(self) -> None:
+        """*Blocking.* Make columns and tables ready.  Raises Corrupt."""
+
+    @property
     def columns(self) -> Columns:
         """Columns of shape (count,).
 

@@ -33,6 +33,8 @@ class Place(Enum):
     DELAYED = "delayed"
     DYING = "dying"
     """Delivered too often; on its way to the dead-letter topic."""
+    DAMAGED = "damaged"
+    """Its text cannot be read: passed over, until it is tried again."""
     GONE = "gone"
     """Acked, deleted, evicted, expired or dead-lettered."""
 
@@ -49,8 +51,10 @@ class Step(Enum):
     RAN_OUT = "ran out"
     """The lease."""
     FELL_DUE = "fell due"
-    """The delay is over."""
+    """The delay, or the rest of a damaged job, is over."""
     EXHAUSTED = "exhausted"
+    SPOILED = "spoiled"
+    """Its text was to be handed out or moved, and could not be read."""
     REMOVED = "removed"
 
     __hash__ = object.__hash__
@@ -69,6 +73,7 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.AGAIN, Step.RELEASED): Place.AGAIN,
     (Place.AGAIN, Step.POSTPONED): Place.DELAYED,
     (Place.AGAIN, Step.EXHAUSTED): Place.DYING,
+    (Place.AGAIN, Step.SPOILED): Place.DAMAGED,
     (Place.AGAIN, Step.REMOVED): Place.GONE,
     (Place.DELAYED, Step.LEASED): Place.LEASED,
     (Place.DELAYED, Step.RELEASED): Place.AGAIN,
@@ -78,11 +83,17 @@ PLACES: Final[dict[tuple[Place, Step], Place]] = {
     (Place.DYING, Step.LEASED): Place.LEASED,
     (Place.DYING, Step.RELEASED): Place.AGAIN,
     (Place.DYING, Step.POSTPONED): Place.DELAYED,
+    (Place.DYING, Step.SPOILED): Place.DAMAGED,
     (Place.DYING, Step.REMOVED): Place.GONE,
+    (Place.DAMAGED, Step.LEASED): Place.LEASED,
+    (Place.DAMAGED, Step.RELEASED): Place.AGAIN,
+    (Place.DAMAGED, Step.POSTPONED): Place.DELAYED,
+    (Place.DAMAGED, Step.FELL_DUE): Place.AGAIN,
+    (Place.DAMAGED, Step.REMOVED): Place.GONE,
 }
 """The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
-a claim before was in no log or a time that ran out was not told.  A dying job's last holder may
-still extend or release it: nobody else has claimed it."""
+a claim before was in no log or a time that ran out was not told.  The last holder of a dying job, or
+of one that was found damaged then, may still extend or release it: nobody else has claimed it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,10 +102,11 @@ class Job:
 
     Attributes:
         deliveries: How often it was claimed.
-        until_ms: Deadline of its lease, or when its delay is over.
+        until_ms: Deadline of its lease, or when its delay or rest is over or it was released.
         lease: Number of the lease that it was last given under, 0 once that was given up; it
             stays when the time runs out, since its holder may still ack until somebody claims.
         refusals: How often the dead-letter topic did not take it.
+        is_told: Its damage is in the server's log.
         queued: It has an entry among those that may be claimed again, valid or not: never two, or
             one claim could be given it twice.
     """
@@ -106,12 +118,18 @@ class Job:
     lease: int = 0
     node: str = ""
     refusals: int = 0
+    is_told: bool = False
     queued: bool = False
 
     @property
     def ends_ms(self) -> int:
         """When it leaves its place by itself: a lease holds through its deadline (§10.3)."""
         return self.until_ms + (self.place is Place.LEASED)
+
+    @property
+    def since_ms(self) -> int:
+        """Since when it may be claimed, or from when on, where nobody extends or releases it."""
+        return self.until_ms + (self.lease != 0)
 
 
 class Queue:
@@ -120,11 +138,13 @@ class Queue:
     Attributes:
         jobs: By seq; those that were delivered before.
         fresh_from: No job from here on was ever delivered.
-        in_flight, delayed: How many are leased, and how many wait for a time or are dying; what
-            is left of the topic's live records is ready.
+        in_flight, delayed: How many are leased, and how many wait for a time, are dying or are
+            damaged; what is left of the topic's live records is ready.
+        damaged: How many of the delayed ones are damaged.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
         pushed: Leases of which somebody wants to know when they end.
         freed: Those of them that ended since somebody looked, (seq, lease) each.
+        has_news: `next_end_ms` may be sooner than it was.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -132,6 +152,7 @@ class Queue:
         self.fresh_from = 1
         self.in_flight = 0
         self.delayed = 0
+        self.damaged = 0
         self.dead_lettered = dead_lettered
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
@@ -140,6 +161,12 @@ class Queue:
         self._times: list[tuple[int, int]] = []
         self._held: list[int] = []
         self._known: list[int] = []
+        self.has_news = False
+        self._most = 0
+        self._after_ms = 0
+        self._opened_ms = 0
+        self._ends: list[tuple[int, int]] = []
+        self._unsorted: list[int] = []
 
     # ------------------------------------------------------------------ moving
 
@@ -152,10 +179,12 @@ class Queue:
             self.in_flight -= 1
         elif before in _WAITING:
             self.delayed -= 1
+            self.damaged -= before is Place.DAMAGED
         if place is Place.LEASED:
             self.in_flight += 1
         elif place in _WAITING:
             self.delayed += 1
+            self.damaged += place is Place.DAMAGED
         elif place is Place.AGAIN:
             if not job.queued:
                 job.queued = True
@@ -195,6 +224,8 @@ class Queue:
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
             heappush(self._times, (until_ms + 1, seq))
+            if self._most:
+                self._note_end(job)
         self._trim()
 
     def _begin(self, job: Job) -> None:
@@ -207,6 +238,8 @@ class Queue:
         heappush(self._known, seq)
         heappush(self._held, seq)
         heappush(self._times, (job.until_ms + 1, seq))
+        if self._most:
+            self._note_end(job)
 
     def release(self, event: JobsReleased) -> None:
         """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
@@ -217,13 +250,27 @@ class Queue:
             job = self._job(seq)
             self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
             job.deliveries = deliveries
-            job.lease, job.node, job.until_ms = 0, "", event.ready_ms
+            job.lease, job.node = 0, ""
+            job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
                 heappush(self._times, (event.ready_ms, seq))
+            if self._most:
+                self._note_end(job)
 
     def exhaust(self, job: Job) -> None:
         """The job was delivered often enough: it is claimed no more."""
         self._move(job, Step.EXHAUSTED)
+
+    def spoil(self, job: Job, until_ms: int) -> bool:
+        """The job's text cannot be read: it rests, as far as this process is concerned.  Whether
+        that is news; a process that comes later finds it out again."""
+        self._move(job, Step.SPOILED)
+        job.until_ms = until_ms
+        heappush(self._times, (until_ms, job.seq))
+        if self._most:
+            self._note_end(job)
+        is_news, job.is_told = not job.is_told, True
+        return is_news
 
     def postpone(self, job: Job, until_ms: int) -> None:
         """The dead-letter topic did not take a dying job: later again."""
@@ -231,6 +278,8 @@ class Queue:
         job.until_ms = until_ms
         self._move(job, Step.POSTPONED)
         heappush(self._times, (until_ms, job.seq))
+        if self._most:
+            self._note_end(job)
 
     def settle(self, now_ms: int) -> None:
         """Let pass what time took: leases past their deadline, delays that are over."""
@@ -240,7 +289,7 @@ class Queue:
             if (self.next_ms() or now_ms + 1) > now_ms:
                 return
             job = self.jobs[heappop(times)[1]]
-            self._move(job, Step.FELL_DUE if job.place is Place.DELAYED else Step.RAN_OUT)
+            self._move(job, Step.RAN_OUT if job.place is Place.LEASED else Step.FELL_DUE)
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do again."""
@@ -252,6 +301,81 @@ class Queue:
                 return at_ms
             heappop(times)
         return None
+
+    # ------------------------------------------------------------------ ending by time
+
+    # A job that was delivered as often as it may be ends at its next delivery, or where nobody asks
+    # for one, when it has been claimable for a while.  Only jobs on their last delivery stand here.
+
+    def end_after(self, most: int, after_ms: int) -> None:
+        """Jobs delivered `most` times end once they were claimable for `after_ms`; 0: they do not
+        end by time.  Those that are known are looked at again, a part at each `take_ended`."""
+        if (most, after_ms) == (self._most, self._after_ms):
+            return
+        self._most, self._after_ms = most, after_ms
+        self._ends.clear()
+        self._unsorted = list(self.jobs) if most else []
+        self.has_news = True
+
+    def open_at(self, now_ms: int) -> None:
+        """Nobody could claim anything before: the process has just begun.  `end_after` follows."""
+        self._opened_ms, self._most = now_ms, 0
+        self._ends.clear()
+        self._unsorted.clear()
+
+    def _note_end(self, job: Job) -> None:
+        if job.deliveries >= self._most:
+            entry = self._end_ms(job), job.seq
+            heappush(self._ends, entry)
+            self.has_news |= self._ends[0] is entry
+
+    def _end_ms(self, job: Job) -> int:
+        """When it ends: one that was refused has had its time, and waits for its pause alone."""
+        since_ms = max(job.since_ms, self._opened_ms)
+        return since_ms if job.refusals else since_ms + self._after_ms
+
+    def _will_end(self, job: Job | None, at_ms: int) -> bool:
+        return (
+            job is not None
+            and job.place in _LASTING
+            and job.deliveries >= self._most
+            and self._end_ms(job) == at_ms
+        )
+
+    @property
+    def is_sorting(self) -> bool:
+        """Whether jobs are still to be looked at since their limit changed."""
+        return bool(self._unsorted)
+
+    def next_end_ms(self) -> int | None:
+        """When `take_ended` has something to do again; 0: now."""
+        if self._unsorted:
+            return 0
+        ends = self._ends
+        while ends:
+            at_ms, seq = ends[0]
+            if self._will_end(self.jobs.get(seq), at_ms):
+                return at_ms
+            heappop(ends)
+        return None
+
+    def take_ended(self, now_ms: int, limit: int) -> list[Job]:
+        """Up to `limit` jobs whose time is over, which are to be exhausted now; the queue has been
+        settled."""
+        unsorted = self._unsorted
+        for _ in range(min(len(unsorted), _SORTED_MAX)):
+            job = self.jobs.get(unsorted.pop())
+            if job is not None and job.place in _LASTING:
+                self._note_end(job)
+        taken: list[Job] = []
+        while len(taken) < limit and not unsorted:
+            at_ms = self.next_end_ms()
+            if at_ms is None or at_ms > now_ms:
+                break
+            job = self.jobs[heappop(self._ends)[1]]
+            if job.place is Place.AGAIN:
+                taken.append(job)
+        return taken
 
     # ------------------------------------------------------------------ leaving
 
@@ -369,6 +493,10 @@ class Queue:
             # What is gone left an entry; whoever is here has one at most, valid or not.
             self._again = [job.seq for job in self.jobs.values() if job.queued]
             heapify(self._again)
+        if len(self._ends) > size:
+            ends = {(at, seq) for at, seq in self._ends if self._will_end(self.jobs.get(seq), at)}
+            self._ends = list(ends)
+            heapify(self._ends)
 
     def image(self, *, lasting: bool) -> QueueImage:
         """As a checkpoint keeps it; jobs only where leases outlive the process that gave them."""
@@ -378,7 +506,7 @@ class Queue:
             JobImage(
                 job.seq,
                 job.deliveries,
-                job.until_ms if job.place in _TIMED else 0,
+                job.until_ms if job.place in _TOLD_TIMES else 0,
                 # A lease that ran out, with a time: a dead letter that was refused, and waits.
                 *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
             )
@@ -403,5 +531,9 @@ class Queue:
 
 
 _FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]
-_WAITING: Final = frozenset({Place.DELAYED, Place.DYING})
-_TIMED: Final = frozenset({Place.LEASED, Place.DELAYED})
+_WAITING: Final = frozenset({Place.DELAYED, Place.DYING, Place.DAMAGED})
+_TOLD_TIMES: Final = frozenset({Place.LEASED, Place.DELAYED})
+_TIMED: Final = _TOLD_TIMES | {Place.DAMAGED}
+_LASTING: Final = _TIMED | {Place.AGAIN}
+_SORTED_MAX: Final = 10_000
+"""Jobs looked at in one go once their limit has changed: some milliseconds."""

@@ -52,7 +52,7 @@ def summary(topic: Topic, now_ms: int) -> dict[str, object]:
 
 def queue_counters(topic: Topic, queue: Queue) -> dict[str, int]:
     """§10.7; `ready + in_flight + delayed` is the topic's count; `delayed` is left out where it
-    is 0, as the contract's own example has it."""
+    is 0, as the contract's own example has it, and so is `damaged`, a part of it."""
     count, _ = topic.shown()
     counters = {
         "ready": count - queue.in_flight - queue.delayed,
@@ -61,6 +61,8 @@ def queue_counters(topic: Topic, queue: Queue) -> dict[str, int]:
     }
     if queue.delayed:
         counters["delayed"] = queue.delayed
+    if queue.damaged:
+        counters["damaged"] = queue.damaged
     return counters
 
 

@@ -82,6 +82,10 @@ class QueueCounters(msgspec.Struct, kw_only=True):
     ready: Annotated[Natural, Meta(description="May be claimed.")]
     in_flight: Annotated[Natural, Meta(description="Under a lease.")]
     delayed: Annotated[Natural | UnsetType, Meta(description="Wait; absent where 0.")] = UNSET
+    damaged: Annotated[
+        Natural | UnsetType,
+        Meta(description="Of the delayed, those that cannot be read; absent where 0."),
+    ] = UNSET
     dead_lettered: Annotated[Natural, Meta(description="Moved away so far.")]
 
 

@@ -47,7 +47,7 @@ from topics.protocol.events import (
 from topics.protocol.hot import HOT_RUN_BYTES, HotRun
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Run, RunSource
-from topics.protocol.queues import Queue
+from topics.protocol.queues import Job, Queue
 from topics.protocol.routers import Routers
 from topics.protocol.segments import SegmentUse
 from topics.protocol.topic import Expiry, Topic
@@ -75,6 +75,7 @@ class State:
         total_bytes, keys_total: Sums over all topics.
         queues: Jobs of the topics that are queues, by topic id.
         routers: What flows where.
+        ending: Queues of which a job may end by time sooner than was known, by topic id.
         next_lease: No lease from this number on was ever given.
     """
 
@@ -102,6 +103,7 @@ class State:
         self.keys_total = 0
         self.lossy: dict[int, Topic] = {}
         self.queues: dict[int, Queue] = {}
+        self.ending: dict[int, None] = {}
         self.routers = Routers()
         self.next_lease = 1
         self._timed: dict[int, int] = {}
@@ -182,6 +184,7 @@ class State:
         self.keys[topic.topic_id] = Keys()
         if topic.config.type == "queue":
             self.queues[topic.topic_id] = Queue()
+            self._limit_jobs(topic)
         insort(self.names, topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
@@ -193,6 +196,7 @@ class State:
             queue.lose_track()
         self.firm_bytes -= _firm_bytes(topic)
         topic.config = event.config
+        self._limit_jobs(topic)
         self.firm_bytes += _firm_bytes(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
@@ -207,6 +211,7 @@ class State:
         del self.names[bisect_left(self.names, topic.name)]
         self.keys_total -= len(self.keys.pop(topic.topic_id))
         self.queues.pop(topic.topic_id, None)
+        self.ending.pop(topic.topic_id, None)
         self.routers.remove_of(topic.topic_id)
         for run in topic.runs:
             self._let_go(topic, run)
@@ -323,9 +328,32 @@ class State:
     def _leased(self, event: JobsLeased) -> None:
         self.next_lease = max(self.next_lease, max(event.leases) + 1)
         self.queues[event.topic_id].lease(event)
+        self.heed_end(event.topic_id)
 
     def _released(self, event: JobsReleased) -> None:
         self.queues[event.topic_id].release(event)
+        self.heed_end(event.topic_id)
+
+    def postpone_job(self, topic: Topic, job: Job, until_ms: int) -> None:
+        """The dead-letter topic did not take a dying job; that is no event, since it is found out
+        again."""
+        self.queues[topic.topic_id].postpone(job, until_ms)
+        self.heed_end(topic.topic_id)
+
+    def _limit_jobs(self, topic: Topic) -> None:
+        queue, config = self.queues.get(topic.topic_id), topic.config
+        if queue is not None:
+            most = config.max_deliveries if config.dead_letter is not None else 0
+            after_ms = self.limits.dead_letter_after_ms
+            queue.end_after(most if after_ms else 0, after_ms)
+            self.heed_end(topic.topic_id)
+
+    def heed_end(self, topic_id: int) -> None:
+        """Note it where a job of the queue may end sooner than was known."""
+        queue = self.queues[topic_id]
+        if queue.has_news:
+            queue.has_news = False
+            self.ending[topic_id] = None
 
     # ------------------------------------------------------------------ routers
 
@@ -649,6 +677,9 @@ class State:
             elif queue.fresh_from > 1 and not clean:
                 found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
                 queue.reconcile([seq for seqs in found for seq in seqs])
+            # What the log says of times ends here: nobody could claim anything meanwhile.
+            self.queues[topic_id].open_at(self.now_ms)
+            self._limit_jobs(topic)
 
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""

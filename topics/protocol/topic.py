@@ -12,6 +12,7 @@ Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <=
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.errors import Corrupt
 from topics.protocol.events import Floors, Hole
-from topics.protocol.limits import SCAN_ROWS_MAX
+from topics.protocol.limits import LOOKS_MAX, SCAN_ROWS_MAX
 from topics.protocol.models import TopicConfig
 from topics.protocol.ports import Run, Span, TagMatch
 from topics.protocol.records import LIVE, Batch
@@ -28,6 +29,8 @@ RESERVE_FIRST: Final = 1024
 RESERVE_MAX: Final = 65_536
 _WINDOW_FIRST: Final = 256
 _WINDOW_MAX: Final = 65_536
+WARMED_MAX: Final = 16
+"""Runs whose columns are read on a thread at once for one command."""
 _SPANS_FEW: Final = 16
 """Spans up to which a loop is quicker than columns."""
 
@@ -57,6 +60,7 @@ class Selection:
         next_seq: Cursor after the last seq looked at.
         scanned: Rows looked at.
         tombstone: The loss that the cursor met, if any; the records stand behind it.
+        is_partial: It ended because it had looked at as many runs as one turn may.
     """
 
     extents: list[Extent]
@@ -64,6 +68,7 @@ class Selection:
     next_seq: int
     scanned: int
     tombstone: Tombstone | None = None
+    is_partial: bool = False
 
 
 class Removal(NamedTuple):
@@ -408,10 +413,16 @@ class Topic:
         """Live, wanted rows of (cursor, end_seq], within limit and budget."""
         page = Selection([], 0, end_seq, 0)
         budget = reading.budget_bytes
+        looks = LOOKS_MAX if reading.match is not None or reading.skip_nodes else None
         for run, lo in self._runs_from(max(cursor, self.gone_through) + 1):
             stop = min(run.count, end_seq + 1 - run.first_seq)
             if stop <= lo:
                 break
+            if looks is not None:
+                if looks <= 0:
+                    page.next_seq, page.is_partial = run.first_seq + lo - 1, True
+                    break
+                looks -= look_cost(run)
             filters = _filters(run, reading)
             if filters is None:
                 continue
@@ -436,36 +447,83 @@ class Topic:
     def seek(self, from_ts: int) -> int:
         """The cursor before the first record with `$ts >= from_ts`.
 
-        Rows behind the floor count as long as their columns are there.  Where something was lost
-        next to the place, the cursor stands before the loss, so that it is told (§3.3): a time
-        before all that is left is the very beginning, and nobody knows the times of a hole.
+        It follows from the live records and from what the topic remembers of losses, and from no
+        row that is gone: such a row may still be in memory or in a file, or not any more, and a
+        restart must not change the answer.  So nobody knows the times of what was lost: where a
+        loss lies between the last live record before that time and the first one after it, the
+        cursor stands before the loss, so that it is told (§3.3).
         """
-        i = bisect_left(self.runs, from_ts, key=lambda run: int(run.columns.ts_ms[-1]))
-        before = self.runs[i - 1] if i else None
-        older_through = 0 if before is None else before.first_seq + before.count - 1
-        if i == len(self.runs):
-            lost_behind = self.floors.crash_through > older_through or any(
-                hole.first_seq > older_through for hole in self.holes
+        found = self._first_since(from_ts)
+        last_before = self._last_live(self.head_seq + 1 if found is None else found)
+        if found is not None:
+            is_lost = last_before < self.floors.evict_floor - 1 or self._has_hole(
+                last_before, found
             )
-            is_new = from_ts > self.last_ts_ms and not lost_behind
-            return self.published_seq if is_new else older_through
+            return last_before if is_lost else found - 1
+        if from_ts <= self.last_ts_ms:
+            return last_before
+        # What a floor of these has passed had a time, which was no later than the last.
+        floors = self.floors
+        known = max(last_before, floors.cap_through, floors.ttl_through, self.expired_through)
+        lost_behind = floors.crash_through > known or self._has_hole(known, self.head_seq + 1)
+        return last_before if lost_behind else self.published_seq
+
+    def _first_since(self, from_ts: int) -> int | None:
+        """Seq of the first live record with `$ts >= from_ts`."""
+        first = self._first_live()
+        lo = max(bisect_right(self.starts, first) - 1, 0)
+        i = bisect_left(self.runs, from_ts, lo, key=lambda run: int(run.columns.ts_ms[-1]))
+        if i == len(self.runs):
+            return None
         row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
-        return self.runs[i].first_seq + row - 1 if row else older_through
+        for run, lo, hi in self._windows(max(self.starts[i] + row, first)):
+            live = run.flags[lo:hi] == LIVE
+            at = int(live.argmax())
+            if live[at]:
+                return run.first_seq + lo + at
+        return None
+
+    def _last_live(self, before_seq: int) -> int:
+        """Seq of the last live record below `before_seq`; 0 where none is."""
+        first = self._first_live()
+        for i in range(bisect_left(self.starts, before_seq) - 1, -1, -1):
+            run = self.runs[i]
+            lo, hi = max(first - run.first_seq, 0), min(before_seq - run.first_seq, run.count)
+            if hi <= lo:
+                break
+            live = np.flatnonzero(run.flags[lo:hi] == LIVE)
+            if len(live):
+                return run.first_seq + lo + int(live[-1])
+        return 0
+
+    def _has_hole(self, after_seq: int, before_seq: int) -> bool:
+        """Whether a hole begins in (after_seq, before_seq)."""
+        i = bisect_right(self.holes, after_seq, key=_first_of)
+        return i < len(self.holes) and self.holes[i].first_seq < before_seq
 
     # ------------------------------------------------------------------ matching
 
-    def matching(self, match: TagMatch, *, before_seq: int) -> Iterator[NDArray[np.uint64]]:
-        """Seqs of live records whose tag matches, per run, ascending, below `before_seq`."""
-        first = max(self._first_live(), 1)
-        for run, lo in self._runs_from(first):
-            hi = min(run.count, before_seq - run.first_seq)
-            if hi <= lo:
+    def runs_below(self, before_seq: int) -> Iterator[Run]:
+        """Runs that hold rows below `before_seq` and above the floors, ascending."""
+        for run, _ in self._runs_from(self.gone_through + 1):
+            if run.first_seq >= before_seq:
                 break
-            rows = run.tag_rows(match)
-            rows = rows[(rows >= lo) & (rows < hi)]
-            rows = rows[run.flags[rows] == LIVE]
-            if len(rows):
-                yield rows.astype(np.uint64) + np.uint64(run.first_seq)
+            yield run
+
+    def cold_from(self, seq: int) -> list[Run]:
+        """The next runs whose columns must be read first, some of them."""
+        return [run for run, _ in islice(self._runs_from(seq), WARMED_MAX) if not run.is_warm]
+
+    def hits(self, run: Run, match: TagMatch | None, *, before_seq: int) -> NDArray[np.int64]:
+        """Live rows of a run below `before_seq`, ascending: whose tag matches, or all."""
+        lo = max(self.gone_through + 1 - run.first_seq, 0)
+        hi = min(run.count, before_seq - run.first_seq)
+        if match is None:
+            return np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+        rows = run.tag_rows(match)
+        rows = rows[(rows >= lo) & (rows < hi)]
+        live: NDArray[np.int64] = rows[run.flags[rows] == LIVE]
+        return live
 
     def live_seqs(self, *, before_seq: int) -> Iterator[NDArray[np.uint64]]:
         """Seqs of all live records below `before_seq`, per run, ascending."""
@@ -496,17 +554,19 @@ class Topic:
             for run, lo, hi in self._pieces(spans.tolist()):
                 yield run, np.arange(lo, hi)
             return
-        first, last = spans[:, 0].astype(np.int64), spans[:, 1].astype(np.int64)
-        for run, _ in self._runs_from(int(first[0])):
+        # Run by run, and no copy of them all: a delete of many scattered records has millions.
+        n, at = len(spans), 0
+        for run, _ in self._runs_from(int(spans[0, 0])):
             run_last = run.first_seq + run.count - 1
-            if run.first_seq > last[-1]:
+            at = lo = bisect_left(range(n), run.first_seq, at, key=lambda i: int(spans[i, 1]))
+            if lo == n:
                 break
-            lo = int(last.searchsorted(run.first_seq, "left"))
-            hi = int(first.searchsorted(run_last, "right"))
+            hi = bisect_right(range(n), run_last, lo, key=lambda i: int(spans[i, 0]))
             if lo == hi:
                 continue
-            a = np.maximum(first[lo:hi], run.first_seq) - run.first_seq
-            b = np.minimum(last[lo:hi], run_last) - run.first_seq + 1
+            part = spans[lo:hi].astype(np.int64) - run.first_seq
+            a = np.maximum(part[:, 0], 0)
+            b = np.minimum(part[:, 1] + 1, run.count)
             yield run, rows_of(a, b)
 
     def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
@@ -540,6 +600,11 @@ class Topic:
         self._reserved_ms = now_ms
 
 
+def look_cost(run: Run) -> int:
+    """What a look at a run's columns costs, as a part of LOOKS_MAX."""
+    return 1 if run.is_warm else 1 + (run.count >> 10)
+
+
 def text_size(batch: Batch) -> int:
     """Served text of a batch, commas left out."""
     return len(batch.text) - len(batch)
@@ -554,6 +619,10 @@ def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     steps[0] = starts[0]
     steps[at] = starts[1:] - ends[:-1] + 1
     return np.cumsum(steps)
+
+
+def _first_of(hole: Hole) -> int:
+    return hole.first_seq
 
 
 def _last_of(hole: Hole) -> int:

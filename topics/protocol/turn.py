@@ -433,23 +433,37 @@ class Turn:
         if not len(seqs):
             return 0, self.repeated(topic)
         spans = seq_spans(seqs)
-        self.require_writable(room(True), spans.nbytes + FRAME_BYTES)
-        logged = topic.config.durability != "ephemeral" or holds_logged(topic)
-        if logged:
-            self.log_expiry(topic, now_ms)
         size_bytes = 0
         for run, rows in topic.rows_of(spans):
             size_bytes += int(topic.sizes(run)[rows].sum(dtype=np.int64))
+        raw = spans.astype("<u8", copy=False).tobytes()
+        return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, now_ms, room)
+
+    def remove_spans(
+        self,
+        topic: Topic,
+        spans: bytes,
+        records: int,
+        size_bytes: int,
+        now_ms: int,
+        room: Callable[[bool], int],
+    ) -> Gate:
+        """Delete live records by spans of seqs, as `RecordsDeleted` has them, of which it is known
+        how many records and bytes of text they hold; returns when to say so."""
+        self.require_writable(room(True), len(spans) + FRAME_BYTES)
+        logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        if logged:
+            self.log_expiry(topic, now_ms)
         event = RecordsDeleted(
             now_ms,
             topic.topic_id,
-            spans.astype("<u8").tobytes(),
-            topic.count - len(seqs),
+            spans,
+            topic.count - records,
             topic.size_bytes - size_bytes,
         )
         self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
         self._removed(topic)
-        return len(seqs), Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+        return self.repeated(topic)
 
     def repeated(self, topic: Topic) -> Gate:
         """A delete that finds nothing may repeat one that is still on its way to the disk."""

@@ -6,7 +6,7 @@ and what there is goes round that line one job at a time, so nobody's appetite s
 Whether somebody waits is known to this process only; what they are given are events.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from topics.protocol.admission import FRAME_BYTES
+from topics.protocol.burials import BURIED_MAX, Burials
 from topics.protocol.commands import Ack, Claim, Extend, Held, Nack
 from topics.protocol.effects import GATES, Gate, Grant, Outcome, Parked, Records, Wake
 from topics.protocol.errors import ErrorCode, Rejection
@@ -26,8 +27,6 @@ from topics.protocol.replies import claim_outcome, held_outcome, lease_insert
 from topics.protocol.topic import Topic, seq_spans
 from topics.protocol.turn import Room, Turn, no_such_topic
 
-BURIED_MAX: Final = 1000
-"""Jobs that one claim moves to the dead-letter topic at most; the next one moves more."""
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
 ROOM_RETRY_MS: Final = 1000
@@ -100,7 +99,9 @@ class _Line:
 class Work:
     """Queues over the topics of one engine."""
 
-    def __init__(self, limits: Limits, turn: Turn) -> None:
+    def __init__(
+        self, limits: Limits, turn: Turn, report: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._limits = limits
         self._turn = turn
         self._state = turn.state
@@ -110,7 +111,8 @@ class Work:
         self._owners: dict[int, WorkStream] = {}
         self._order = count()
         self.streams_open = 0
-        self._letters = DeadLetters(turn, self._on_moved)
+        self._letters = DeadLetters(turn, self._on_moved, report)
+        self._burials = Burials(turn, self._letters)
         self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
@@ -132,6 +134,7 @@ class Work:
 
     def on_deleted(self, topic: Topic) -> None:
         """A queue went: who waits there is told."""
+        self._burials.forget(topic)
         line = self._lines.pop(topic.topic_id, None)
         if line is None:
             return
@@ -166,10 +169,14 @@ class Work:
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return bool(self._due)
+        return bool(self._due) or self._burials.is_due
 
     def alarm_ms(self) -> int | None:
         """When `step` has something to do though nothing happens until then."""
+        times = (self._line_alarm_ms(), self._burials.alarm_ms())
+        return min((at for at in times if at is not None), default=None)
+
+    def _line_alarm_ms(self) -> int | None:
         while self._alarms:
             at_ms, topic_id = self._alarms[0]
             line = self._lines.get(topic_id)
@@ -180,7 +187,7 @@ class Work:
 
     def step(self, now_ms: int, room: Room) -> None:
         """Give what there is to who waits, where something has changed or the time has come."""
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self._line_alarm_ms()) is not None and at_ms <= now_ms:
             _, topic_id = heappop(self._alarms)
             self._lines[topic_id].alarm_ms = None
             self._due[topic_id] = None
@@ -188,9 +195,11 @@ class Work:
         for topic_id in due:
             if topic_id in self._lines and not self._turn.read_only:
                 self._serve(self._state.by_id[topic_id], self._lines[topic_id], now_ms, room)
+        self._burials.step(now_ms, room)
 
     def _on_moved(self, topic: Topic, queue: Queue) -> None:
         """Dying jobs went, or came back to wait."""
+        self._burials.on_moved(topic, self._state.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
 
@@ -547,29 +556,45 @@ class Work:
         gate = self._lease_gate(topic)
         return self._told(topic, queue, b"extended", len(jobs), skipped, gate, deadlines)
 
-    def take_back(self, grant: Grant, unreadable: Collection[int], now_ms: int, room: Room) -> None:
-        """Jobs were leased and their text could not be read, so nobody was given them: they were
-        not delivered.  Those that can be read may be claimed at once; the others rest until their
-        lease would have ended, or the next claim would only meet them again."""
+    def set_aside(
+        self,
+        grant: Grant,
+        damaged: Mapping[int, Exception],
+        surplus: Collection[int],
+        now_ms: int,
+        room: Room,
+    ) -> Outcome | None:
+        """Jobs were leased, and some are not handed out, so those were not delivered: their text
+        cannot be read, and they are passed over for a while; or they are more than was asked for,
+        and may be claimed at once.
+
+        Returns:
+            The answer to the claim with the other jobs, their texts still to be put between its
+            two pieces; None where none is left, or the log takes nothing any more.
+        """
         now_ms = self._turn.advance(now_ms)
         topic = self._state.by_id.get(grant.topic_id)
         if topic is None or self._turn.read_only:
-            return
+            return None
         queue = self._settled(topic, now_ms)
-        rested: list[tuple[Job, int]] = []
-        sound: list[tuple[Job, int]] = []
+        back: list[tuple[Job, int]] = []
         for seq, lease, deliveries in zip(grant.seqs, grant.leases, grant.deliveries, strict=True):
             job = queue.holds(seq, grant.node, lease)
-            if job is not None:
-                (rested if seq in unreadable else sound).append((job, deliveries - 1))
-        for back, ready_ms in ((sound, 0), (rested, grant.until_ms)):
-            if back:
-                jobs, counts = zip(*back, strict=True)
-                # As on a disconnect: without room it is in no log.
-                has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
-                self._release(topic, jobs, ready_ms, now_ms, counts, logged=has_room)
+            if job is not None and (seq in damaged or seq in surplus):
+                back.append((job, deliveries - 1))
+        if back:
+            jobs, counts = zip(*back, strict=True)
+            # As on a disconnect: without room it is in no log.
+            has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
+            self._release(topic, jobs, 0, now_ms, counts, logged=has_room)
+            spoiled = [(job, damaged[job.seq]) for job in jobs if job.seq in damaged]
+            self._letters.spoil(topic, queue, spoiled, now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
+        n = len(grant.seqs) - len(damaged) - len(surplus)
+        if not n:
+            return None
+        return claim_outcome(topic, None, n, self._ready(topic, queue), self._lease_gate(topic))
 
     def _held(self, queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
         """(jobs that the node holds, ascending; the seqs that it does not, as they came)."""

@@ -100,6 +100,14 @@ class SealedRun:
     # -- columns and tables --------------------------------------------------------------------
 
     @property
+    def is_warm(self) -> bool:
+        handle = self._pinned or self._segment.handle
+        return handle is not None and self.index in handle.columns
+
+    def warm(self) -> None:
+        self._verified(self._opened())
+
+    @property
     def columns(self) -> Columns:
         return self._verified(self._opened())
 
