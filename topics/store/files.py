@@ -51,7 +51,11 @@ class File(Protocol):
         """Ask that clean pages be read from the device again."""
 
     def map_readonly(self, size: int) -> memoryview:
-        """The bytes [0, size) as memory that can't be written; valid as long as it is referenced."""
+        """The bytes [0, size) as memory that can't be written; valid as long as it is referenced.
+
+        Nothing is read: whoever wants a byte from it reads it from the file first, where a failing
+        disk is an error, and waits for the disk there, where other threads run on.
+        """
 
     def close(self) -> None: ...
 
@@ -212,9 +216,7 @@ class OsFile:
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def map_readonly(self, size: int) -> memoryview:
-        mapped = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
-        mapped.madvise(mmap.MADV_WILLNEED)
-        return memoryview(mapped)
+        return memoryview(mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
 
     def close(self) -> None:
         if self._fd >= 0:
