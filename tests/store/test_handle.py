@@ -1,5 +1,6 @@
 """What an open segment reads of its file, and when."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,19 @@ def test_a_segment_that_was_cut_short_before_it_is_opened_is_told(tmp_path: Path
     assert f"the file has {PAGE} bytes and should have {size}" in str(told.value)
 
 
-@pytest.mark.parametrize("use", ["flags", "columns", "tags", "postings", "text"])
-def test_a_segment_that_is_cut_short_while_it_is_open_is_told(tmp_path: Path, use: str) -> None:
+USES: dict[str, Callable[[SealedRun], object]] = {
+    "flags": lambda run: run.flags.sum(),
+    "columns": lambda run: run.columns.size.sum(),
+    "tags": lambda run: run.tag_ids(equals("a")),
+    "postings": lambda run: run.tag_rows(equals("a")),
+    "text": lambda run: row_text(run, ROWS - 1),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_a_segment_that_is_cut_short_while_it_is_open_is_told(
+    tmp_path: Path, use: Callable[[SealedRun], object]
+) -> None:
     """Whatever is used first: the file is looked at before memory beyond its end is touched, which
     would be a SIGBUS and the end of the process."""
     _, run, path = sealed(tmp_path)
@@ -58,16 +70,7 @@ def test_a_segment_that_is_cut_short_while_it_is_open_is_told(tmp_path: Path, us
     cut(path)
 
     with pytest.raises(DamagedRun) as told:
-        if use == "flags":
-            int(np.count_nonzero(run.flags))
-        elif use == "columns":
-            int(run.columns.size.sum())
-        elif use == "tags":
-            run.tag_ids(equals("a"))
-        elif use == "postings":
-            run.tag_rows(equals("a"))
-        else:
-            row_text(run, ROWS - 1)
+        use(run)
 
     assert (told.value.path, told.value.offset) == (str(path), PAGE)
     assert (told.value.first_seq, told.value.last_seq) == (1, ROWS)
