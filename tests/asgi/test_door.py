@@ -177,6 +177,18 @@ def test_a_bug_is_neither(tmp_path: Path) -> None:
         assert "\nof ours" not in said
 
 
+def test_a_signal_of_a_map_leaves_a_trace(tmp_path: Path) -> None:
+    """A file that is cut short while it is mapped ends the process; what it was doing, and in which
+    thread, is on its standard error."""
+    with process(tmp_path, "cut") as server:
+        code, said = server.end()
+
+    assert code == -signal.SIGBUS
+    assert "Fatal Python error: Bus error" in said
+    trace = said[said.index("Current thread") :].splitlines()
+    assert "in read_a_file_that_is_cut_short" in trace[1]
+
+
 def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
     """Exit 2, naming the address; the data is not touched."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

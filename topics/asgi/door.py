@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -104,6 +105,7 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
         cannot be used, 3 the data is proven corrupt.  Any but 0 has said what and where in one line.
     """
     os.umask(0o077)
+    _leave_a_trace()
     logs.configure(settings.log_format)
     for note in settings.notes:
         log.warning("%s", note)
@@ -123,6 +125,16 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
                 log.exception("the server failed")
                 return code
             return _refuse(failure, code)
+
+
+def _leave_a_trace() -> None:
+    """Let a signal that ends the process show on standard error where each thread was.
+
+    A file that somebody cuts short while it is mapped is a SIGBUS to the thread that reads on, and
+    nothing can turn it into an error.
+    """
+    with suppress(RuntimeError, OSError, ValueError):  # without standard error there is no trace
+        faulthandler.enable()
 
 
 def exit_code(failure: BaseException) -> int:
