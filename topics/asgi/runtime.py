@@ -164,6 +164,8 @@ class Runtime:
             self.commits.recovered()
         for note in recovery.notes:
             log.warning("%s", note)
+        for removed in recovery.removed:
+            log.info("%s", removed)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
 

@@ -90,6 +90,16 @@ class Files(Protocol):
 
     def free_bytes(self) -> int: ...
 
+    def modified_s(self, name: str) -> int:
+        """When a file was last written, in seconds of the wall clock since the epoch.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+
+    def now_s(self) -> int:
+        """The wall clock, by which `modified_s` goes."""
+
     def boot_id(self) -> bytes:
         """16 bytes that change when the kernel starts."""
 
@@ -294,6 +304,12 @@ class OsFiles:
     def free_bytes(self) -> int:
         found = os.fstatvfs(self._root)
         return found.f_bavail * found.f_frsize
+
+    def modified_s(self, name: str) -> int:
+        return int(os.stat(name, dir_fd=self._root, follow_symlinks=False).st_mtime)
+
+    def now_s(self) -> int:
+        return int(time.time())
 
     def boot_id(self) -> bytes:
         try:
