@@ -4,6 +4,7 @@ Usage: doorstep.py DIRECTORY PORT [FAULT]; what the runtime was told stands in D
 """
 
 import asyncio
+import mmap
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ class FakeRuntime:
 
     async def start(self) -> None:
         self.note("start")
+        if self.fault == "cut":
+            await asyncio.to_thread(read_a_file_that_is_cut_short, self.directory / "mapped")
 
     async def wait_ready(self) -> None:
         if self.fault in FAULTS:
@@ -60,6 +63,15 @@ class FakeRuntime:
         if self.fault == "spins":
             while True:
                 pass
+
+
+def read_a_file_that_is_cut_short(path: Path) -> int:
+    """Read a page of a map that its file no longer has."""
+    path.write_bytes(bytes(2 * mmap.PAGESIZE))
+    with path.open("r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        file.truncate(0)
+        return mapped[mmap.PAGESIZE]
 
 
 def main(directory: Path, port: int, fault: str = "") -> int:

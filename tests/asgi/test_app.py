@@ -11,6 +11,8 @@ import pytest
 from topics.asgi.answers import Answer
 from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Scope
 from topics.asgi.hosted import Hosted
+from topics.protocol.errors import Corrupt, InUse, Unusable
+from topics.settings import BadSetting
 
 from .fakes import BIG_BYTES, FakeExchange
 
@@ -361,17 +363,25 @@ def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
 
 
 class FakeRuntime:
-    def __init__(self, failure: Exception | None = None) -> None:
+    """A runtime whose replay ends when the test says so, or with a failure."""
+
+    def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
         self.exchange = FakeExchange()
         self.life: list[str] = []
+        self.replayed = asyncio.Event()
         self._failure = failure
+        if not replays and failure is None:
+            self.replayed.set()
 
     async def start(self) -> None:
         self.life.append("start")
-        if self._failure is not None:
-            raise self._failure
+
+    async def wait_ready(self) -> None:
+        await self.replayed.wait()
 
     async def wait_failed(self) -> Exception:
+        if self._failure is not None:
+            return self._failure
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -382,8 +392,14 @@ class FakeRuntime:
         self.life.append("stop")
 
 
-def live(hosted: Hosted, during: Callable[[], Awaitable[None]]) -> list[Message]:
-    """Startup, something, shutdown; what the host was told."""
+async def nothing() -> None:
+    return
+
+
+def live(
+    hosted: Hosted, during: Callable[[], Awaitable[None]], *, is_served: bool = True
+) -> list[Message]:
+    """Startup, something, and shutdown where startup was complete; what the host was told."""
 
     async def run() -> list[Message]:
         server = Server()
@@ -392,7 +408,8 @@ def live(hosted: Hosted, during: Callable[[], Awaitable[None]]) -> list[Message]
         while not server.sent:
             await asyncio.sleep(0)
         await during()
-        await server.queue.put({"type": "lifespan.shutdown"})
+        if is_served:
+            await server.queue.put({"type": "lifespan.shutdown"})
         await task
         return server.sent
 
@@ -417,15 +434,85 @@ def test_a_hosted_engine_lives_as_long_as_the_lifespan() -> None:
     assert got.status == 200
 
 
-def test_a_hosted_engine_that_cannot_start_says_why() -> None:
-    """The host learns it from the lifespan and refuses to start."""
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (Unusable("/data", "not a data directory"), "/data: not a data directory"),
+        (
+            Corrupt("/data/1.wal", 512, "a digest\nis wrong"),
+            "/data/1.wal: corrupt at byte 512: a digest\\nis wrong",
+        ),
+        (
+            InUse("/data"),
+            "/data: another process is using this data directory; one process owns a data "
+            "directory, so the application runs with one worker",
+        ),
+        (ValueError(), "ValueError()"),
+    ],
+)
+def test_a_hosted_engine_whose_data_cannot_be_opened_fails_its_lifespan(
+    failure: Exception, message: str
+) -> None:
+    """The host gets the store's one line, and ends; nothing is served meanwhile. (§0.6)"""
+    runtime = FakeRuntime(failure)
 
-    async def nothing() -> None:
-        return
+    told = live(Hosted(lambda: runtime), nothing, is_served=False)
 
-    told = live(Hosted(lambda: FakeRuntime(OSError("in use"))), nothing)
+    assert told == [{"type": "lifespan.startup.failed", "message": message}]
+    assert runtime.life == ["start", "drain", "stop"]
 
-    assert told == [{"type": "lifespan.startup.failed", "message": "in use"}]
+
+def test_settings_that_cannot_be_obeyed_fail_the_lifespan() -> None:
+    """What fails before there is a runtime is told in the same way."""
+
+    def create() -> FakeRuntime:
+        raise BadSetting("TOPICS_FLUSH_MS: not a number")
+
+    told = live(Hosted(create), nothing, is_served=False)
+
+    assert told == [{"type": "lifespan.startup.failed", "message": "TOPICS_FLUSH_MS: not a number"}]
+
+
+def test_the_lifespan_is_complete_when_the_log_is_replayed() -> None:
+    """A host that opens its socket then sends no request to a server that still replays. (§0.6)"""
+
+    async def run() -> list[int]:
+        runtime = FakeRuntime(replays=True)
+        server = Server()
+        hosted = Hosted(lambda: runtime)
+        task = asyncio.ensure_future(hosted({"type": "lifespan"}, server.receive, server.send))
+        await server.queue.put({"type": "lifespan.startup"})
+        while not runtime.life:
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        before = len(server.sent)
+        runtime.replayed.set()
+        while not server.sent:
+            await asyncio.sleep(0)
+        await server.queue.put({"type": "lifespan.shutdown"})
+        await task
+        return [before, len(server.sent)]
+
+    assert within(run()) == [0, 2]
+
+
+def test_a_host_that_gives_up_on_a_replay_leaves_nothing_running() -> None:
+    """A lifespan that is cancelled while the log is replayed stops the runtime."""
+
+    async def run() -> list[str]:
+        runtime = FakeRuntime(replays=True)
+        server = Server()
+        hosted = Hosted(lambda: runtime)
+        task = asyncio.ensure_future(hosted({"type": "lifespan"}, server.receive, server.send))
+        await server.queue.put({"type": "lifespan.startup"})
+        while not runtime.life:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return runtime.life
+
+    assert within(run()) == ["start", "drain", "stop"]
 
 
 def test_without_a_lifespan_nothing_is_opened() -> None:

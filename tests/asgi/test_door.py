@@ -1,5 +1,7 @@
 """The front door: the socket it opens, the order in which it stops, the codes with which it ends."""
 
+import asyncio
+import gc
 import os
 import resource
 import signal
@@ -8,10 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from topics.asgi import door, portfile
 
@@ -173,6 +177,18 @@ def test_a_bug_is_neither(tmp_path: Path) -> None:
         assert "\nof ours" not in said
 
 
+def test_a_signal_of_a_map_leaves_a_trace(tmp_path: Path) -> None:
+    """A file that is cut short while it is mapped ends the process; what it was doing, and in which
+    thread, is on its standard error."""
+    with process(tmp_path, "cut") as server:
+        code, said = server.end()
+
+    assert code == -signal.SIGBUS
+    assert "Fatal Python error: Bus error" in said
+    trace = said[said.index("Current thread") :].splitlines()
+    assert "in read_a_file_that_is_cut_short" in trace[1]
+
+
 def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
     """Exit 2, naming the address; the data is not touched."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -309,3 +325,113 @@ def test_the_server_loads_nothing_of_the_command_line() -> None:
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert got.stdout == "set()\n"
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """The garbage collector, as it was again after the test."""
+    thresholds = gc.get_threshold()
+    gc.collect()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+def full_collections() -> int:
+    return int(gc.get_stats()[2]["collections"])
+
+
+@pytest.mark.usefixtures("collector")
+def test_a_crowd_brings_no_full_collection() -> None:
+    """10,000 connections, forty objects each, come without a collection that stops everybody for as
+    long as it takes to look at all of them; garbage is collected in the end."""
+    door.calm_collector()
+    before = full_collections()
+
+    crowd = [[[] for _ in range(40)] for _ in range(10_000)]
+    while_they_came = full_collections() - before
+    while full_collections() == before:
+        crowd.append([[] for _ in range(40)])
+
+    assert while_they_came == 0
+    assert len(crowd) < 30_000
+
+
+class Guest(asyncio.Protocol):
+    """A connection that only comes."""
+
+    def __init__(self, guests: list["Guest"]) -> None:
+        self.transport: asyncio.BaseTransport | None = None
+        self.gone = asyncio.Event()
+        guests.append(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
+
+
+async def see_out(guests: list[Guest]) -> None:
+    """End the connections, which a loop that is closed would not survive."""
+    for guest in guests:
+        while guest.transport is None:
+            await asyncio.sleep(0)
+        guest.transport.close()
+        await guest.gone.wait()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_crowd_is_let_in_a_few_at_a_time(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """However many connections wait, one turn of the loop accepts a few of them: asyncio would take
+    the whole backlog, and whoever is in already would wait for it."""
+    crowd = 8 * door.ACCEPTS
+    guests: list[Guest] = []
+
+    async def accepted_by_turn(listener: socket.socket) -> list[int]:
+        server = await door.accept(listener, lambda: Guest(guests))
+        seen = [0]
+        while seen[-1] < crowd:
+            await asyncio.sleep(0)
+            seen.append(len(guests))
+        server.close()
+        await see_out(guests)
+        return [now - before for before, now in pairwise(seen)]
+
+    with door.listen("127.0.0.1", 0) as listener, ExitStack() as stack:
+        for _ in range(crowd):
+            stack.enter_context(socket.create_connection(listener.getsockname(), DEADLINE_S))
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            turns = runner.run(accepted_by_turn(listener))
+
+    assert max(turns) <= door.ACCEPTS
+    assert sum(turns) == crowd
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_more_connections_wait_in_the_kernel_than_are_accepted_at_once(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The backlog stays what it was: a crowd is not turned away because it is let in slowly."""
+    crowd = 8 * door.ACCEPTS
+    guests: list[Guest] = []
+
+    async def run(listener: socket.socket, stack: ExitStack) -> None:
+        server = await door.accept(listener, lambda: Guest(guests))
+        # The loop has no turn meanwhile, so that all of them wait in the kernel.
+        for _ in range(crowd):
+            stack.enter_context(socket.create_connection(listener.getsockname(), DEADLINE_S))
+        assert guests == []
+        while len(guests) < crowd:
+            await asyncio.sleep(0)
+        server.close()
+        await see_out(guests)
+
+    with (
+        door.listen("127.0.0.1", 0) as listener,
+        ExitStack() as stack,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        runner.run(run(listener, stack))

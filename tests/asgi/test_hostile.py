@@ -5,10 +5,12 @@ then let loose on stock hypercorn: the day such a test fails, a correction is no
 """
 
 import asyncio
+import gc
 import json
 import logging
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -863,3 +865,26 @@ def test_a_refusal_does_not_wait_for_a_body_that_does_not_come() -> None:
         got, _, body = client.answer()
 
         assert (got, json.loads(body)["error"]["code"]) == (400, "invalid_request")
+
+
+def test_a_connection_that_ended_leaves_nothing_to_the_collector() -> None:
+    """Whether it was idle, served, or cut off in the middle of a body: its memory is free when it is
+    gone, and not when the garbage collector comes round."""
+    began = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n" + bytes(40_000)
+    gc.disable()
+    try:
+        with served(guard=QUICK) as server:
+            clients = [Client(server.port) for _ in range(3)]
+            server.until(lambda: len(server.house.connections) == 3)
+            known = [weakref.ref(connection) for connection in server.house.connections]
+            clients[1].send(b"GET /empty HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert clients[1].answer()[0] == 200
+            clients[2].send(began)
+            server.until(lambda: server.app.held_bytes > 0)
+
+            for client in clients:
+                client.reset()
+
+            server.until(lambda: all(one() is None for one in known))
+    finally:
+        gc.enable()

@@ -34,11 +34,13 @@ class Fault:
 
 @dataclass
 class Inode:
-    """`cache` is what reads show, `durable` what the device holds, `dirty` sectors tell apart."""
+    """`cache` is what reads show, `durable` what the device holds, `dirty` sectors tell apart;
+    `modified_s` is when it was written last."""
 
     cache: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
+    modified_s: int = 0
 
     def write(self, data: Buffer, offset: int) -> None:
         end = offset + len(data)
@@ -118,6 +120,7 @@ class SimFile:
             view = view[: max(1, len(view) // 2)]
         self._files.take(offset + len(view) - len(self._inode.cache))
         self._inode.write(view, offset)
+        self._inode.modified_s = self._files.wall_s
         return len(view)
 
     def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
@@ -168,6 +171,7 @@ class SimFiles:
         capacity_bytes: Space on the disk.
         cold: No read finds its bytes in memory.
         unreadable: Names whose reads fail.
+        wall_s: The wall clock, which only a test moves.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -179,6 +183,7 @@ class SimFiles:
         self.capacity_bytes = 1 << 40
         self.cold = False
         self.unreadable: set[str] = set()
+        self.wall_s = 1_750_000_000
         self.seed = seed
         self.inodes: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
@@ -201,7 +206,7 @@ class SimFiles:
         for name, inode in sorted(names.items()):
             if id(inode) not in again:
                 data = inode.cut(rng, harsh=harsh)
-                again[id(inode)] = Inode(bytearray(data), data)
+                again[id(inode)] = Inode(bytearray(data), data, modified_s=inode.modified_s)
             found.inodes[name] = again[id(inode)]
         found.durable_names = dict(found.inodes)
         return found
@@ -234,7 +239,7 @@ class SimFiles:
 
     def put(self, name: str, data: bytes) -> None:
         """Let a file hold these bytes, durably, behind the store's back."""
-        self.inodes[name] = Inode(bytearray(data), bytearray(data))
+        self.inodes[name] = Inode(bytearray(data), bytearray(data), modified_s=self.wall_s)
         self.durable_names[name] = self.inodes[name]
 
     def remove(self, name: str) -> None:
@@ -245,6 +250,7 @@ class SimFiles:
         found = SimFiles(self.seed + 1)
         found._boot = boot
         found.capacity_bytes = self.capacity_bytes
+        found.wall_s = self.wall_s
         return found
 
     def _all_inodes(self) -> list[Inode]:
@@ -328,6 +334,14 @@ class SimFiles:
         used = sum(len(inode.cache) for inode in self.inodes.values())
         return max(0, self.capacity_bytes - used)
 
+    def modified_s(self, name: str) -> int:
+        if name not in self.inodes:
+            raise FileNotFoundError(errno.ENOENT, "missing", name)
+        return self.inodes[name].modified_s
+
+    def now_s(self) -> int:
+        return self.wall_s
+
     def boot_id(self) -> bytes:
         return self._boot.to_bytes(16, "little")
 
@@ -352,4 +366,5 @@ def _apply(names: dict[str, Inode], operations: list[tuple[str, Inode | None]]) 
 
 
 def _copy(inode: Inode) -> Inode:
-    return Inode(bytearray(inode.cache), bytearray(inode.durable), set(inode.dirty))
+    cache, durable = bytearray(inode.cache), bytearray(inode.durable)
+    return Inode(cache, durable, set(inode.dirty), inode.modified_s)

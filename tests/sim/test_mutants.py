@@ -364,10 +364,11 @@ def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
     def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
         if isinstance(who, Claim):
             return grant(self, topic, queue, who, *args)
-        events = len(self._turn._events)
-        found = grant(self, topic, queue, who, *args)
-        del self._turn._events[events:]
-        return found
+        emit = self._turn.emit
+        with patch.context() as unlogged:
+            lost = lambda event, **given: emit(event, **{**given, "logged": False})  # noqa: E731
+            unlogged.setattr(self._turn, "emit", lost)
+            return grant(self, topic, queue, who, *args)
 
     patch.setattr(Work, "_grant", forgetful)
 

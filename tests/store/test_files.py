@@ -92,6 +92,10 @@ def test_publishing_replaces_as_a_whole(files: Files) -> None:
 def test_clock_and_entropy_belong_to_the_files(files: Files) -> None:
     """What a simulation must own is asked for here."""
     assert files.monotonic_us() <= files.monotonic_us()
+    write_all(files.create("a"), b"a", 0)
+    assert abs(files.modified_s("a") - files.now_s()) < 60
+    with pytest.raises(FileNotFoundError):
+        files.modified_s("b")
     assert len(files.entropy(8)) == 8
     assert len(files.boot_id()) == 16
     assert files.boot_id() == files.boot_id()

@@ -231,6 +231,11 @@ class Connection(asyncio.Protocol):
         self._rest()
         self._house.connections.discard(self)
         self._transport.abort()
+        # Nothing may refer back to it: what it holds, bytes of a client among it, goes with the last
+        # reference, where the collector of circles comes seldom.
+        if isinstance(self._server, Http1):
+            self._server.let_go()
+        self._server = self._run = None
 
     async def _choose(self) -> bytes:
         """Tell by the first bytes which HTTP it is.

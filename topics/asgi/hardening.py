@@ -396,6 +396,10 @@ class Http1(H11Protocol):
         self._writing = Writing(tasks, self)
         self._when_stalled: Callable[[], None] | None = None
 
+    def let_go(self) -> None:
+        """The connection is over, and no request will come: what refers back here goes."""
+        del self._writing
+
     def write(self, piece: bytes) -> bool:
         """Write a piece of the answer that goes on, as `stream_send` does with a `Body`."""
         assert piece

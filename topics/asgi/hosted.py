@@ -3,19 +3,24 @@
 Owns one runtime from lifespan startup to lifespan shutdown, set up from the environment.  Refuses
 to know sockets: what the front door guards, the host has to.
 
-Invariant: without a lifespan nothing is opened; a request that comes before is told so.
+Invariant: the lifespan's startup completes when the data is open and replayed, and fails where it
+cannot be, so that a host whose startup is complete serves.  Without a lifespan nothing is opened;
+a request that comes before is told so.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from topics.asgi.answers import Answer, Head, Socket
-from topics.asgi.app import App, Message, Receive, Scope, Send
+from topics.asgi.app import App, Receive, Scope, Send
+from topics.asgi.logs import escaped
 from topics.asgi.refusals import refusal
-from topics.protocol.errors import ErrorCode
+from topics.protocol.errors import ErrorCode, InUse
+
+ONE_OWNER: Final = "one process owns a data directory, so the application runs with one worker"
 
 log = logging.getLogger("topics")
 
@@ -45,31 +50,48 @@ class Hosted:
             await self._app(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
+        """One lifespan: complete once the log is replayed, failed where that cannot be."""
         await receive()
         try:
             runtime = self._create()
-            await runtime.start()
-        except Exception as failure:
-            await send(_failed(failure))
+            failure = await _started(runtime)
+        except Exception as refusal:
+            failure = refusal
+        if failure is not None:
+            await send({"type": "lifespan.startup.failed", "message": _line(failure)})
             return
-        watching = asyncio.ensure_future(_watch(runtime))
         self._app = App(runtime.exchange)
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        watching.cancel()
         runtime.drain()
         await runtime.stop()
         self._app = App(_Closed())
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _watch(runtime: Any) -> None:
-    """Say why the data cannot be served; the requests go on being told that it is not ready."""
-    log.critical("%s", await runtime.wait_failed())
+async def _started(runtime: Any) -> Exception | None:
+    """Replay the log; returns why the data cannot be served, the runtime stopped by then."""
+    await runtime.start()
+    failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
+    ready = asyncio.ensure_future(runtime.wait_ready())
+    is_ready = False
+    try:
+        await asyncio.wait((failed, ready), return_when=asyncio.FIRST_COMPLETED)
+        is_ready = ready.done()
+        return None if is_ready else failed.result()
+    finally:
+        failed.cancel()
+        ready.cancel()
+        if not is_ready:
+            # Also where the host gave up waiting: the directory is free when this returns.
+            runtime.drain()
+            await runtime.stop()
 
 
-def _failed(failure: Exception) -> Message:
-    return {"type": "lifespan.startup.failed", "message": str(failure)}
+def _line(failure: Exception) -> str:
+    """What the host prints."""
+    text = escaped(str(failure) or repr(failure))
+    return f"{text}; {ONE_OWNER}" if isinstance(failure, InUse) else text
 
 
 def _from_environment() -> Any:

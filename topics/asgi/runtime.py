@@ -153,6 +153,8 @@ class Runtime:
             return
         for note in recovery.notes:
             log.warning("%s", note)
+        for removed in recovery.removed:
+            log.info("%s", removed)
         if recovery.torn_bytes:
             log.warning("a torn log tail of %d bytes was set aside", recovery.torn_bytes)
         if self.phase is not Phase.STARTING:

@@ -281,8 +281,14 @@ class Engine:
             )
             if recovery.clean or not uncertain or not self._was_used(topic):
                 last = topic.head_seq
-            if topic.topic_id in self.state.lossy or first <= last:
-                count, size_bytes = self.state.recount(topic)
+            is_lossy = topic.topic_id in self.state.lossy
+            if is_lossy or first <= last:
+                # Every event carries the counts that it left behind.  Those of the last one that is
+                # there are right, whatever followed it, unless they took in what lived in memory
+                # only: to count that anew opens every run.
+                count, size_bytes = topic.count, topic.size_bytes
+                if is_lossy or durability == "ephemeral":
+                    count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.turn.emit(lost)
             self.turn.show_all(topic)

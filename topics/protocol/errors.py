@@ -115,6 +115,13 @@ class Unusable(StoreError):
         self.what = what
 
 
+class InUse(Unusable):
+    """Another process owns the data directory (exit 2)."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "another process is using this data directory")
+
+
 class WriteFailed(StoreError):
     """A write or sync of the log failed: nothing is retried and the log is read-only from here on."""
 

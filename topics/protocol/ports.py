@@ -176,6 +176,7 @@ class Recovery:
         events: Events replayed.
         torn_bytes: Bytes of a torn tail that were set aside, 0 where there was none.
         notes: What an operator should know though the start went on, a sentence each.
+        removed: What the start cleared away that an operator might look for, a sentence each.
         incarnation: One more than that of any process on this store before.
     """
 
@@ -185,6 +186,7 @@ class Recovery:
     events: int
     torn_bytes: int = 0
     notes: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     incarnation: int = 1
 
 

@@ -58,7 +58,11 @@ class File(Protocol):
         """Ask that clean pages be read from the device again."""
 
     def map_readonly(self, size: int) -> memoryview:
-        """The bytes [0, size) as memory that can't be written; valid as long as it is referenced."""
+        """The bytes [0, size) as memory that can't be written; valid as long as it is referenced.
+
+        Nothing is read: whoever wants a byte from it reads it from the file first, where a failing
+        disk is an error, and waits for the disk there, where other threads run on.
+        """
 
     def close(self) -> None: ...
 
@@ -92,6 +96,16 @@ class Files(Protocol):
         """Make creations, renames and unlinks durable."""
 
     def free_bytes(self) -> int: ...
+
+    def modified_s(self, name: str) -> int:
+        """When a file was last written, in seconds of the wall clock since the epoch.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+
+    def now_s(self) -> int:
+        """The wall clock, by which `modified_s` goes."""
 
     def boot_id(self) -> bytes:
         """16 bytes that change when the kernel starts."""
@@ -233,9 +247,7 @@ class OsFile:
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def map_readonly(self, size: int) -> memoryview:
-        mapped = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
-        mapped.madvise(mmap.MADV_WILLNEED)
-        return memoryview(mapped)
+        return memoryview(mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -313,6 +325,12 @@ class OsFiles:
     def free_bytes(self) -> int:
         found = os.fstatvfs(self._root)
         return found.f_bavail * found.f_frsize
+
+    def modified_s(self, name: str) -> int:
+        return int(os.stat(name, dir_fd=self._root, follow_symlinks=False).st_mtime)
+
+    def now_s(self) -> int:
+        return int(time.time())
 
     def boot_id(self) -> bytes:
         try:

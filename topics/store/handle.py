@@ -1,8 +1,13 @@
 """An open segment: its file, its run table, and the map of all that stands before the text.
 
 Owns what it costs to have a segment open, two descriptors, and lets go of all of it at once; a
-segment is opened again by name.  Invariant: columns are handed out only after the section they are
-in was compared with its digest.
+segment is opened again by name.  To open it reads the header and the run table: columns and flags
+are read, and the file mapped, when a run is first asked for them.
+
+Invariants: columns are handed out only after the section they are in was compared with its digest.
+What is handed out of the map was read from the file before, and lies within the file's size at that
+time: so a disk that fails, and a file that was cut short, are errors that name the file, and not a
+signal that ends the process; and the fault that follows finds the page in memory.
 """
 
 from typing import Any
@@ -18,15 +23,16 @@ from topics.store.layout import segment_name
 
 
 class Handle:
-    """An open segment: its file, its run table and the map of everything before the payload."""
+    """An open segment: its file, its run table and, once it is used, the map of its columns."""
 
-    __slots__ = ("columns", "file", "header", "map", "parts", "path", "table")
+    __slots__ = ("_map", "columns", "file", "header", "parts", "path", "table")
 
     def __init__(self, files: Files, number: int, instance: bytes) -> None:
         name = segment_name(number)
         self.path = f"{files.path}/{name}"
         self.columns: dict[int, Columns] = {}
         self.parts: dict[tuple[int, str], NDArray[Any]] = {}
+        self._map: memoryview | None = None
         try:
             self.file = files.open(name)
         except FileNotFoundError as error:
@@ -36,7 +42,6 @@ class Handle:
                 self.file, self.path, number=number, instance=instance
             )
             self.table = segment.read_table(self.file, self.path, self.header)
-            self.map = self.file.map_readonly(self.header.payload_offset)
         except BaseException:
             self.file.close()
             raise
@@ -47,12 +52,17 @@ class Handle:
         return self.table[index]
 
     def part(self, index: int, name: str) -> NDArray[Any]:
-        """A part of a run's section, as `segment.Shape` names them, through the map."""
+        """A part of a run's section, as `segment.Shape` names them, through the map.
+
+        Raises:
+            Corrupt: The section does not verify, or the file is shorter than it was.
+        """
         part = self.parts.get((index, name))
         if part is None:
+            self.checked_columns(index)
             row = self.row(index)
             at, dtype, items = segment.shape_of(row).parts()[name]
-            part = np.frombuffer(self.map, dtype, items, int(row["section_offset"]) + at)
+            part = self._mapped(dtype, items, int(row["section_offset"]) + at)
             self.parts[index, name] = part
         return part
 
@@ -61,12 +71,13 @@ class Handle:
         columns = self.columns.get(index)
         if columns is None:
             row = self.row(index)
+            self._check_size()
             segment.check_section(self.file, self.path, row)
             placed = segment.shape_of(row).parts()
             base = int(row["section_offset"])
             columns = Columns(
                 **{
-                    name: np.frombuffer(self.map, dtype, placed[name][2], base + placed[name][0])
+                    name: self._mapped(dtype, placed[name][2], base + placed[name][0])
                     for name, dtype in COLUMN_DTYPES.items()
                 }
             )
@@ -74,14 +85,35 @@ class Handle:
         return columns
 
     def flags(self, index: int) -> NDArray[np.uint8]:
-        """The flag bytes as the file has them, through the map."""
+        """The flag bytes as the file has them, through the map.
+
+        Raises:
+            Corrupt: They can't be read.
+        """
         flags = self.parts.get((index, "flags"))
         if flags is None:
             row = self.row(index)
-            at = int(row["flags_offset"])
-            flags = np.frombuffer(self.map, np.uint8, int(row["count"]), at)
+            at, count = int(row["flags_offset"]), int(row["count"])
+            self._check_size()
+            segment.read_exact(self.file, self.path, at, count)
+            flags = self._mapped(np.dtype(np.uint8), count, at)
             self.parts[index, "flags"] = flags
         return flags
+
+    def _mapped(self, dtype: np.dtype[Any], items: int, offset: int) -> NDArray[Any]:
+        """An array over bytes of the file that were read just now."""
+        self._check_size()
+        mapped = self._map
+        if mapped is None:
+            mapped = self._map = self.file.map_readonly(self.header.payload_offset)
+        return np.frombuffer(mapped, dtype, items, offset)
+
+    def _check_size(self) -> None:
+        """Raises Corrupt: The file was cut short since it was opened."""
+        size = self.file.size()
+        if size < self.header.file_bytes:
+            what = f"the file has {size} bytes and should have {self.header.file_bytes}"
+            raise Corrupt(self.path, size, what)
 
 
 class Segment:

@@ -7,7 +7,7 @@ is newer, or is in use is left as it was found, to the byte.
 from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.errors import Unusable
+from topics.protocol.errors import InUse, Unusable
 from topics.store.files import Files, discard, read_whole, write_all
 from topics.store.layout import (
     FAILED_NAME,
@@ -38,7 +38,7 @@ def enter(files: Files) -> None:
         names = files.names()
         _refuse_foreign(files, names)
         if not files.lock():
-            raise Unusable(files.path, "another process is using this data directory")
+            raise InUse(files.path)
     except OSError as error:
         raise Unusable(files.path, error.strerror or str(error)) from error
 

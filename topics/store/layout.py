@@ -88,6 +88,7 @@ FAILED_NAME: Final = "log.failed"
 so the next start must not conclude from an unchanged boot id that nothing is gone.  Its name is all
 that counts: it is an empty file, or the reserve, renamed where no file could be made."""
 NAME: Final = re.compile(r"(\d{10})\.(wal|seg|ckpt)")
+TORN: Final = re.compile(r"\d{10}\.wal\.\d+\.torn")
 TEMP: Final = re.compile(r"\d{10}\.(wal|seg|ckpt)\.tmp|reserve\.wal\.tmp|topics\.id\.tmp")
 
 EVENTS: Final = 0

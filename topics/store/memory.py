@@ -110,6 +110,14 @@ class MemoryFiles:
     def free_bytes(self) -> int:
         return 1 << 40
 
+    def modified_s(self, name: str) -> int:
+        if name not in self._files:
+            raise FileNotFoundError(name)
+        return 0
+
+    def now_s(self) -> int:
+        return 0
+
     def boot_id(self) -> bytes:
         return bytes(16)
 

@@ -8,7 +8,7 @@ file.
 
 import threading
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,9 +130,13 @@ class SealedRun:
 
     def _table(self, name: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         handle = self._opened()
-        self._verified(handle)
-        offsets = handle.part(self.index, f"{name}_offsets")
-        return offsets, handle.part(self.index, f"{name}_text")
+        return self._part(handle, f"{name}_offsets"), self._part(handle, f"{name}_text")
+
+    def _part(self, handle: Handle, name: str) -> NDArray[Any]:
+        try:
+            return handle.part(self.index, name)
+        except Corrupt as damage:
+            raise self._damaged(damage) from None
 
     def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
         offsets, text = self._table("node")
@@ -158,8 +162,8 @@ class SealedRun:
         if not len(ids):
             return np.zeros(0, np.int64)
         handle = self._opened()
-        offsets = handle.part(self.index, "posting_offsets")
-        rows = handle.part(self.index, "postings")
+        offsets = self._part(handle, "posting_offsets")
+        rows = self._part(handle, "postings")
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids):
             found = rows[offsets[first - 1] : offsets[last]]
@@ -176,8 +180,15 @@ class SealedRun:
             return heap
         if self._kills:
             return self._to_heap()
-        stored = self._opened().flags(self.index)
+        stored = self._stored_flags()
         return stored if self._dead is not None else self._counted(stored)
+
+    def _stored_flags(self) -> NDArray[np.uint8]:
+        handle = self._opened()
+        try:
+            return handle.flags(self.index)
+        except Corrupt as damage:
+            raise self._damaged(damage) from None
 
     def _counted(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The file's flags, their dead counted, where a kill did not come in between (upkeep looks
@@ -193,7 +204,7 @@ class SealedRun:
         """The file's flags with what was killed since, in memory; bytes that are neither flag are
         read as the nearer one, and counted."""
         with self._segments.lock:
-            stored = self._opened().flags(self.index)
+            stored = self._stored_flags()
             flags = NEAREST[stored].astype(np.uint8)
             damaged = int(np.count_nonzero(flags != stored))
             self._segments.stats.flag_repairs_total += damaged

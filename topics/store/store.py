@@ -15,7 +15,7 @@ from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.events import Checkpoint, RunRef, RunsSealed
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
-from topics.store import cache, identity
+from topics.store import cache, identity, torn
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
 from topics.store.layout import (
@@ -177,6 +177,7 @@ class DiskStore:
         refs = sink.refs()
         self._segments.verify(refs)
         # Up to here no byte was changed.
+        removed = torn.age_out(self._files)
         if failed:
             self._take_mark()
         self._set_aside(tail)
@@ -192,6 +193,7 @@ class DiskStore:
             events=events,
             torn_bytes=tail.torn_bytes,
             notes=self._notes(tail),
+            removed=removed,
             incarnation=self._incarnation,
         )
 
@@ -292,9 +294,9 @@ class DiskStore:
             file.close()
 
     def _keep_torn(self, file: File, tail: Tail) -> None:
-        torn = read_at_most(file, tail.torn_end - tail.position.offset, tail.position.offset)
+        end = read_at_most(file, tail.torn_end - tail.position.offset, tail.position.offset)
         try:
-            publish(self._files, _torn_name(tail.last_number, tail), torn)
+            publish(self._files, _torn_name(tail.last_number, tail), end)
         except OSError as error:
             # Nobody was promised these bytes: a full disk must not keep a server from starting.
             if error.errno != errno.ENOSPC:
