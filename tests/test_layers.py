@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": PURE
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"}
     | {f"topics.protocol.{name}" for name in ("records", "events", "errors", "ports", "models")},
-    "client": STDLIB | {"httpx", "msgspec", "orjson", "topics.client"},
+    "client": STDLIB | {"httptools", "httpx", "msgspec", "orjson", "topics.client"},
     "asgi": STDLIB
     | {"hypercorn", "h2", "hpack", "h11", "wsproto", "uvloop", "orjson"}
     | {"topics.asgi", "topics.protocol", "topics.store", "topics.settings"},

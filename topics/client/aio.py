@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
+from topics.client.aiopool import AsyncPool
 from topics.client.aiowork import AsyncHeldJob, AsyncWork
 from topics.client.calls import Call, Leases, Outcome
 from topics.client.models import (
@@ -57,6 +58,7 @@ from topics.client.options import (
     WorkOptions,
     require,
 )
+from topics.client.plugged import AsyncPlugged
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 from topics.client.working import OnError, Worker, log_error
@@ -96,15 +98,18 @@ class AsyncClient:
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._timeout_s = timeout_s
-        self._compress = compress
         self._retry = retry
         self._clock = clock
         self._sleep = sleep
-        options = wire.options(
+        target = wire.target(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self._http = httpx.AsyncClient(**options, transport=transport)
+        self._target = target
+        self._carrier: AsyncPool | AsyncPlugged = (
+            AsyncPool(target)
+            if transport is None and target.is_plain
+            else AsyncPlugged(target, transport)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,11 +124,11 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Let the connections go."""
-        await self._http.aclose()
+        await self._carrier.aclose()
 
     @property
     def is_closed(self) -> bool:
-        return self._http.is_closed
+        return self._carrier.is_closed
 
     # What takes options is no coroutine function but gives a coroutine: a mistake in its arguments is
     # raised by the call, as Python raises its own, and not when somebody awaits it.
@@ -457,9 +462,7 @@ class AsyncClient:
     def _open(
         self, call: Call[Any], silence_s: float
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        return self._http.stream(
-            **wire.stream(call, timeout_s=self._timeout_s, silence_s=silence_s)
-        )
+        return self._carrier.stream(call, wire.streaming(call, silence_s))
 
     async def _walk(self, walk: walks.Walk[A, T]) -> AsyncIterator[T]:
         while (call := walk.call()) is not None:
@@ -475,9 +478,9 @@ class AsyncClient:
         return call.result(outcome)
 
     async def _send(self, call: Call[Any]) -> Outcome:
-        request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
+        sending = wire.sending(self._target, call)
         try:
-            return await self._http.request(**request)
+            return await self._carrier.request(call, sending)
         except httpx.RequestError as error:
             return error
 

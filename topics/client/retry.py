@@ -121,7 +121,8 @@ class Standing:
 
 def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     """Whether another attempt could end better, and could not do the work twice."""
-    if isinstance(outcome, httpx.UnsupportedProtocol):
+    if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        # Ours to mend.
         return False
     if isinstance(outcome, httpx.RequestError):
         return call.is_repeatable or isinstance(outcome, _NOT_SENT)

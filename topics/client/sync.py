@@ -48,6 +48,8 @@ from topics.client.options import (
     WorkOptions,
     require,
 )
+from topics.client.plugged import Plugged
+from topics.client.pool import Pool
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 from topics.client.work import HeldJob, Work
@@ -100,15 +102,16 @@ class Client:
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._timeout_s = timeout_s
-        self._compress = compress
         self._retry = retry
         self._clock = clock
         self._sleep = sleep
-        options = wire.options(
+        target = wire.target(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self._http = httpx.Client(**options, transport=transport)
+        self._target = target
+        self._carrier: Pool | Plugged = (
+            Pool(target) if transport is None and target.is_plain else Plugged(target, transport)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -123,11 +126,11 @@ class Client:
 
     def close(self) -> None:
         """Let the connections go."""
-        self._http.close()
+        self._carrier.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._http.is_closed
+        return self._carrier.is_closed
 
     def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
         """Create a topic, or replace its whole config: what is omitted returns to its default.
@@ -577,9 +580,7 @@ class Client:
         return self._do(calls.limits())
 
     def _open(self, call: Call[Any], silence_s: float) -> AbstractContextManager[httpx.Response]:
-        return self._http.stream(
-            **wire.stream(call, timeout_s=self._timeout_s, silence_s=silence_s)
-        )
+        return self._carrier.stream(call, wire.streaming(call, silence_s))
 
     def _walk(self, walk: walks.Walk[A, T]) -> Iterator[T]:
         while (call := walk.call()) is not None:
@@ -594,9 +595,9 @@ class Client:
         return call.result(outcome)
 
     def _send(self, call: Call[Any]) -> Outcome:
-        request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
+        sending = wire.sending(self._target, call)
         try:
-            return self._http.request(**request)
+            return self._carrier.request(call, sending)
         except httpx.RequestError as error:
             return error
 
