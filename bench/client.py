@@ -32,6 +32,7 @@ HEAD: Final = (
     b"accept: application/json\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 )
 CONCURRENT: Final = 100
+BATCH: Final = 5000
 
 _keys = count()
 
@@ -108,17 +109,25 @@ def one_by_one(ask: Callable[[], object], requests: int) -> Round:
     return Round(requests / (time.perf_counter() - start_s), took_s)
 
 
+def _receive_answer(connection: socket.socket) -> bytes:
+    """The body of an answer that comes whole, if in pieces."""
+    reply = b""
+    while b"\r\n\r\n" not in reply:
+        reply += connection.recv(65536)
+    head, _, body = reply.partition(b"\r\n\r\n")
+    size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+    while len(body) < size:
+        body += connection.recv(65536)
+    return body
+
+
 def bare_one_by_one(port: int, requests: int) -> Round:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def ask() -> None:
             connection.sendall(prepared())
-            reply = connection.recv(65536)
-            head, _, body = reply.partition(b"\r\n\r\n")
-            size = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
-            while len(body) < int(size):
-                body += connection.recv(65536)
+            _receive_answer(connection)
 
         return one_by_one(ask, requests)
 
@@ -126,6 +135,43 @@ def bare_one_by_one(port: int, requests: int) -> Round:
 def ours_one_by_one(port: int, requests: int) -> Round:
     with Client(f"http://127.0.0.1:{port}") as client:
         return one_by_one(lambda: client.append("jobs", RECORD), requests)
+
+
+def bare_batches(port: int, records: int) -> Round:
+    """The same records, as prepared batches of 5000, one after the other."""
+    one = BODY.partition(b"[")[2].partition(b"]")[0]
+    body = b'{"records":[' + b",".join([one] * BATCH) + b"]}"
+    request = HEAD % len(body) + body
+    told = b'"count":%d' % BATCH
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        began_s = time.perf_counter()
+        for _ in range(records // BATCH):
+            connection.sendall(request)
+            reply = _receive_answer(connection)
+            assert told in reply, reply
+        return Round(records / (time.perf_counter() - began_s))
+
+
+def ours_produced(port: int, records: int) -> Round:
+    """Each by a `send` of its own, until the last is acknowledged."""
+    with Client(f"http://127.0.0.1:{port}") as client:
+        began_s = time.perf_counter()
+        with client.producer("jobs") as producer:
+            for _ in range(records):
+                producer.send(RECORD)
+        return Round(records / (time.perf_counter() - began_s))
+
+
+def ours_produced_async(port: int, records: int) -> Round:
+    async def produce() -> Round:
+        async with AsyncClient(f"http://127.0.0.1:{port}") as client:
+            began_s = time.perf_counter()
+            async with client.producer("jobs") as producer:
+                for _ in range(records):
+                    await producer.send(RECORD)
+            return Round(records / (time.perf_counter() - began_s))
+
+    return asyncio.run(produce())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,26 +192,45 @@ JOBS: Final = (
         lambda port, n: asyncio.run(ours_together(port, n)),
     ),
     Job("Client, one append after the other", 3000, bare_one_by_one, ours_one_by_one),
+    Job("records by Producer.send", 500_000, bare_batches, ours_produced),
+    Job("records by AsyncProducer.send", 500_000, bare_batches, ours_produced_async),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A round, and the CPU time of this process for each of its requests."""
+
+    round: Round
+    cpu_us: float
+
+
+def timed(run: Callable[[int, int], Round], port: int, requests: int) -> Timed:
+    began_s = time.process_time()
+    found = run(port, requests)
+    return Timed(found, (time.process_time() - began_s) * 1e6 / requests)
 
 
 def run_job(job: Job, serving: Serving, *, rounds: int, scale: float) -> str:
     """A row of the table."""
     requests = max(int(job.requests * scale), 1)
-    bare: list[Round] = []
-    ours: list[Round] = []
+    bare: list[Timed] = []
+    ours: list[Timed] = []
     for _ in range(rounds):
-        bare.append(job.bare(serving.port, requests))
-        ours.append(job.ours(serving.port, requests))
-    ratio = statistics.median(o.rate / b.rate for b, o in zip(bare, ours, strict=True))
-    cells = [job.name, *(_cell(found) for found in (bare, ours)), f"{ratio:.2f}"]
+        bare.append(timed(job.bare, serving.port, requests))
+        ours.append(timed(job.ours, serving.port, requests))
+    ratios = [o.round.rate / b.round.rate for b, o in zip(bare, ours, strict=True)]
+    cells = [job.name, _cell(bare), _cell(ours), f"{statistics.median(ratios):.2f}"]
     return " | ".join(cells)
 
 
-def _cell(rounds: Sequence[Round]) -> str:
-    best = max(rounds, key=lambda each: each.rate)
-    p50, p99 = best.percentile_ms(50), best.percentile_ms(99)
-    return f"{best.rate:,.0f}/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+def _cell(rounds: Sequence[Timed]) -> str:
+    best = max((each.round for each in rounds), key=lambda each: each.rate)
+    cpu_us = min(each.cpu_us for each in rounds)
+    text = f"{best.rate:,.0f}/s, {cpu_us:.3g} us CPU"
+    if not best.took_s:
+        return text
+    return f"{text}, p50 {best.percentile_ms(50):.2f} ms, p99 {best.percentile_ms(99):.2f} ms"
 
 
 @click.command()

@@ -18,6 +18,7 @@ import httpx
 
 from topics.client import calls, walks, wire
 from topics.client.aiopool import AsyncPool
+from topics.client.aioproducer import AsyncProducer
 from topics.client.aiowork import AsyncHeldJob, AsyncWork
 from topics.client.calls import Call, Leases, Outcome
 from topics.client.models import (
@@ -53,6 +54,7 @@ from topics.client.options import (
     Config,
     DiffOptions,
     Match,
+    ProducerOptions,
     ReadOptions,
     WatchOptions,
     WorkOptions,
@@ -184,6 +186,10 @@ class AsyncClient:
         if call := batcher.flush():
             batcher.took(await self._do(call))
         return batcher.total
+
+    def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> AsyncProducer:
+        """As `Client.producer`, with `async with` and `await producer.send(value)`."""
+        return AsyncProducer(self, topic, **options)
 
     @overload
     def diff(

@@ -107,6 +107,24 @@ class BatchOptions(WriteOptions, total=False):
     default: Default | None
 
 
+class ProducerOptions(WriteOptions, total=False):
+    """Of `producer`.
+
+    Attributes:
+        batch_records: Most records of a batch (5000); the server takes 10,000 by default.
+        batch_bytes: Most bytes of a batch (1 MiB); one record always fits.
+        linger_ms: How long a record waits for others to go with (5), unless its batch is full.
+        buffer_bytes: Most bytes that wait or are under way (32 MiB); `send` waits for room.
+        default: As for `append`.
+    """
+
+    batch_records: int
+    batch_bytes: int
+    linger_ms: float
+    buffer_bytes: int
+    default: Default | None
+
+
 class PageOptions(TypedDict, total=False):
     """Of any read.
 

@@ -43,6 +43,7 @@ from topics.client.options import (
     Config,
     DiffOptions,
     Match,
+    ProducerOptions,
     ReadOptions,
     WatchOptions,
     WorkOptions,
@@ -50,6 +51,7 @@ from topics.client.options import (
 )
 from topics.client.plugged import Plugged
 from topics.client.pool import Pool
+from topics.client.producer import Producer
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 from topics.client.work import HeldJob, Work
@@ -197,6 +199,23 @@ class Client:
         if call := batcher.flush():
             batcher.took(self._do(call))
         return batcher.total
+
+    def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> Producer:
+        """Append single records, many a second: they go in batches, in the background, in order.
+
+            with client.producer("jobs") as producer:
+                for value in values:
+                    producer.send(value)
+
+        A batch goes when it is full (`batch_records`, `batch_bytes`) or its first record has waited
+        for `linger_ms`, one batch after the other, each under an idempotency key of its own and as
+        patiently as any call.  `send` gives a `Sent`, whose `result()` is the sequence number.
+        After a batch that failed nothing is sent any more: `flush` and `close` raise why, and so
+        do the records' own results.
+
+        Options: `ProducerOptions`.
+        """
+        return Producer(self, topic, **options)
 
     @overload
     def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
