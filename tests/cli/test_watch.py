@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import httpx
+import interrupts
 import msgspec
 import pytest
 from client.script import error
@@ -207,7 +208,8 @@ class Watching:
 
     def __init__(self, server: Server, *args: str) -> None:
         command = [sys.executable, "-m", "topics", "watch", "jobs", "--url", server.url, *args]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with interrupts.heard():
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.records: Queue[RawRecord] = Queue()
         self._pump = threading.Thread(target=self._read, daemon=True)
         self._pump.start()

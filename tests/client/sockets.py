@@ -18,10 +18,11 @@ WAIT_S = 60.0
 """Bounds a hang; nothing that goes well waits so long."""
 
 
-def answer(seq: int, *headers: bytes, status: bytes = b"200 OK") -> bytes:
-    """What an append of one record is answered with."""
-    body = ANSWER % (seq, seq, seq)
-    lines = [b"HTTP/1.1 " + status, b"content-length: %d" % len(body), *headers]
+def answer(first_seq: int, *headers: bytes, last_seq: int | None = None) -> bytes:
+    """What an append is answered with, by default of one record."""
+    last_seq = last_seq or first_seq
+    body = ANSWER % (first_seq, last_seq, last_seq)
+    lines = [b"HTTP/1.1 200 OK", b"content-length: %d" % len(body), *headers]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 

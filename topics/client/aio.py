@@ -89,7 +89,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:4000",
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -107,7 +107,7 @@ class AsyncClient:
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
         self._target = target
-        self._carrier: AsyncPool | AsyncPlugged = (
+        self._carrier: wire.AsyncCarrier = (
             AsyncPool(target)
             if transport is None and target.is_plain
             else AsyncPlugged(target, transport)

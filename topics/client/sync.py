@@ -81,7 +81,7 @@ class Client:
     ends; an append carries an idempotency key of its own, so that it happens once all the same.
 
     Args:
-        url: Where the server is.
+        url: Where the server is; by default what `TOPICS_URL` says, else http://127.0.0.1:4000.
         api_key: Sent as a bearer token.
         timeout_s: For connecting and for each silence of the server; a long poll adds its wait.
         retry: How patient to be; `Retry(for_s=0)` tries once.
@@ -93,7 +93,7 @@ class Client:
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:4000",
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -111,7 +111,7 @@ class Client:
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
         self._target = target
-        self._carrier: Pool | Plugged = (
+        self._carrier: wire.Carrier = (
             Pool(target) if transport is None and target.is_plain else Plugged(target, transport)
         )
 

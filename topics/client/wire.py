@@ -6,10 +6,12 @@ the environment, or a transport that a test gives.
 """
 
 import gzip
+import os
 import urllib.request
 from base64 import b64encode
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 import httpx
@@ -22,6 +24,7 @@ GZIP_BYTES_MIN: Final = 1 << 10
 """Below it a compressed body is no smaller in packets (the server's own bound)."""
 
 PORT_MAX: Final = 65_535
+LOCAL_URL: Final = "http://127.0.0.1:4000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,15 @@ class Target:
 
 
 def target(
-    url: str, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
+    url: str | None, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
 ) -> Target:
-    """The server at a URL.
+    """The server at a URL; without one, at that of the environment, as the command line has it.
 
     Raises:
         ValueError: The URL has no scheme or host, or a port that there is not; or the key cannot
             stand in a header.
     """
+    url = url or os.environ.get("TOPICS_URL") or LOCAL_URL
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -158,6 +162,36 @@ def streaming(call: Call[Any], silence_s: float) -> Sending:
     if call.last_event_id is not None:
         headers["last-event-id"] = call.last_event_id
     return Sending(headers, None, silence_s)
+
+
+class Carrier(Protocol):
+    """What sends the calls of a `Client`; raises `httpx.RequestError` where no answer came."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def request(self, call: Call[Any], sending: Sending) -> httpx.Response: ...
+
+    def stream(
+        self, call: Call[Any], sending: Sending
+    ) -> AbstractContextManager[httpx.Response]: ...
+
+
+class AsyncCarrier(Protocol):
+    """The same for an `AsyncClient`."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def aclose(self) -> None: ...
+
+    async def request(self, call: Call[Any], sending: Sending) -> httpx.Response: ...
+
+    def stream(
+        self, call: Call[Any], sending: Sending
+    ) -> AbstractAsyncContextManager[httpx.Response]: ...
 
 
 # ---------------------------------------------------------------------- for httpx
