@@ -229,7 +229,7 @@ class Watching:
         assert self.process.stderr is not None
         self.process.send_signal(2)
         said = self.process.stderr.read().decode()
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         self._pump.join()
         self.process.stdout.close()
         self.process.stderr.close()

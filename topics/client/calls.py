@@ -90,6 +90,7 @@ class Call(Generic[T_co]):
         last_event_id: Of an event stream: where to go on.
         is_repeatable: Doing it twice is the same as doing it once.
         is_patient: Worth repeating while the server says 429 or 503.
+        outlives_faults: Worth repeating after a 500 too, as for one who has nothing else to do.
         wait_ms: How long the server may hold the answer back on purpose.
     """
 
@@ -102,6 +103,7 @@ class Call(Generic[T_co]):
     last_event_id: str | None = None
     is_repeatable: bool = True
     is_patient: bool = True
+    outlives_faults: bool = False
     wait_ms: int = 0
 
     def result(self, outcome: Outcome) -> T_co:
