@@ -743,3 +743,16 @@ def test_what_needs_more_than_a_connection(
         assert type(client._carrier) is (Pool if is_own else Plugged)
     kind: Any = AsyncPool if is_own else AsyncPlugged
     assert type(AsyncClient(url, **options)._carrier) is kind
+
+
+def test_which_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the URL, else of `TOPICS_URL`, else the one that `topics serve` starts."""
+    for kind in (Client, AsyncClient):
+        monkeypatch.delenv("TOPICS_URL", raising=False)
+        assert str(kind()._target.url) == "http://127.0.0.1:4000"
+        monkeypatch.setenv("TOPICS_URL", "http://env.test")
+        assert str(kind()._target.url) == "http://env.test"
+        assert str(kind("http://own.test")._target.url) == "http://own.test"
+        monkeypatch.setenv("TOPICS_URL", "nonsense")
+        with pytest.raises(ValueError, match="'nonsense' is not an http:// or https:// URL"):
+            kind()
