@@ -97,7 +97,8 @@ def target(
         ValueError: The URL has no scheme or host, or a port that there is not; or the key cannot
             stand in a header.
     """
-    url = url or os.environ.get("TOPICS_URL") or LOCAL_URL
+    if url is None:
+        url = os.environ.get("TOPICS_URL") or LOCAL_URL
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
