@@ -41,7 +41,7 @@ KEPT: Final = 1000
 CAP_RECORDS: Final = 10_000
 CRASH_BATCH_RECORDS: Final = 100
 CRASH_AFTER_BATCHES: Final = 100
-START_S: Final = 30.0
+START_S: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)

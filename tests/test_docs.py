@@ -3,8 +3,11 @@
 import asyncio
 import functools
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +18,7 @@ import httpx
 import msgspec
 import pytest
 
+from bench.demo import Server
 from topics.cli import main
 from topics.cli.work import VARIABLES
 from topics.protocol import bodies, ws
@@ -376,3 +380,62 @@ def test_the_queue_of_a_router_is_one() -> None:
         topics.client.append("orders", {"n": 1}, tag="paid.eu")
 
         assert topics.client.claim("mails", node="w").count == 1
+
+
+# ---------------------------------------------------------------------- what can be pasted
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.end()
+
+
+def block(page: str, kind: str, after: str) -> str:
+    """The first block of a page's code behind these words."""
+    text = (ROOT / "docs" / page).read_text().partition(after)[2]
+    found = re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def pasted(command: list[str], server: Server, cwd: Path) -> str:
+    """What it prints, with the server and the commands of this environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environ = {**os.environ, "TOPICS_URL": server.url, "PATH": path}
+    done = subprocess.run(
+        command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_commands(server: Server, tmp_path: Path) -> None:
+    """What a newcomer pastes from `docs/cli.md` works as it stands."""
+    script = block("cli.md", "sh", "can be pasted into another")
+
+    printed = pasted(["sh", "-euc", script], server, tmp_path).splitlines()
+
+    assert printed[:3] == ['{"n": 1}', '{"n": 2}', '{"n": 3}']
+    assert any(line.split()[:2] == ["numbers", "3"] for line in printed)
+
+
+def test_the_first_program(server: Server, tmp_path: Path) -> None:
+    """And so does the first program of `docs/client.md`, also where it has run before."""
+    (tmp_path / "first.py").write_text(block("client.md", "python", "# The Python client"))
+
+    for times in (1, 2):
+        printed = pasted([sys.executable, "first.py"], server, tmp_path)
+        told = [f"{n} {{'url': 's3://b/a.png'}}" for n in range(1, times + 1)]
+        assert printed.splitlines() == told
+
+
+def test_a_producer_as_shown(server: Server, tmp_path: Path) -> None:
+    """A program sends record by record as `docs/client.md` has it."""
+    shown = block("client.md", "python", "### Record by record").partition("async with")[0]
+    text = "from topics import Client\nclient = Client()\n" + shown.replace("jobs", "many")
+    (tmp_path / "many.py").write_text(text + 'print(client.topic("many").count)\nclient.close()\n')
+
+    assert pasted([sys.executable, "many.py"], server, tmp_path) == "100000\n"

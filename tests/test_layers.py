@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
         f"topics.protocol.{name}"
         for name in ("records", "events", "errors", "ports", "models", "codec")
     },
-    "client": STDLIB | {"httpx", "msgspec", "orjson", "topics.client"},
+    "client": STDLIB | {"httptools", "httpx", "msgspec", "orjson", "topics.client"},
     "asgi": STDLIB
     | {"hypercorn", "h2", "hpack", "h11", "wsproto", "uvloop", "orjson"}
     | {"topics.asgi", "topics.protocol", "topics.store", "topics.settings"},

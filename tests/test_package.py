@@ -1,8 +1,10 @@
 """The package itself: what it exports, and how little it costs to import."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +40,21 @@ def test_importing_is_cheap() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_a_type_checker_finds_it(tmp_path: Path) -> None:
+    """mypy, run on somebody else's project, finds the package and its types where it is installed
+    for editing, too: it follows paths, and no import hook. (PEP 561)"""
+    (tmp_path / "app.py").write_text("from topics import Client\n\nClient()\n")
+    options = ["--strict", "--follow-imports=skip", "--no-incremental", "--config-file="]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "app.py"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "MYPYPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.returncode) == ("Success: no issues found in 1 source file\n", 0)

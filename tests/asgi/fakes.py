@@ -29,7 +29,7 @@ from topics.protocol.errors import ErrorCode
 from topics.protocol.records import Buffer
 
 BIG_BYTES = 64 << 20
-DEADLINE_S = 20.0
+DEADLINE_S = 100.0
 
 
 def ok(*body: Buffer) -> Answer:

@@ -91,7 +91,7 @@ def ask(
 
 def within(made: Awaitable[Any]) -> Any:
     async def run() -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             return await made
 
     return asyncio.run(run())

@@ -27,7 +27,7 @@ def play(
     async def main() -> None:
         runtime = Runtime(LIMITS, DiskStore(files or OsFiles(data_dir)), flush_ms=1)
         await runtime.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while runtime.phase is Phase.STARTING:
                 await asyncio.sleep(0)
             await story(runtime)

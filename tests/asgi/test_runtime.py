@@ -66,7 +66,7 @@ class WatchedStore(MemoryStore):
         return super().flip()
 
     def sync(self) -> int:
-        self.may_sync.wait(10)
+        self.may_sync.wait(100)
         if "sync" in self.fails:
             raise WriteFailed("0000000001.wal", "Input/output error")
         self.syncs += 1
@@ -84,7 +84,7 @@ def play(story: Story, store: WatchedStore | None = None) -> None:
     async def main() -> None:
         runtime = Runtime(LIMITS, store, flush_ms=1, clock=Clock())
         await runtime.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while runtime.phase is Phase.STARTING:
                 await asyncio.sleep(0)
             await story(runtime, store)
@@ -132,7 +132,7 @@ def test_large_bodies_are_decoded_one_at_a_time() -> None:
 
         def decode(which: int) -> int:
             begun.append(which)
-            may_end[which].wait(10)
+            may_end[which].wait(100)
             return which
 
         readings = [runtime.decode_in_thread(partial(decode, which)) for which in range(3)]
@@ -163,7 +163,7 @@ def test_a_start_with_an_earlier_clock_goes_on_from_the_log(
         clock = Clock(lambda: logged_ms - 3_600_000, lambda: 7)
         runtime = Runtime(LIMITS, Logged(), flush_ms=1, clock=clock)
         await runtime.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while runtime.phase is Phase.STARTING:
                 await asyncio.sleep(0)
         assert runtime.now_ms == runtime.engine.state.now_ms == logged_ms

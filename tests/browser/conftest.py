@@ -22,7 +22,8 @@ ARGUMENTS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
-DEADLINE_MS: Final = 30_000
+DEADLINE_MS: Final = 200_000
+"""Bounds a hang.  A browser beside much other work takes its time for anything at all."""
 FAILED: Final = "Failed to load resource"
 """What Chromium itself writes for each request that fails."""
 
@@ -57,7 +58,9 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip(f"no browser: CHROMIUM is not set, and none of {', '.join(NAMES)} is installed")
     with driver.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=path, args=ARGUMENTS, timeout=DEADLINE_MS
+        )
         yield browser
         browser.close()
 

@@ -4,13 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import httpx
+import interrupts
 import pytest
+from client.sockets import WAIT_S, Line, Peer, answer
 
 NDJSON = "".join(f'{{"n": {n}, "k": "k{n % 3}"}}\n' for n in range(1, 11))
 
@@ -228,6 +231,9 @@ def test_mistakes_end_in_one_line(run: Any, args: list[str], line: str) -> None:
         ["append", "t", "--batch", "0"],
         ["append", "t", "--format", "xml"],
         ["append", "t", "--numbers"],
+        ["append", "t", "--run", "r", "--linger", "1s"],
+        ["append", "t", "--linger", "soon"],
+        ["append", "t", "--timeout", "0"],
         ["nonsense"],
         ["read", "t", "--from", "-1"],
     ],
@@ -268,6 +274,102 @@ def test_an_interrupt_says_what_was_done(log: Any, run: Any, file: Path) -> None
     )
 
 
+# ---------------------------------------------------------------------- what comes through a pipe
+
+
+@pytest.fixture
+def piping(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start `topics append t ARGS` with a pipe as its input; none outlives the test."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(url: str, *args: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "topics", "append", "t", "--url", url, *args]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        )
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def put(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+
+
+def sent(peer: Peer) -> list[Any]:
+    """The data of each batch that came."""
+    return [[record["data"] for record in body["records"]] for body in peer.requests]
+
+
+def appending(line: Line) -> None:
+    """Answer each batch, and say that it came."""
+    seq = 0
+    while (body := line.request()) is not None:
+        first_seq, seq = seq + 1, seq + len(body["records"])
+        line.say(answer(first_seq, last_seq=seq))
+        line.peer.tell()
+
+
+def test_a_slow_pipe(piping: Any) -> None:
+    """A line is sent although no other follows and the batch is not full; what is no whole line
+    waits for its end."""
+    with Peer(appending) as peer:
+        process = piping(peer.url)
+        put(process, b"1\n\n2")
+        peer.wait(lambda: sent(peer) == [[1]])
+        put(process, b"0\n")
+        peer.wait(lambda: sent(peer) == [[1], [20]])
+        put(process, b"3")
+        _, told = process.communicate(timeout=WAIT_S)
+
+    assert sent(peer) == [[1], [20], [3]]
+    assert process.returncode == 0
+    assert told.startswith(b"3 records appended to t (seqs 1 to 3,")
+
+
+def test_a_slow_pipe_of_csv(piping: Any) -> None:
+    """A row that is not there to its end is not cut in two."""
+    with Peer(appending) as peer:
+        process = piping(peer.url, "--format", "csv", "--linger", "1ms")
+        put(process, b'a,b\n1,2\n3,"x\n')
+        peer.wait(lambda: sent(peer) == [[{"a": "1", "b": "2"}]])
+        put(process, b'y"\n')
+        peer.wait(lambda: sent(peer)[1:] == [[{"a": "3", "b": "x\ny"}]])
+        _, told = process.communicate(timeout=WAIT_S)
+
+    assert (process.returncode, told[:18]) == (0, b"2 records appended")
+
+
+def test_a_pipe_that_is_never_idle(piping: Any) -> None:
+    """A record does not wait for its batch to fill, either, where lines keep coming."""
+    with Peer(appending) as peer:
+        process = piping(peer.url, "--linger", "0ms")
+        put(process, b"1\n2\n3\n")
+        process.communicate(timeout=WAIT_S)
+
+    assert sent(peer) == [[1], [2], [3]]
+
+
+def test_a_named_import_does_not_linger(piping: Any) -> None:
+    """Its batches must be the same each time, or a rerun would double what had arrived. (§0.8)"""
+    keys = []
+    for pieces in ([b"1\n", b"2\n3\n"], [b"1\n2\n", b"3\n"]):
+        with Peer(appending) as peer:
+            process = piping(peer.url, "--run", "import-7", "--batch", "2")
+            for piece in pieces:
+                put(process, piece)
+            process.communicate(timeout=WAIT_S)
+        assert sent(peer) == [[1, 2], [3]]
+        keys.append([body["idempotency_key"] for body in peer.requests])
+
+    assert keys[0] == keys[1]
+
+
 class Silent(BaseHTTPRequestHandler):
     """A server that takes a request and does not answer until it is let go."""
 
@@ -284,7 +386,7 @@ class Silent(BaseHTTPRequestHandler):
 
 def test_a_signal_while_it_waits_for_an_answer() -> None:
     """A real ^C in the middle of a request ends at once with 130, and no stack trace."""
-    with HTTPServer(("127.0.0.1", 0), Silent) as server:
+    with HTTPServer(("127.0.0.1", 0), Silent) as server, interrupts.heard():
         serving = Thread(target=server.serve_forever)
         serving.start()
         process = subprocess.Popen(

@@ -125,7 +125,7 @@ class Cut:
     """Carries requests to the engine, and breaks off at the n-th: before it, or after it."""
 
     def __init__(self, memory: MemoryTopics, at: int, *, after: bool) -> None:
-        self._inner = memory.client._http._transport
+        self._inner = memory.client._carrier.transport
         self._left = at
         self._after = after
 

@@ -1,12 +1,18 @@
 """How lines become records, and how far a source has been taken."""
 
+import contextlib
+import functools
 import io
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from topics.cli.sources import BadLine, BadSource, Lines, Shape, records
+from topics.cli.sources import BadLine, BadSource, Lines, Piped, Shape, records
 
 
 def read(text: str | bytes, shape: Shape, offset: int = 0, header: bytes = b"") -> list[Any]:
@@ -172,11 +178,13 @@ def test_a_digest_is_of_what_was_taken() -> None:
     lines = Lines(io.BytesIO(text))
     digests = []
     for _ in lines:
+        lines.settle()
         digests.append(lines.take_digest())
 
     rest = Lines(io.BytesIO(text), 2)
     next(rest)
 
+    rest.settle()
     assert rest.take_digest() == digests[1] == digests[3]
     assert len(set(digests)) == 3
 
@@ -193,3 +201,76 @@ def test_a_pipe_is_skipped_by_reading() -> None:
 
     with pytest.raises(BadSource, match=r"^it ends at byte 6, before --offset 9"):
         Lines(Pipe(b"1\n2\n3\n"), 9)
+
+
+class Due:
+    """Lets a pipe be filled when its reader has waited."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.steps = list(steps)
+        self.waits_s = [0.0] * len(steps)
+
+    def due_s(self) -> float | None:
+        return self.waits_s[0] if self.waits_s else None
+
+    def is_due(self) -> None:
+        self.waits_s.pop(0)
+        self.steps.pop(0)()
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+def test_a_pipe_that_waits(pipe: tuple[int, int]) -> None:
+    """Whoever waits for a line has its turn meanwhile; a line is given when its end is there."""
+    reading, writing = pipe
+    due = Due(
+        lambda: os.write(writing, b"1\n2"),
+        lambda: os.write(writing, b"0"),
+        lambda: os.write(writing, b"\n3\n4"),
+        lambda: os.close(writing),
+    )
+
+    piped = Piped(reading, due)
+
+    assert [piped.readline() for _ in range(6)] == [b"1\n", b"20\n", b"3\n", b"4", b"", b""]
+    assert due.steps == []
+
+
+@given(st.lists(st.binary(max_size=8), max_size=8), st.integers(1, 9))
+def test_a_pipe_is_read_like_a_file(pieces: list[bytes], size: int) -> None:
+    """However it comes: first a part as bytes, as `--offset` skips it, then lines."""
+    reading, writing = os.pipe()
+    text = b"".join(pieces)
+    steps = [functools.partial(os.write, writing, piece) for piece in pieces if piece]
+    piped = Piped(reading, Due(*steps, functools.partial(os.close, writing)))
+    file = io.BytesIO(text)
+    try:
+        skipped = b""
+        while len(skipped) < min(size, len(text)):
+            skipped += piped.read(size - len(skipped))
+        assert skipped == file.read(size)
+        assert list(iter(piped.readline, b"")) == file.readlines()
+    finally:
+        os.close(reading)
+
+
+def test_a_row_that_is_not_there_yet() -> None:
+    """What was made into records is counted and digested by itself: a row may go before the next
+    one is whole."""
+    whole = Lines(io.BytesIO(b"a,b\n1,2\n"))
+    list(records(whole, Shape("csv")))
+    cut = Lines(io.BytesIO(b'a,b\n1,2\n3,"x\n'))
+    row = iter(records(cut, Shape("csv")))
+    next(row)
+    with pytest.raises(BadLine):
+        next(row)
+
+    assert (cut.offset, cut.settled, whole.settled) == (13, 8, 8)
+    assert cut.take_digest() == whole.take_digest()

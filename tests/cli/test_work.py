@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import interrupts
 import pytest
 
 from bench.demo import Server
@@ -217,7 +218,8 @@ class Working:
 
     def __init__(self, server: Server, *args: str) -> None:
         command = [sys.executable, "-m", "topics", "work", "jobs", "--url", server.url, *args]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        with interrupts.heard():
+            self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def line(self) -> str:
         assert self.process.stderr is not None

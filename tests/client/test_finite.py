@@ -29,6 +29,17 @@ class Level(enum.Enum):
     NONE = NAN
 
 
+@dataclasses.dataclass
+class Blob:
+    text: bytes
+
+
+@dataclasses.dataclass
+class Graded:
+    level: Level
+    seen: frozenset[float] = frozenset()
+
+
 @pytest.mark.parametrize(
     ("value", "place"),
     [
@@ -36,8 +47,8 @@ class Level(enum.Enum):
         ({"a": NAN}, r"nan, at data\.a$"),
         ({"a": None, "b": [1.5, (2, -INF)]}, r"-inf, at data\.b\[1\]\[1\]$"),
         (Reading(INF), r"inf, at data\.celsius$"),
-        ({"a": Level.NONE}, "nan"),
-        ({NAN}, "nan"),
+        (Graded(Level.NONE), "nan"),
+        (Graded(Level.NONE, seen=frozenset({NAN})), "nan"),
         ([2**70, NAN], r"at data\[1\]$"),
         (NewRecord(1, meta={"m": NAN}), r"nan, at meta\.m$"),
         (NewRecord(msgspec.Raw(b"null"), meta={"m": NAN}), r"nan, at meta\.m$"),
@@ -67,7 +78,7 @@ def test_meta_of_all(face: Any) -> None:
         [None, 1.5, "null", 2**70],
         # Eight bytes that look like the beginning of a NaN, within an integer.
         [None, 0x01CB7FF800000000],
-        [None, b"\xcb\x7f\xf8" * 9],
+        [None, Blob(b"\xcb\x7f\xf8" * 9)],
         Reading(1.5),
         msgspec.Raw(b'{"a":null}'),
     ],
@@ -83,7 +94,12 @@ def test_what_is_a_number_is_sent(face: Any, value: Any) -> None:
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.builds(Blob, st.binary()),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=12,
 )

@@ -15,6 +15,7 @@ from topics.client import (
     Job,
     NotReady,
     Retry,
+    ServerFault,
     TopicNotFound,
     Unreachable,
 )
@@ -90,6 +91,19 @@ def test_a_server_that_is_away(face: Any) -> None:
         with pytest.raises(kind):
             pushed(face, script, retry=ONE_TRY)
         assert script.pauses_s == [2.0]
+
+
+def test_a_fault_of_the_server(face: Any) -> None:
+    """A 500, in place of a stream or within one, is no end of the work either, while it passes."""
+    corrupt = error(500, "internal", {"reason": "corrupt", "seq": 7})
+    within = frame(None, "error", code=500, error="a job is damaged")
+    script = Streams(corrupt, Stream(job(1), within), ACKED, corrupt, Stream(job(2)), ACKED)
+
+    assert [j.seq for j in pushed(face, script, limit=2).held] == [1, 2]
+
+    for always in ([corrupt], [Stream(within)] * 99):
+        with pytest.raises(ServerFault):
+            pushed(face, Streams(*always), retry=ONE_TRY)
 
 
 def test_a_server_that_cuts_every_stream(face: Any) -> None:

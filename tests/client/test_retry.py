@@ -61,6 +61,7 @@ CELLS: list[tuple[str, Callable[[], Any], set[str]]] = [
     ("422", lambda: error(422, "topic_full"), set()),
     ("an answer that does not unpack", lambda: httpx.DecodingError("gzip"), set(CALLS) - ONCE),
     ("an unknown scheme", lambda: httpx.UnsupportedProtocol("ftp"), set()),
+    ("a header that cannot be sent", lambda: httpx.LocalProtocolError("header"), set()),
 ]
 
 

@@ -180,7 +180,7 @@ def test_the_command_line(memory_topics: MemoryTopics, monkeypatch: pytest.Monke
     client.put_router("audit-orders", "audit", "orders", allow_cycle=True)
     client.append("orders", 1, tag="eu.1")
     client.read("audit")
-    own = functools.partial(topics.client.Client, transport=client._http._transport)
+    own = functools.partial(topics.client.Client, transport=client._carrier.transport)
     monkeypatch.setattr(topics.client, "Client", own)
 
     table = click.testing.CliRunner().invoke(main, ["routers"]).stdout.splitlines()

@@ -18,6 +18,7 @@ from topics.client import (
     Job,
     LeaseLost,
     Retry,
+    ServerFault,
     Throttled,
     TopicNotFound,
     Unreachable,
@@ -248,7 +249,7 @@ def test_several_hands(face: Any) -> None:
         if isinstance(client, Client):
             # Nobody gets through it before three are there.
             together = threading.Barrier(3)
-            return client.work("jobs", lambda _job: together.wait(30), **options)
+            return client.work("jobs", lambda _job: together.wait(60), **options)
         meeting = asyncio.Barrier(3)
 
         async def handler(_job: Any) -> None:
@@ -501,6 +502,41 @@ def test_a_server_that_is_started_again(face: Any) -> None:
     assert queue.said == ["claim 1", "ack 1", "claim 1", "nack 2 +1000", "claim 0"]
 
 
+CORRUPT = error(500, "internal", {"reason": "corrupt", "seq": 7})
+
+
+@pytest.mark.parametrize("action", ["claim", "ack", "nack"])
+def test_a_fault_of_the_server(face: Any, action: str) -> None:
+    """A 500 that passes, say of a job whose text is damaged, is no end of the work: each call of a
+    worker may be done twice. (§10.3)"""
+    queue = Queue("a", "bad", "c")
+    faults = [CORRUPT, error(500, "internal"), CORRUPT]
+
+    def fail(what: str, _body: Any) -> Any:
+        return faults.pop() if what == action and faults else None
+
+    queue.before = fail
+    handled = Handled(lambda job: boom(job) if job.data == "bad" else None)
+    script = Before(queue)
+
+    assert face(script).do(handled) == 2
+    assert faults == []
+    assert script.pauses_s == [0.025, 0.05, 0.1]
+    assert list(queue.jobs) == [2]
+
+
+def test_a_fault_of_the_server_that_stays(face: Any) -> None:
+    """It is told when the retries end, and not waited out for ever."""
+    queue = Queue("a")
+    queue.before = lambda what, _body: CORRUPT if what == "claim" else None
+    script = Before(queue)
+
+    with pytest.raises(ServerFault) as raised:
+        face(script, retry=Retry(for_s=15)).do(Handled())
+    assert raised.value.detail["reason"] == "corrupt"
+    assert 13 < sum(script.pauses_s) <= 15
+
+
 def test_an_ack_whose_answer_was_lost(face: Any) -> None:
     """It is sent again, and what was done the first time is not done by another. (§10.4)"""
     queue = Queue("a")
@@ -524,6 +560,7 @@ def test_an_ack_whose_answer_was_lost(face: Any) -> None:
         (BROKEN, Unreachable),
         (error(429, "throttled"), Throttled),
         (error(409, "not_a_queue"), Conflict),
+        (CORRUPT, ServerFault),
     ],
 )
 @pytest.mark.parametrize("action", ["state", "claim", "ack"])

@@ -15,7 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
-DEADLINE_S: Final = 30.0
+import interrupts
+
+DEADLINE_S: Final = 100.0
 """What anything may take before a test gives up on it; nothing is measured against it."""
 
 
@@ -78,7 +80,7 @@ class Server:
         assert self._process is None
         port_file = self.home / "port"
         port_file.unlink(missing_ok=True)
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, interrupts.heard():
             self._process = subprocess.Popen(
                 COMMAND,
                 env=self.environment,

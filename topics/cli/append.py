@@ -23,13 +23,15 @@ import click
 
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, counted, refusals, were
 from topics.cli.target import with_client
+from topics.cli.watch import age_ms
 
 if TYPE_CHECKING:
-    from topics.cli.sources import Lines, Shape
+    from topics.cli.sources import Lines, Shape, Source
     from topics.client import Appended, Client, NewRecord
 
 BATCH_BYTES: Final = 8 << 20
 """Bytes of input after which a batch ends, whatever its count; a server takes 64 MiB by default."""
+LINGER_MS: Final = 200
 
 _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*)`")
 """Where in a batch a refusal says that it lies."""
@@ -62,6 +64,13 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
     help="Records of one atomic write.",
 )
 @click.option(
+    "--linger",
+    callback=age_ms,
+    metavar="DURATION",
+    help="From a pipe: how long a record waits for its batch to fill (200ms). Not with --run, whose "
+    "batches must be the same each time.",
+)
+@click.option(
     "--numbers",
     is_flag=True,
     help="csv: send numbers as numbers, not as text. NaN and inf are none: they stay text, or --null.",
@@ -89,6 +98,7 @@ def command(
     tag_field: tuple[str, ...],
     node: str | None,
     batch_records: int,
+    linger: int | None,
     numbers: bool,
     null: str | None,
     offset: int,
@@ -102,7 +112,7 @@ def command(
 
     \b
     topics append flights flights.csv --numbers --null NA --tag-field carrier --tag-field origin
-    journalctl -o json -f | topics append journal - --batch 1
+    journalctl -o json -f | topics append journal -
     """
     from topics.cli.sources import Shape
 
@@ -110,9 +120,15 @@ def command(
     shape = Shape(chosen, tag_fields=tag_field, numbers=numbers, null=null)
     if chosen != "csv" and (numbers or null is not None):
         raise click.UsageError("--numbers and --null are for csv")
+    if linger is not None and run is not None:
+        raise click.UsageError("--linger and --run exclude each other: what lingers cuts batches")
     with _opened(file) as stream, _progress(stream) as progress:
-        job = Import(client, topic, node=node, run=_run(run, stream, shape), progress=progress)
-        job.all(stream, shape, offset, batch_records)
+        name = _run(run, stream, shape)
+        job = Import(client, topic, node=node, run=name, batch=batch_records, progress=progress)
+        if run is None and _is_pipe(stream):
+            job.all_of_pipe(stream.fileno(), shape, offset, LINGER_MS if linger is None else linger)
+        else:
+            job.all(stream, shape, offset)
     click.echo(job.summary, err=True)
 
 
@@ -126,6 +142,7 @@ class Import:
         *,
         node: str | None,
         run: str,
+        batch: int,
         progress: Callable[[int], None],
     ) -> None:
         self.records = 0
@@ -135,33 +152,74 @@ class Import:
         self._topic = topic
         self._node = node
         self._run = run
+        self._batch_records = batch
         self._progress = progress
         self._seqs: tuple[int, int] | None = None
         self._started_s = monotonic()
+        self._linger_s: float | None = None
+        self._began_s = 0.0
+        self._batch: list[NewRecord] = []
+        self._taken: list[int] = []
+        """How many lines had been taken with each record of the batch."""
 
-    def all(self, stream: BinaryIO, shape: "Shape", offset: int, batch_records: int) -> None:
+    def all_of_pipe(self, fileno: int, shape: "Shape", offset: int, linger_ms: int) -> None:
+        """Append what comes through a pipe; no record waits for longer than `linger_ms`."""
+        from topics.cli.sources import Piped
+
+        self._linger_s = linger_ms / 1000
+        self.all(Piped(fileno, self), shape, offset)
+
+    def all(self, stream: "Source", shape: "Shape", offset: int) -> None:
         """Append everything from `offset` on; a fault ends with what had been done."""
-        from topics.cli.sources import BadSource, Lines
+        from topics.cli.sources import BadSource, Lines, records
 
         self.offset = offset
         try:
             header = _header(stream) if shape.format == "csv" and offset else b""
-            lines = Lines(stream, offset)
-            for key, batch, taken in _batches(lines, shape, header, batch_records):
-                with refusals(lambda: self.done, partial(_by_line, lines, taken)):
-                    answer = self._client.append(
-                        self._topic,
-                        *batch,
-                        node=self._node,
-                        idempotency_key=f"{self._run}:{key}",
-                    )
-                self._took(answer, lines.offset)
+            self._lines = lines = Lines(stream, offset)
+            for record in records(lines, shape, header):
+                if not self._batch:
+                    self._began_s = monotonic()
+                self._batch.append(record)
+                self._taken.append(lines.taken)
+                if self._is_full:
+                    self._send()
+            self._send()
         except BadSource as error:
             raise Stop(self._told(str(error)), UNUSABLE) from None
         except OSError as error:
             raise Stop(self._told(error.strerror or str(error)), UNUSABLE) from None
         except KeyboardInterrupt:
             raise Stop(self._told("interrupted"), INTERRUPTED) from None
+
+    @property
+    def _is_full(self) -> bool:
+        if len(self._batch) >= self._batch_records:
+            return True
+        return self._lines.settled - self.offset >= BATCH_BYTES or self.due_s() == 0.0
+
+    def due_s(self) -> float | None:
+        """Seconds until the batch is to go as it is; None where there is none, or no hurry."""
+        if self._linger_s is None or not self._batch:
+            return None
+        return max(self._began_s + self._linger_s - monotonic(), 0.0)
+
+    def is_due(self) -> None:
+        """The first record of the batch has waited long enough."""
+        self._send()
+
+    def _send(self) -> None:
+        if not self._batch:
+            return
+        batch, taken = self._batch, self._taken
+        self._batch, self._taken = [], []
+        # Where it stands, and what is in it.
+        key = f"{self.offset}:{self._lines.take_digest()}"
+        with refusals(lambda: self.done, partial(_by_line, self._lines, taken)):
+            answer = self._client.append(
+                self._topic, *batch, node=self._node, idempotency_key=f"{self._run}:{key}"
+            )
+        self._took(answer, self._lines.settled)
 
     @property
     def done(self) -> str:
@@ -194,26 +252,6 @@ class Import:
         self._progress(offset)
 
 
-def _batches(
-    lines: "Lines", shape: "Shape", header: bytes, batch_records: int
-) -> Iterator[tuple[str, list["NewRecord"], list[int]]]:
-    """Batches, each after the part of its key that says where it stands and what is in it, and
-    before how many lines had been taken with each record."""
-    from topics.cli.sources import records
-
-    batch: list[NewRecord] = []
-    taken: list[int] = []
-    begin = lines.offset
-    for record in records(lines, shape, header):
-        batch.append(record)
-        taken.append(lines.taken)
-        if len(batch) == batch_records or lines.offset - begin >= BATCH_BYTES:
-            yield f"{begin}:{lines.take_digest()}", batch, taken
-            batch, taken, begin = [], [], lines.offset
-    if batch:
-        yield f"{begin}:{lines.take_digest()}", batch, taken
-
-
 def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
     """A refusal that names a record of a batch, by the line that the record was made of.
 
@@ -227,7 +265,7 @@ def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
     return f"line {lines.number(taken[int(found['index'])])}: {what}"
 
 
-def _header(stream: BinaryIO) -> bytes:
+def _header(stream: "Source") -> bytes:
     """The first line of a CSV file that is read from its middle."""
     if not stream.seekable():
         raise Stop("--offset of csv needs a file: its first line names the columns", UNUSABLE)
@@ -252,11 +290,21 @@ def _run(name: str | None, stream: BinaryIO, shape: "Shape") -> str:
 
 
 def _regular_file(stream: BinaryIO) -> os.stat_result | None:
+    found = _stat(stream)
+    return found if found is not None and S_ISREG(found.st_mode) else None
+
+
+def _is_pipe(stream: BinaryIO) -> bool:
+    """Whether what is read may be long in coming."""
+    found = _stat(stream)
+    return found is not None and not S_ISREG(found.st_mode)
+
+
+def _stat(stream: BinaryIO) -> os.stat_result | None:
     try:
-        found = os.fstat(stream.fileno())
+        return os.fstat(stream.fileno())
     except OSError:
         return None
-    return found if S_ISREG(found.st_mode) else None
 
 
 @contextmanager

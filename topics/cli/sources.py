@@ -6,12 +6,14 @@ record, `Lines.offset` is the first byte that no record has taken yet.  Sends no
 
 import csv
 import hashlib
+import os
 import re
+import select
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import SEEK_END
-from math import isfinite
-from typing import Any, BinaryIO, Final, Literal
+from math import ceil, isfinite
+from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 
 import msgspec
 
@@ -20,6 +22,8 @@ from topics.client.models import NewRecord
 Format = Literal["ndjson", "csv", "records"]
 
 SKIP_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 256 << 10
+"""Read from a pipe at once."""
 _BOM: Final = b"\xef\xbb\xbf"
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -52,6 +56,86 @@ class Shape:
     null: str | None = None
 
 
+class Piped:
+    """Lines that come through a pipe, a FIFO or a terminal; who waits for one is not held up.
+
+    While a line is not there to its end, `due` is asked how long there still is to wait, and is
+    told when that is over.
+    """
+
+    def __init__(self, fileno: int, due: "Due") -> None:
+        self._fileno = fileno
+        self._due = due
+        self._poll = select.poll()
+        self._poll.register(fileno, select.POLLIN)
+        self._data = b""
+        self._at = 0
+        self._is_over = False
+
+    def fileno(self) -> int:
+        return self._fileno
+
+    def seekable(self) -> bool:
+        return False
+
+    def readline(self) -> bytes:
+        """The next line with its end; the last one may have none, and after it comes nothing."""
+        end = self._data.find(b"\n", self._at) + 1
+        if end:
+            line = self._data[self._at : end]
+            self._at = end
+            return line
+        pieces = [self._data[self._at :]]
+        while (piece := self._more()) and b"\n" not in piece:
+            pieces.append(piece)
+        end = piece.find(b"\n") + 1
+        pieces.append(piece[:end])
+        self._data, self._at = piece, end
+        return b"".join(pieces)
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end."""
+        if self._at == len(self._data):
+            self._data, self._at = self._more(), 0
+        piece = self._data[self._at : self._at + size]
+        self._at += len(piece)
+        return piece
+
+    def _more(self) -> bytes:
+        while not self._is_over:
+            due_s = self._due.due_s()
+            # Rounded up: a millisecond too early would be asked again at once, and again.
+            if not self._poll.poll(None if due_s is None else ceil(1000 * due_s)):
+                self._due.is_due()
+                continue
+            piece = os.read(self._fileno, PIECE_BYTES)
+            self._is_over = not piece
+            return piece
+        return b""
+
+
+class Due(Protocol):
+    """What does not wait longer than it said."""
+
+    def due_s(self) -> float | None:
+        """Seconds until something is to be done; None where nothing is."""
+
+    def is_due(self) -> None:
+        """They are over."""
+
+
+class Source(Protocol):
+    """A file, or what comes through a pipe."""
+
+    def fileno(self) -> int: ...
+
+    def seekable(self) -> bool: ...
+
+    def readline(self) -> bytes: ...
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Lines:
     """Lines of a binary stream, counted and digested as they are taken.
 
@@ -60,20 +144,26 @@ class Lines:
     Attributes:
         offset: The first byte that was not taken.
         taken: Lines that were, from `offset` on.
+        settled: The first byte of which no record was made: a row that is not there to its end is
+            taken, and not settled.
 
     Raises:
         BadSource: It ends before `offset`.
     """
 
-    def __init__(self, stream: BinaryIO, offset: int = 0) -> None:
+    def __init__(self, stream: Source, offset: int = 0) -> None:
         self.offset = 0
         self.taken = 0
+        self.settled = 0
         self._stream = stream
+        self._open: list[bytes] = []
+        """Lines that were taken and are not settled."""
         self._digest = hashlib.sha256()
         self._skipped: int | None = None
         """Lines before `offset`; None where nobody has asked yet."""
         self._begin = offset
         self._skip(offset)
+        self.settled = self.offset
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -85,7 +175,7 @@ class Lines:
         is_first = self.offset == 0
         self.offset += len(line)
         self.taken += 1
-        self._digest.update(line)
+        self._open.append(line)
         return line.removeprefix(_BOM) if is_first else line
 
     @property
@@ -100,27 +190,36 @@ class Lines:
             self._skipped = self._count_skipped()
         return self._skipped + taken
 
+    def settle(self) -> None:
+        """A record was made of what was taken, or none is to be made of it."""
+        for line in self._open:
+            self._digest.update(line)
+        self._open.clear()
+        self.settled = self.offset
+
     def take_digest(self) -> str:
-        """32 hex digits of what was taken since the last call."""
+        """32 hex digits of what was settled since the last call."""
         digest, self._digest = self._digest, hashlib.sha256()
         return digest.hexdigest()[:32]
 
     def _skip(self, offset: int) -> None:
         if self._stream.seekable():
-            self._require(self._stream.seek(0, SEEK_END))
-            self._stream.seek(offset)
+            file = cast(BinaryIO, self._stream)
+            self._require(file.seek(0, SEEK_END))
+            file.seek(offset)
             self.offset = offset
         else:
             self._skipped = self._read_past()
 
     def _count_skipped(self) -> int:
-        at, offset = self._stream.tell(), self.offset
-        self._stream.seek(0)
+        file = cast(BinaryIO, self._stream)
+        at, offset = file.tell(), self.offset
+        file.seek(0)
         self.offset = 0
         try:
             return self._read_past()
         finally:
-            self._stream.seek(at)
+            file.seek(at)
             self.offset = offset
 
     def _read_past(self) -> int:
@@ -154,13 +253,16 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
     parse = _PARSERS[shape.format]
     for line in lines:
         if line.isspace():
+            lines.settle()
             continue
         try:
-            yield parse(line, shape)
+            record = parse(line, shape)
         except (msgspec.DecodeError, UnicodeDecodeError, _NoField) as error:
             raise BadLine(lines.line, str(error)) from None
         except RecursionError:
             raise BadLine(lines.line, "nested too deeply") from None
+        lines.settle()
+        yield record
 
 
 class _NoField(Exception):
@@ -217,7 +319,9 @@ def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
         names = next(csv.reader([header.decode()])) if header else next(reader, [])
         if len(set(names)) != len(names):
             raise BadLine(1, "two columns have the same name")
+        lines.settle()
         for row in reader:
+            lines.settle()
             if not row:
                 continue
             if len(row) != len(names):

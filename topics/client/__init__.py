@@ -6,6 +6,7 @@ package knows the contract and nothing of the server's own code.
 """
 
 from topics.client.aio import AsyncClient, AsyncWatch
+from topics.client.aioproducer import AsyncProducer, AsyncSent
 from topics.client.aiowork import AsyncHeldJob, AsyncWork
 from topics.client.errors import (
     BadAnswer,
@@ -16,6 +17,7 @@ from topics.client.errors import (
     LeaseLost,
     NotFound,
     NotReady,
+    NotSent,
     PayloadTooLarge,
     RecordTooLarge,
     RouterNotFound,
@@ -66,11 +68,13 @@ from topics.client.options import (
     Begin,
     Config,
     DiffOptions,
+    ProducerOptions,
     ReadOptions,
     WatchOptions,
     WorkOptions,
     WriteOptions,
 )
+from topics.client.producer import Producer, Sent
 from topics.client.retry import Clock, Retry
 from topics.client.sync import Client, Watch
 from topics.client.work import HeldJob, Work
@@ -82,6 +86,8 @@ __all__ = [
     "AppendedMany",
     "AsyncClient",
     "AsyncHeldJob",
+    "AsyncProducer",
+    "AsyncSent",
     "AsyncWatch",
     "AsyncWork",
     "BadAnswer",
@@ -109,7 +115,10 @@ __all__ = [
     "NewRecord",
     "NotFound",
     "NotReady",
+    "NotSent",
     "PayloadTooLarge",
+    "Producer",
+    "ProducerOptions",
     "Purged",
     "QueueCounts",
     "RawRecord",
@@ -125,6 +134,7 @@ __all__ = [
     "RouterLoss",
     "RouterNotFound",
     "RouterSummary",
+    "Sent",
     "ServerFault",
     "Throttled",
     "Tombstone",

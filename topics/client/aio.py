@@ -17,6 +17,8 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 import httpx
 
 from topics.client import calls, walks, wire
+from topics.client.aiopool import AsyncPool
+from topics.client.aioproducer import AsyncProducer
 from topics.client.aiowork import AsyncHeldJob, AsyncWork
 from topics.client.calls import Call, Leases, Outcome
 from topics.client.models import (
@@ -52,11 +54,13 @@ from topics.client.options import (
     Config,
     DiffOptions,
     Match,
+    ProducerOptions,
     ReadOptions,
     WatchOptions,
     WorkOptions,
     require,
 )
+from topics.client.plugged import AsyncPlugged
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 from topics.client.working import OnError, Worker, log_error
@@ -85,7 +89,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:4000",
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -96,15 +100,18 @@ class AsyncClient:
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._timeout_s = timeout_s
-        self._compress = compress
         self._retry = retry
         self._clock = clock
         self._sleep = sleep
-        options = wire.options(
+        target = wire.target(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self._http = httpx.AsyncClient(**options, transport=transport)
+        self._target = target
+        self._carrier: wire.AsyncCarrier = (
+            AsyncPool(target)
+            if transport is None and target.is_plain
+            else AsyncPlugged(target, transport)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,11 +126,11 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Let the connections go."""
-        await self._http.aclose()
+        await self._carrier.aclose()
 
     @property
     def is_closed(self) -> bool:
-        return self._http.is_closed
+        return self._carrier.is_closed
 
     # What takes options is no coroutine function but gives a coroutine: a mistake in its arguments is
     # raised by the call, as Python raises its own, and not when somebody awaits it.
@@ -179,6 +186,10 @@ class AsyncClient:
         if call := batcher.flush():
             batcher.took(await self._do(call))
         return batcher.total
+
+    def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> AsyncProducer:
+        """As `Client.producer`, with `async with` and `await producer.send(value)`."""
+        return AsyncProducer(self, topic, **options)
 
     @overload
     def diff(
@@ -457,9 +468,7 @@ class AsyncClient:
     def _open(
         self, call: Call[Any], silence_s: float
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        return self._http.stream(
-            **wire.stream(call, timeout_s=self._timeout_s, silence_s=silence_s)
-        )
+        return self._carrier.stream(call, wire.streaming(call, silence_s))
 
     async def _walk(self, walk: walks.Walk[A, T]) -> AsyncIterator[T]:
         while (call := walk.call()) is not None:
@@ -475,9 +484,9 @@ class AsyncClient:
         return call.result(outcome)
 
     async def _send(self, call: Call[Any]) -> Outcome:
-        request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
+        sending = wire.sending(self._target, call)
         try:
-            return await self._http.request(**request)
+            return await self._carrier.request(call, sending)
         except httpx.RequestError as error:
             return error
 

@@ -112,6 +112,11 @@ class LeaseLost(TopicsError):
     """
 
 
+class NotSent(TopicsError):
+    """A record of a producer that was not sent, because a batch before it failed (its `__cause__`).
+    Other than a record of that batch, it is certainly not in the topic."""
+
+
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
     "batch_too_large": BatchTooLarge,
     "record_too_large": RecordTooLarge,

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from topics.client.errors import TopicsError
 from topics.client.models import Appended
+from topics.client.plain import Default
 
 Match = str | tuple[str, str, str]
 """A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
@@ -76,12 +77,15 @@ class AppendOptions(WriteOptions, total=False):
         idempotency_key: To be given again by whoever repeats this append; by default a new one.
         keyed: False sends no key: the server remembers nothing, and an attempt whose answer is
             lost is not repeated.
+        default: Makes of a value that JSON cannot say (bytes, a Decimal, a time, a set) one that it
+            can; without it, that is a `TypeError`.
     """
 
     tag: str | None
     meta: Mapping[str, Any] | None
     idempotency_key: str | None
     keyed: bool
+    default: Default | None
 
 
 class BatchOptions(WriteOptions, total=False):
@@ -93,12 +97,32 @@ class BatchOptions(WriteOptions, total=False):
         key_prefix: With the batch's number it is the idempotency key.  The same values, batch
             sizes and prefix, sent again within the topic's window, are not appended again.
         progress: Told of each batch as it is acknowledged.
+        default: As for `append`.
     """
 
     batch_records: int
     batch_bytes: int
     key_prefix: str | None
     progress: Callable[[Appended], None] | None
+    default: Default | None
+
+
+class ProducerOptions(WriteOptions, total=False):
+    """Of `producer`.
+
+    Attributes:
+        batch_records: Most records of a batch (5000); the server takes 10,000 by default.
+        batch_bytes: Most bytes of a batch (1 MiB); one record always fits.
+        linger_ms: How long a record waits for others to go with (5), unless its batch is full.
+        buffer_bytes: Most bytes that wait or are under way (32 MiB); `send` waits for room.
+        default: As for `append`.
+    """
+
+    batch_records: int
+    batch_bytes: int
+    linger_ms: float
+    buffer_bytes: int
+    default: Default | None
 
 
 class PageOptions(TypedDict, total=False):

@@ -27,6 +27,8 @@ from topics.client.watching import (
 
 D = TypeVar("D")
 
+FAULT: Final = 500
+"""It may be of one job: a worker goes on, while the streams bring anything."""
 SILENCE_S: Final = 35.0
 """Two heartbeats of a stream, and a little, without a byte: the connection is lost (§7.6)."""
 
@@ -116,5 +118,5 @@ class Pushed(Generic[D]):
         self._fault = fault
         if fault.status == 404:
             raise TopicNotFound("topic_not_found", 404, fault.message)
-        if fault.status not in PASSING:
+        if fault.status not in PASSING and fault.status != FAULT:
             raise fault

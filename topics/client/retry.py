@@ -2,8 +2,9 @@
 
 Owns the judgement about what came of an attempt; sends and sleeps nothing itself.  A refusal that
 names a time (429, 503) is obeyed to the letter of `Retry-After`; a connection that broke is tried
-again where the request cannot have arrived, or where doing it twice is doing it once.  500 is never
-repeated: what happened is unknown, and it would happen again.
+again where the request cannot have arrived, or where doing it twice is doing it once.  500 is not
+repeated, for what happened is unknown, and it would happen again; but a worker, whose calls may all
+be done twice, goes on after one that passes.
 """
 
 import random
@@ -19,6 +20,7 @@ from topics.client.calls import Call, Outcome, retry_after_s
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _REFUSED: Final = (429, 503)
+_FAULT: Final = 500
 _GATEWAY: Final = (502, 504)
 """A proxy's word for "the server did not answer": like a connection that broke."""
 
@@ -121,12 +123,15 @@ class Standing:
 
 def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     """Whether another attempt could end better, and could not do the work twice."""
-    if isinstance(outcome, httpx.UnsupportedProtocol):
+    if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        # Ours to mend.
         return False
     if isinstance(outcome, httpx.RequestError):
         return call.is_repeatable or isinstance(outcome, _NOT_SENT)
     if outcome.status_code in _GATEWAY:
         return call.is_repeatable and call.is_patient
+    if outcome.status_code == _FAULT:
+        return call.is_repeatable and call.outlives_faults
     return outcome.status_code in _REFUSED and call.is_patient
 
 

@@ -43,11 +43,15 @@ from topics.client.options import (
     Config,
     DiffOptions,
     Match,
+    ProducerOptions,
     ReadOptions,
     WatchOptions,
     WorkOptions,
     require,
 )
+from topics.client.plugged import Plugged
+from topics.client.pool import Pool
+from topics.client.producer import Producer
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.watching import Topic, Watcher
 from topics.client.work import HeldJob, Work
@@ -77,7 +81,7 @@ class Client:
     ends; an append carries an idempotency key of its own, so that it happens once all the same.
 
     Args:
-        url: Where the server is.
+        url: Where the server is; by default what `TOPICS_URL` says, else http://127.0.0.1:4000.
         api_key: Sent as a bearer token.
         timeout_s: For connecting and for each silence of the server; a long poll adds its wait.
         retry: How patient to be; `Retry(for_s=0)` tries once.
@@ -89,7 +93,7 @@ class Client:
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:4000",
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout_s: float = 30.0,
@@ -100,15 +104,16 @@ class Client:
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._timeout_s = timeout_s
-        self._compress = compress
         self._retry = retry
         self._clock = clock
         self._sleep = sleep
-        options = wire.options(
+        target = wire.target(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self._http = httpx.Client(**options, transport=transport)
+        self._target = target
+        self._carrier: wire.Carrier = (
+            Pool(target) if transport is None and target.is_plain else Plugged(target, transport)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -123,11 +128,11 @@ class Client:
 
     def close(self) -> None:
         """Let the connections go."""
-        self._http.close()
+        self._carrier.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._http.is_closed
+        return self._carrier.is_closed
 
     def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
         """Create a topic, or replace its whole config: what is omitted returns to its default.
@@ -194,6 +199,23 @@ class Client:
         if call := batcher.flush():
             batcher.took(self._do(call))
         return batcher.total
+
+    def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> Producer:
+        """Append single records, many a second: they go in batches, in the background, in order.
+
+            with client.producer("jobs") as producer:
+                for value in values:
+                    producer.send(value)
+
+        A batch goes when it is full (`batch_records`, `batch_bytes`) or its first record has waited
+        for `linger_ms`, one batch after the other, each under an idempotency key of its own and as
+        patiently as any call.  `send` gives a `Sent`, whose `result()` is the sequence number.
+        After a batch that failed nothing is sent any more: `flush` and `close` raise why, and so
+        do the records' own results.
+
+        Options: `ProducerOptions`.
+        """
+        return Producer(self, topic, **options)
 
     @overload
     def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
@@ -577,9 +599,7 @@ class Client:
         return self._do(calls.limits())
 
     def _open(self, call: Call[Any], silence_s: float) -> AbstractContextManager[httpx.Response]:
-        return self._http.stream(
-            **wire.stream(call, timeout_s=self._timeout_s, silence_s=silence_s)
-        )
+        return self._carrier.stream(call, wire.streaming(call, silence_s))
 
     def _walk(self, walk: walks.Walk[A, T]) -> Iterator[T]:
         while (call := walk.call()) is not None:
@@ -594,9 +614,9 @@ class Client:
         return call.result(outcome)
 
     def _send(self, call: Call[Any]) -> Outcome:
-        request = wire.request(call, timeout_s=self._timeout_s, compress=self._compress)
+        sending = wire.sending(self._target, call)
         try:
-            return self._http.request(**request)
+            return self._carrier.request(call, sending)
         except httpx.RequestError as error:
             return error
 

@@ -18,6 +18,7 @@ from topics.client.models import (
     TopicSummary,
 )
 from topics.client.options import Config, DiffOptions, PageOptions, WriteOptions, require
+from topics.client.plain import Default
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -162,6 +163,7 @@ class Batcher:
         batch_bytes: int = BATCH_BYTES,
         key_prefix: str | None = None,
         progress: Callable[[Appended], None] | None = None,
+        default: Default | None = None,
         **options: Unpack[WriteOptions],
     ) -> None:
         require(WriteOptions, options, "append_many()")
@@ -174,6 +176,7 @@ class Batcher:
         self._prefix = f"{secrets.token_hex(8)}-" if key_prefix is None else key_prefix
         self._options = options
         self._progress = progress
+        self._default = default
         self._records: list[bytes] = []
         self._size_bytes = 0
         self._batches = 0
@@ -185,7 +188,7 @@ class Batcher:
         A batch that is full goes at once, not with the value after it: a slow source may not have
         that one for an hour.
         """
-        record = calls.encode_record(value)
+        record = calls.encode_record(value, default=self._default)
         too_large = self._size_bytes + len(record) > self._batch_bytes
         call = self.flush() if too_large else None
         self._records.append(record)

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -199,6 +199,7 @@ class Worker(Generic[D]):
             lease_ms=self.lease_ms,
             wait_ms=self._wait_ms or None if waits else None,
         )
+        call = replace(call, outlives_faults=True)
         return Asked(call, max, waits, self._clock.now_s())
 
     def unanswered(self, asked: Asked[D]) -> None:
@@ -235,6 +236,7 @@ class Worker(Generic[D]):
     def pushing(self) -> Pushed[D]:
         """A stream for one hand."""
         call = calls.open_work(self.queue, node=self.node, max=self._max, lease_ms=self.lease_ms)
+        call = replace(call, outlives_faults=True)
         return Pushed(call, self._job_type, self._retry, self._clock)
 
     def counts_one(self) -> bool:
@@ -299,10 +301,12 @@ class Worker(Generic[D]):
         return open_jobs
 
     def ack(self, jobs: list[Held[D]]) -> Call[Acked]:
-        return calls.ack(self.queue, jobs, node=self.node, lease_ids=None)
+        call = calls.ack(self.queue, jobs, node=self.node, lease_ids=None)
+        return replace(call, outlives_faults=True)
 
     def nack(self, jobs: list[Held[D]], delay_ms: int) -> Call[Nacked]:
-        return calls.nack(self.queue, jobs, node=self.node, delay_ms=delay_ms, lease_ids=None)
+        call = calls.nack(self.queue, jobs, node=self.node, delay_ms=delay_ms, lease_ids=None)
+        return replace(call, outlives_faults=True)
 
     def settled(self, jobs: Iterable[Held[D]], answer: Acked | Nacked | None) -> None:
         """What came of an ack or a nack; None where no answer came, and nobody knows."""

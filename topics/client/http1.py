@@ -1,0 +1,174 @@
+"""HTTP/1.1 as a client speaks it: the bytes of a request, and an answer read from pieces of any size.
+
+Owns no connection and waits for nothing: `pool` and `aiopool` carry the bytes.  The grammar is that
+of llhttp, by the public API of httptools.  Invariant: a connection may be used again only where its
+answer was read to its end, and nothing came after it.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import httptools
+import httpx
+
+HEAD_BYTES_MAX: Final = 64 << 10
+"""Of an answer's status line and headers, and of those of any 1xx before it."""
+BODY_BYTES_MAX: Final = 256 << 20
+"""Of an answer that is not a stream; a server's largest has 8 MiB and one record (§3)."""
+
+_FORBIDDEN: Final = frozenset(map(chr, range(32))) - {"\t"} | {"\x7f"}
+
+
+def header(name: str, value: str) -> bytes:
+    """One line of a request's head.
+
+    Raises:
+        ValueError: A value that would end the line.
+    """
+    if not _FORBIDDEN.isdisjoint(value):
+        raise ValueError(f"{value!r} cannot stand in the header {name}")
+    return f"{name}: {value}\r\n".encode()
+
+
+def request(
+    method: str, target: str, fixed: bytes, headers: Mapping[str, str], body: bytes | None
+) -> bytes:
+    """A request's head, and its body where it has one.
+
+    Args:
+        target: Path and query, escaped.
+        fixed: Lines that every request of a client has.
+    """
+    lines = [f"{method} {target} HTTP/1.1\r\n".encode("ascii"), fixed]
+    lines += [header(name, value) for name, value in headers.items()]
+    if body is not None:
+        lines.append(b"content-length: %d\r\n" % len(body))
+    lines.append(b"\r\n")
+    if body is not None:
+        lines.append(body)
+    return b"".join(lines)
+
+
+def check_size(size_bytes: int) -> None:
+    """Refuse a body that is gathered whole and has no end.
+
+    Raises:
+        httpx.RemoteProtocolError: It is larger than any answer of this API.
+    """
+    if size_bytes > BODY_BYTES_MAX:
+        raise httpx.RemoteProtocolError(f"a body of more than {BODY_BYTES_MAX} bytes")
+
+
+class Reading:
+    """What one connection brings, an answer at a time.
+
+    Feed it what arrives; read `status` and `headers` when `has_head`, and `take` the body.
+
+    Attributes:
+        is_complete: The answer is there to its end.
+        is_reusable: Another request may follow on this connection.
+    """
+
+    def __init__(self) -> None:
+        self.is_complete = True
+        self.is_reusable = True
+        self.has_head = False
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.buffered_bytes = 0
+        self._pieces: deque[bytes] = deque()
+        self._head_bytes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+
+    def expect(self) -> None:
+        """A request is about to be sent: the next answer is its own.
+
+        Raises:
+            httpx.ConnectError: The server hung up, or spoke first; nothing is to be sent.
+        """
+        assert self.is_complete
+        if not self.is_reusable:
+            raise httpx.ConnectError("the server closed the connection before a request")
+        self.is_complete = self.is_reusable = self.has_head = False
+        self.headers = []
+        self._pieces.clear()
+        self.buffered_bytes = self._head_bytes = 0
+        self._begin()
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived.
+
+        Raises:
+            httpx.RemoteProtocolError: It is no HTTP, or larger than any answer of this API.
+        """
+        if self.is_complete:
+            # Nobody asked: whoever asked next would take it for the answer.
+            self.is_reusable = False
+            return
+        if not self.has_head:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.is_reusable = False
+            if not self.is_complete:
+                raise httpx.RemoteProtocolError(f"not an HTTP answer: {error}") from None
+        if not self.has_head and self._head_bytes > HEAD_BYTES_MAX:
+            raise httpx.RemoteProtocolError(f"headers of more than {HEAD_BYTES_MAX} bytes")
+
+    def end(self) -> None:
+        """The connection was closed by the server.
+
+        Raises:
+            httpx.RemoteProtocolError: Before the end of the answer.
+        """
+        self.is_reusable = False
+        if self.is_complete:
+            return
+        if not self.has_head:
+            raise httpx.RemoteProtocolError("the server closed the connection without an answer")
+        names = {name.lower() for name, _ in self.headers}
+        if names & {b"content-length", b"transfer-encoding"}:
+            raise httpx.RemoteProtocolError("the server closed the connection within an answer")
+        # A body of no announced length ends with its connection (RFC 9112 §6.3).
+        self.is_complete = True
+
+    def take(self) -> list[bytes]:
+        """What has come of the body since the last call."""
+        pieces = list(self._pieces)
+        self._pieces.clear()
+        self.buffered_bytes = 0
+        return pieces
+
+    # ------------------------------------------------------------------ what the parser tells
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            self.is_reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.is_complete and not self.has_head:
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self.is_complete:
+            return
+        self.status = self._parser.get_status_code()
+        # An interim answer (1xx) is passed over, and the real one follows.
+        self.has_head = self.status >= 200
+        if not self.has_head:
+            self.headers = []
+
+    def on_body(self, body: bytes) -> None:
+        if not self.is_complete:
+            self._pieces.append(body)
+            self.buffered_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        if self.has_head and not self.is_complete:
+            self.is_complete = True
+            self.is_reusable = self._parser.should_keep_alive()
