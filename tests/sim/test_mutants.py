@@ -11,15 +11,16 @@ sown, because the worlds proved them to be no bug here:
 
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from topics.protocol import engine, state
+from topics.protocol import codec, engine, state, turn
 from topics.protocol.admission import Admission
 from topics.protocol.chores import Chore, Chores
+from topics.protocol.codec import Frames
 from topics.protocol.commands import Append, Claim, Command
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection, StoreError, WriteFailed
@@ -39,7 +40,7 @@ from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
 from topics.protocol.upkeep import Upkeep
 from topics.protocol.work import Work, _Claimer
-from topics.store import cache, wal
+from topics.store import cache, store, wal
 from topics.store.files import File
 from topics.store.layout import FAILED_NAME, log_name, numbers
 from topics.store.segments import Segments
@@ -102,8 +103,8 @@ def segment_not_synced(patch: Patch) -> None:
 def log_trimmed_before_the_checkpoint(patch: Patch) -> None:
     rotate = DiskStore.rotate
 
-    def hasty(self: DiskStore, *, fresh: bool = False) -> int:
-        boundary = rotate(self, fresh=fresh)
+    def hasty(self: DiskStore, **given: Any) -> int:
+        boundary = rotate(self, **given)
         files = self._files
         for number in numbers(files.names(), "wal"):
             if number < self._log.position.file_number:
@@ -146,7 +147,8 @@ def failed_sync_tried_again(patch: Patch) -> None:
 
 
 def failed_sync_kept_quiet(patch: Patch) -> None:
-    patch.setattr(wal, "leave_failure_mark", lambda files: "")
+    for module in (wal, store):
+        patch.setattr(module, "leave_failure_mark", lambda files: "")
 
 
 def failed_sync_told_in_a_new_file_only(patch: Patch) -> None:
@@ -167,16 +169,13 @@ def short_write_believed(patch: Patch) -> None:
     def once(file: File, data: Any, offset: int) -> None:
         file.write(data, offset)
 
-    patch.setattr(wal, "write_all", once)
+    patch.setattr(wal, "write_parts", lambda file, parts, at: once(file, b"".join(parts), at))
 
 
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
-    write = DiskStore.write
-
-    def changed(self: DiskStore, events: Sequence[Event]) -> int:
-        return write(self, [change(event) for event in events])
-
-    patch.setattr(DiskStore, "write", changed)
+    """What the log gets is not what became true."""
+    encode = codec.encode
+    patch.setattr(turn, "encode", lambda event: encode(change(event)))
 
 
 def evict_floor_not_logged(patch: Patch) -> None:
@@ -261,10 +260,11 @@ def whole_runs_dropped_by_first_seq(patch: Patch) -> None:
 def batch_split_in_two(patch: Patch) -> None:
     write = DiskStore.write
 
-    def halved(self: DiskStore, events: Sequence[Event]) -> int:
-        lsn = 0 if events else write(self, [])
-        for event in events:
-            lsn = write(self, [event])
+    def halved(self: DiskStore, frames: Frames) -> int:
+        body = memoryview(b"".join(frames.parts))
+        lsn = 0 if frames else write(self, frames)
+        for event in codec.decode_all(body, frames.count):
+            lsn = write(self, Frames.of([event]))
         return lsn
 
     patch.setattr(DiskStore, "write", halved)
@@ -291,12 +291,12 @@ def dead_letters_in_two_entries(patch: Patch) -> None:
 
 
 def _not_logged(patch: Patch, kind: type) -> None:
-    write = DiskStore.write
+    emit = Turn.emit
 
-    def forgetful(self: DiskStore, events: Sequence[Event]) -> int:
-        return write(self, [event for event in events if not isinstance(event, kind)])
+    def forgetful(self: Turn, event: Event, *, logged: bool = True, **given: Any) -> None:
+        emit(self, event, logged=logged and not isinstance(event, kind), **given)
 
-    patch.setattr(DiskStore, "write", forgetful)
+    patch.setattr(Turn, "emit", forgetful)
 
 
 def leases_not_logged(patch: Patch) -> None:
