@@ -1,9 +1,13 @@
 """One thread writes, one syncs, one seals and flips: as the server runs them."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
+from sim.files import SimFiles
 
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
@@ -90,3 +94,44 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
     assert run.dead == count
     assert run._heap is None
     store.close(None)
+
+
+class Switching:
+    """A lock behind whose every release the other thread runs, as far as it will."""
+
+    def __init__(self, held: Any, other: Callable[[], object]) -> None:
+        self._held = held
+        self._other = other
+        self._is_other = False
+
+    def __enter__(self) -> None:
+        self._held.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held.release()
+        if not self._is_other:
+            self._is_other = True
+            self._other()
+            self._is_other = False
+
+
+def test_a_sync_at_any_moment_of_a_write_knows_what_it_covers() -> None:
+    """What a sync sees of a write is all or nothing of it: lsn, batch and whether anything is left
+    to be synced. Else a sync that came in between took the batch along and left its lsn behind, so
+    that nobody who waited for it was answered. (§0.10)"""
+    store = DiskStore(SimFiles(), wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    ledger = Ledger(store)
+    store.recover(ledger)
+    log = store._log
+    for name in ("_state",):
+        setattr(log, name, Switching(getattr(log, name), store.sync))
+
+    ledger.create(1)
+    ledger.append(1, b"x")
+
+    assert store.sync() == store.written_lsn == 2

@@ -185,9 +185,7 @@ class Log:
         size = frames.encode_all(events, parts)
         self._append(EVENTS, parts, size, len(events))
         self._stats.frames_total += len(events)
-        with self._state:
-            self.written_lsn += 1
-            return self.written_lsn
+        return self.written_lsn
 
     def idle(self) -> None:
         """Vouch for all batches so far, where they are durable and nothing does yet."""
@@ -264,7 +262,10 @@ class Log:
         self._digest = int.from_bytes(header[-8:], "little")
         self._vouched = self._synced_batch
         with self._state:
+            # Together: what a sync counts as covered is what it answers to those who wait for it.
             self._batch = current.last_batch = number
+            if kind == EVENTS:
+                self.written_lsn += 1
             if kind != IDLE:
                 self._last_batch = number
                 self._dirty += 1
