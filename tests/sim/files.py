@@ -1,8 +1,10 @@
 """A directory on a disk that forgets: `topics.store.files.Files` for simulations.
 
 Owns what a power loss may take: each sector written and not synced persists or not by itself, a
-size apart from its bytes, names as a prefix of what was done to them (or, harshly, any subset).
-Every call that changes something is counted, so that a test can cut, kill or fail at each one.
+size apart from its bytes, names as a prefix of what was done to them (or, harshly, any subset).  A
+disk with sectors of 4,096 bytes takes more of a log file: a page of it that was being written may be
+gone as a whole, what had been synced in it too.  Every call that changes something is counted, so
+that a test can cut, kill or fail at each one.
 """
 
 import errno
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 
 from topics.protocol.records import Buffer
 from topics.store.files import File
-from topics.store.layout import LOCK_NAME, SECTOR
+from topics.store.layout import LOCK_NAME, PAGE, SECTOR
 
 
 class Cut(BaseException):
@@ -84,6 +86,22 @@ class Inode:
                 found[at : at + room] = rng.randbytes(room)
         return found
 
+    def tear(self, found: bytearray, rng: random.Random) -> None:
+        """Take whole pages, of those that were being written, out of what the device holds."""
+        for page in sorted({sector * SECTOR // PAGE for sector in self.dirty}):
+            if rng.random() < 0.3:
+                at = page * PAGE
+                lost = min(PAGE, len(found) - at)
+                if lost > 0:
+                    found[at : at + lost] = bytes(lost)
+
+    def truncate(self, size: int) -> None:
+        """What is left of the last page is zeroed, and so it is written again."""
+        last = min(size & -PAGE, len(self.cache)) if size < len(self.cache) else size
+        del self.cache[size:]
+        self.dirty = {sector for sector in self.dirty if sector * SECTOR < size}
+        self.dirty.update(range(last // SECTOR, -(-len(self.cache) // SECTOR)))
+
 
 class SimFile:
     """Implements `files.File`."""
@@ -133,8 +151,7 @@ class SimFile:
     def truncate(self, size: int) -> None:
         assert self._may_write, f"{self.name} was opened for reading"
         self._files.failing(f"truncate {self.name}")
-        del self._inode.cache[size:]
-        self._inode.dirty = {s for s in self._inode.dirty if s * SECTOR < size}
+        self._inode.truncate(size)
 
     def allocate(self, size: int) -> None:
         self._files.failing(f"allocate {self.name}")
@@ -162,12 +179,14 @@ class SimFiles:
         faults: Call number -> what it does instead.
         cut_at: The call that never returns.
         capacity_bytes: Space on the disk.
+        page_bytes: What the disk writes as a whole, 512 or 4,096.
         cold: No read finds its bytes in memory.
         unreadable: Names whose reads fail.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.path = "sim"
+        self.page_bytes = random.Random(seed).choice((SECTOR, PAGE))
         self.calls = 0
         self.log: list[str] = []
         self.faults: dict[int, Fault] = {}
@@ -197,6 +216,8 @@ class SimFiles:
         for name, inode in sorted(names.items()):
             if id(inode) not in again:
                 data = inode.cut(rng, harsh=harsh)
+                if self.page_bytes == PAGE and name.endswith(".wal"):
+                    inode.tear(data, _aside(rng))
                 again[id(inode)] = Inode(bytearray(data), data)
             found.inodes[name] = again[id(inode)]
         found.durable_names = dict(found.inodes)
@@ -241,6 +262,7 @@ class SimFiles:
         found = SimFiles(self.seed + 1)
         found._boot = boot
         found.capacity_bytes = self.capacity_bytes
+        found.page_bytes = self.page_bytes
         return found
 
     def _all_inodes(self) -> list[Inode]:
@@ -337,6 +359,13 @@ class SimFiles:
     def close(self) -> None:
         if self._locked_by and self._locked_by[0] is self:
             self._locked_by.clear()
+
+
+def _aside(rng: random.Random) -> random.Random:
+    """Draws that leave what is drawn next as it would have been."""
+    again = random.Random()
+    again.setstate(rng.getstate())
+    return again
 
 
 def _apply(names: dict[str, Inode], operations: list[tuple[str, Inode | None]]) -> None:

@@ -53,7 +53,7 @@ from .world import told_story
 
 SEEDS = 200
 FIRST = {
-    "flags_flipped_before_their_delete_is_durable": 130,
+    "flags_flipped_before_their_delete_is_durable": 45,
     "failed_sync_kept_quiet": 30,
     "failed_sync_told_in_a_new_file_only": 100,
     "memory_of_the_log_believed": 20,

@@ -9,7 +9,7 @@ import pytest
 from sim.files import Cut, Fault, SimFiles
 
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.store.layout import FAILED_NAME, RESERVE_NAME
+from topics.store.layout import FAILED_NAME, PAGE, RESERVE_NAME
 from topics.store.store import DiskStore
 
 from .ledger import HotRun, Ledger, entry_of
@@ -284,11 +284,11 @@ def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
     ledger = begun(files)
     store = ledger.store
     assert store.room(reserve=False) > 50_000
-    while store._log.position.offset < FILE - 4096:  # type: ignore[attr-defined]
+    while store._log.position.offset < FILE - 4 * PAGE:  # type: ignore[attr-defined]
         ledger.append(1, b"x" * 2500)
     files.capacity_bytes = 0
 
-    ledger.append(1, b"x" * 5000)
+    ledger.append(1, b"x" * 15_000)
     store.sync()
 
     assert RESERVE_NAME not in files.names()

@@ -97,15 +97,18 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
 
 
 class Switching:
-    """A lock behind whose every release the other thread runs, as far as it will."""
+    """A lock behind whose every release another thread runs to its end, where no other lock of
+    these is held that it would wait for."""
 
-    def __init__(self, held: Any, other: Callable[[], object]) -> None:
-        self._held = held
+    held = 0
+
+    def __init__(self, lock: Any, other: Callable[[], object]) -> None:
+        self._lock = lock
         self._other = other
-        self._is_other = False
 
     def __enter__(self) -> None:
-        self._held.acquire()
+        Switching.held += 1
+        self._lock.acquire()
 
     def __exit__(
         self,
@@ -113,11 +116,10 @@ class Switching:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._held.release()
-        if not self._is_other:
-            self._is_other = True
+        self._lock.release()
+        if Switching.held == 1:
             self._other()
-            self._is_other = False
+        Switching.held -= 1
 
 
 def test_a_sync_at_any_moment_of_a_write_knows_what_it_covers() -> None:
@@ -128,7 +130,7 @@ def test_a_sync_at_any_moment_of_a_write_knows_what_it_covers() -> None:
     ledger = Ledger(store)
     store.recover(ledger)
     log = store._log
-    for name in ("_state",):
+    for name in ("_writing", "_state"):
         setattr(log, name, Switching(getattr(log, name), store.sync))
 
     ledger.create(1)

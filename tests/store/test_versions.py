@@ -1,20 +1,25 @@
 """Directories of earlier formats: read by their own rules, and continued in ours."""
 
+import errno
 import json
+import random
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from sim.files import SimFiles
+from sim.files import Cut, Fault, SimFiles
 from sim.process import Process, payload
 
 from topics.protocol.commands import Append, Diff, GetTopic
 from topics.protocol.effects import Parked
+from topics.protocol.errors import Unusable
 from topics.protocol.limits import Limits
 from topics.protocol.models import TopicConfig
 from topics.protocol.ports import Recovery
+from topics.store.inspect import inspect
+from topics.store.layout import LOCK_NAME
 from topics.store.store import DiskStore
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -121,3 +126,72 @@ def test_a_directory_of_an_earlier_format_shows_what_it_held(name: str) -> None:
     assert recovery.clean is (name == "clean-1")
     assert recovery.same_boot
     assert (recovery.torn_bytes > 0) is (name == "torn-1")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_goes_on_in_our_format(name: str) -> None:
+    """New files are of our format, old ones stay as they are, and the next starts read both, after
+    a kill, a power cut and a clean stop."""
+    files, expected = left(name)
+    now_ms = now_of(expected)
+    process, _ = started(files, now_ms)
+    old = {log.name for log in inspect(files).logs if log.version == 1}
+    append(process, "in" if name == "worked-1" else "a", 3)
+    process.sync()
+    stood = content(process)
+
+    files = files.kill()
+    process, _ = started(files, now_ms)
+    assert content(process) == stood
+    files = files.cut(random.Random(1))
+    process, _ = started(files, now_ms)
+    assert all(content(process)[topic]["records"] == stood[topic]["records"] for topic in stood)
+    report = inspect(files)
+    assert (report.problems, report.format_version) == ([], 2)
+    assert {log.name for log in report.logs if log.version == 1} == old
+    assert {log.version for log in report.logs} == {1, 2}
+    assert process.stop()
+    assert started(files.kill(), now_ms)[1].clean
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_start_that_is_cut_off_may_be_repeated(name: str) -> None:
+    """At whatever call the first start in our format ends, the next one finds the same. (F30)"""
+    files, expected = left(name)
+    whole = files.kill()
+    started(whole, now_of(expected))
+    for call in range(whole.calls):
+        broken = files.kill()
+        broken.cut_at = call
+        with pytest.raises(Cut):
+            started(broken, now_of(expected))
+        for after in (broken.kill(), broken.cut(random.Random(call), harsh=call % 2 == 1)):
+            found = content(started(after, now_of(expected))[0])
+            assert all(found[t]["records"] == expected[t]["records"] for t in expected)
+
+
+def test_the_end_of_an_old_log_has_no_witness() -> None:
+    """A log of version 1 that a rotation had led on is believed as far as it goes: that version
+    left such logs itself, when it was killed in the midst of a start."""
+    files, expected = left("worked-1")
+    *_, before, last = [log for log in inspect(files).logs if log.batches]
+    assert before.marks["rotate"]
+    files.remove(last.name)
+    files.remove("0000000002.ckpt")
+
+    process, recovery = started(files, now_of(expected))
+
+    assert recovery.torn_bytes == 0
+    assert 0 < content(process)["in"]["head_seq"] < expected["in"]["head_seq"]
+
+
+def test_an_upgrade_that_finds_no_space_changes_nothing() -> None:
+    """The identity comes first: until it says format 2, nothing in the directory is of it."""
+    files, expected = left("killed-1")
+    files.faults[files.calls + 2] = Fault(errno.ENOSPC)
+    before = files.tree()
+
+    with pytest.raises(Unusable, match="cannot be brought to format 2: injected"):
+        started(files, now_of(expected))
+
+    assert {name: data for name, data in files.tree().items() if name != LOCK_NAME} == before
