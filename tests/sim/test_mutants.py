@@ -58,7 +58,7 @@ FIRST = {
     "failed_sync_told_in_a_new_file_only": 100,
     "memory_of_the_log_believed": 20,
     "segments_left_by_an_erasure": 110,
-    "erasure_told_before_its_files_are_gone": 400,
+    "erasure_told_before_its_files_are_gone": 130,
 }
 """Where to begin to look for what few worlds meet."""
 CRASHES = 6
