@@ -429,6 +429,25 @@ def test_a_disk_that_fails_to_sync_at_the_start_is_refused() -> None:
         recovered(after)
 
 
+def test_an_orphan_that_a_start_could_not_unlink_goes_later() -> None:
+    """A disk that refuses it once keeps no segment that nothing names. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.store.seal([entry_of(HotRun(1, [b"a"]))])
+    [name] = [n for n in files.names() if n.endswith(".seg")]
+    whole = files.kill()
+    recovered(whole)
+    after = files.kill()
+    after.faults[whole.log.index(f"unlink {name}") + 1] = Fault(errno.EIO)
+
+    found = recovered(after)
+
+    assert name in after.names()
+    found.recovered().append(1, b"more")
+    found.store.sync()
+    assert name not in after.names()
+
+
 def test_an_unreadable_payload_fails_only_its_read() -> None:
     """An error of the disk while serving is an OSError of that read. (F11)"""
     files = SimFiles()

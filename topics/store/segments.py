@@ -161,15 +161,17 @@ class Segments:
             return  # nothing needs it
         segment.require_log(header, path, last_batch)
 
-    def sweep(self, refs: Iterable[RunRef]) -> None:
+    def sweep(self, refs: Iterable[RunRef]) -> list[int]:
         """*Blocking.* Unlink the segments that none of these runs is in: orphans of a seal whose
-        event never came, or dropped just before the end."""
+        event never came, or dropped just before the end; returns those that are still there."""
         named = {ref.segment for ref in refs}
-        for number in numbers(self._files.names(), "seg"):
-            if number not in named:
-                discard(self._files, segment_name(number))
+        orphans = [n for n in numbers(self._files.names(), "seg") if n not in named]
+        for number in orphans:
+            discard(self._files, segment_name(number))
         with self.lock:
             self._killed = {run: None for run in self._killed if run.segment in named}
+        left = set(numbers(self._files.names(), "seg")) if orphans else set()
+        return [number for number in orphans if number in left]
 
     def _check_one(self, number: int, wanted: Sequence[RunRef]) -> None:
         handle = Handle(self._files, number, self._instance)

@@ -176,7 +176,7 @@ class DiskStore:
             self._take_mark()
         self._set_aside(tail)
         self._clean_up()
-        self._segments.sweep(refs)
+        self._dropped = [(0, number) for number in self._segments.sweep(refs)]
         self._incarnation = max(self._incarnation, tail.incarnation) + 1
         end = tail.position
         self._begin_log(instance, Position(tail.last_number + 1, 0, end.batch, end.digest))
