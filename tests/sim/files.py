@@ -240,6 +240,12 @@ class SimFiles:
         for inode in self._all_inodes():
             inode.forget()
 
+    def settle(self) -> None:
+        """Everything that is still to be written is on the disk, and nothing else is shown."""
+        for inode in self._all_inodes():
+            inode.sync()
+            inode.forget()
+
     def other(self) -> "SimFiles":
         """The same directory in the hands of another process."""
         other = SimFiles(self.seed)

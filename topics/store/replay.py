@@ -7,6 +7,7 @@ ever believed, but as a witness; and the header of a file that a later process b
 which batch the log had ended by then.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,6 +31,7 @@ from topics.store.layout import (
     PAGE,
     ROTATE,
     SECTOR,
+    VERSIONS,
     aligned,
     digest,
     header_holds,
@@ -231,12 +233,13 @@ class LogWalk:
         """The batch at an offset; None where its header does not verify."""
         window = self._windows[number]
         data = window.take(offset, BATCH_HEADER.size)
-        version = version_of(data, BATCH_MAGIC)
-        if not version or not header_holds(BATCH_HEADER, data):
+        if not header_holds(BATCH_HEADER, data):
             return None
-        _, _, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
+        magic, version, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
         batch, events, _, size, previous, synced, body_digest, header_digest = rest
-        if (instance, own) != (self._instance, number):
+        if (magic, instance, own) != (BATCH_MAGIC, self._instance, number):
+            return None
+        if version not in VERSIONS:
             return None
         body = window.take(offset + BATCH_HEADER.size, size)
         whole = len(body) == size and digest(body) == body_digest and kind in KINDS
@@ -269,9 +272,8 @@ class LogWalk:
             self.vouched = max(self.vouched, header.synced_through)
             self._end = Position(number, offset, last_batch, last_digest)
             while (found := self._next(header)) is not None:
-                at, batch = found
-                position = Position(number, at, last_batch, last_digest)
-                begin, offset = offset, batch.end(at)
+                position, batch = found
+                begin, offset = offset, batch.end(position.offset)
                 last_batch, last_digest = batch.number, batch.digest
                 self.vouched = max(self.vouched, batch.synced_through)
                 self._last_kind = batch.kind
@@ -283,19 +285,25 @@ class LogWalk:
                 return
             number, offset = number + 1, 0
 
-    def _next(self, header: FileHeader) -> tuple[int, LogBatch] | None:
+    def _next(self, header: FileHeader) -> tuple[Position, LogBatch] | None:
         """The batch behind the last one, and where it stands: there, or where the next page begins,
         if a sync had been begun between the two."""
         if self._last_kind in (ROTATE, CLEAN):
             return None
         end = self._end
-        for at in dict.fromkeys((end.offset, aligned(end.offset, PAGE))):
-            found = self.batch(end.file_number, at)
-            if found is None or found.body is None or found.incarnation != header.incarnation:
-                continue
-            if (found.number, found.previous) == (end.batch + 1, end.digest):
-                return at, found
-        return None
+        found = self._follower(header, end)
+        if found is None and end.offset % PAGE:
+            end = dataclasses.replace(end, offset=aligned(end.offset, PAGE))
+            found = self._follower(header, end)
+        return None if found is None else (end, found)
+
+    def _follower(self, header: FileHeader, end: Position) -> LogBatch | None:
+        found = self.batch(end.file_number, end.offset)
+        if found is None or found.body is None or found.incarnation != header.incarnation:
+            return None
+        if (found.number, found.previous) != (end.batch + 1, end.digest):
+            return None
+        return found
 
     def _goes_on(self, number: int, header: FileHeader) -> bool:
         """Whether the log does in the file after this one, where this one has no further batch."""

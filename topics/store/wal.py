@@ -281,6 +281,12 @@ class Log:
         self._stats.batches_total += 1
         self._stats.bytes_written_total += len(block)
 
+    def _end_page(self) -> None:
+        """What a sync may have made durable by the time it ends is not written again before."""
+        current = self._current
+        if current is not None:
+            self._go_to(current, aligned(current.offset, PAGE))
+
     def _go_to(self, current: LogFile, offset: int) -> None:
         self.written_bytes += offset - current.offset
         current.offset = offset
@@ -338,9 +344,8 @@ class Log:
             with self._writing, self._state:
                 lsn, batch, dirty = self.written_lsn, self._batch, self._dirty
                 held = tuple(self._unsynced)
-                if dirty > self._clean and self._current is not None:
-                    # What this sync may have durable once it ends is not written again by then.
-                    self._go_to(self._current, aligned(self._current.offset, PAGE))
+                if dirty > self._clean:
+                    self._end_page()
             if dirty > self._clean:
                 try:
                     for each in held:
