@@ -63,13 +63,10 @@ def _check_checkpoint(world: "World", files: SimFiles, rng: random.Random) -> No
 
 
 def _lasting(found: dict[str, Found]) -> dict[str, Any]:
-    """What is in the log.  Leases that are not durable, and what became of records that lived in
-    memory, may be in the checkpoint alone."""
+    """What the log says whichever checkpoint it is read from: leases, and what became of records
+    that lived in memory, may be in the newer one alone."""
     return {
-        name: (
-            *(topic.epoch, topic.config, topic.head_seq, topic.texts),
-            topic.jobs if topic.config.leases_durable else None,
-        )
+        name: (topic.epoch, topic.config, topic.head_seq, topic.texts)
         for name, topic in found.items()
         if topic.config.durability != "ephemeral"
     }
