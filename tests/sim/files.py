@@ -1,8 +1,10 @@
 """A directory on a disk that forgets: `topics.store.files.Files` for simulations.
 
 Owns what a power loss may take: each sector written and not synced persists or not by itself, a
-size apart from its bytes, names as a prefix of what was done to them (or, harshly, any subset).
-Every call that changes something is counted, so that a test can cut, kill or fail at each one.
+size apart from its bytes, names as a prefix of what was done to them (or, harshly, any subset).  A
+disk with sectors of 4,096 bytes takes more of a log file: a page of it that was being written may be
+gone as a whole, what had been synced in it too.  Every call that changes something is counted, so
+that a test can cut, kill or fail at each one.
 """
 
 import errno
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 
 from topics.protocol.records import Buffer
 from topics.store.files import File
-from topics.store.layout import LOCK_NAME, SECTOR
+from topics.store.layout import LOCK_NAME, PAGE, SECTOR
 
 
 class Cut(BaseException):
@@ -87,6 +89,22 @@ class Inode:
                 found[at : at + room] = rng.randbytes(room)
         return found
 
+    def tear(self, found: bytearray, rng: random.Random) -> None:
+        """Take whole pages, of those that were being written, out of what the device holds."""
+        for page in sorted({sector * SECTOR // PAGE for sector in self.dirty}):
+            if rng.random() < 0.3:
+                at = page * PAGE
+                lost = min(PAGE, len(found) - at)
+                if lost > 0:
+                    found[at : at + lost] = bytes(lost)
+
+    def truncate(self, size: int) -> None:
+        """What is left of the last page is zeroed, and so it is written again."""
+        last = min(size & -PAGE, len(self.cache)) if size < len(self.cache) else size
+        del self.cache[size:]
+        self.dirty = {sector for sector in self.dirty if sector * SECTOR < size}
+        self.dirty.update(range(last // SECTOR, -(-len(self.cache) // SECTOR)))
+
 
 class SimFile:
     """Implements `files.File`."""
@@ -140,8 +158,7 @@ class SimFile:
     def truncate(self, size: int) -> None:
         assert self._may_write, f"{self.name} was opened for reading"
         self._files.failing(f"truncate {self.name}")
-        del self._inode.cache[size:]
-        self._inode.dirty = {s for s in self._inode.dirty if s * SECTOR < size}
+        self._inode.truncate(size)
 
     def allocate(self, size: int) -> None:
         self._files.failing(f"allocate {self.name}")
@@ -169,6 +186,7 @@ class SimFiles:
         faults: Call number -> what it does instead.
         cut_at: The call that never returns.
         capacity_bytes: Space on the disk.
+        page_bytes: What the disk writes as a whole, 512 or 4,096.
         cold: No read finds its bytes in memory.
         unreadable: Names whose reads fail.
         wall_s: The wall clock, which only a test moves.
@@ -176,6 +194,7 @@ class SimFiles:
 
     def __init__(self, seed: int = 0) -> None:
         self.path = "sim"
+        self.page_bytes = random.Random(seed).choice((SECTOR, PAGE))
         self.calls = 0
         self.log: list[str] = []
         self.faults: dict[int, Fault] = {}
@@ -206,6 +225,8 @@ class SimFiles:
         for name, inode in sorted(names.items()):
             if id(inode) not in again:
                 data = inode.cut(rng, harsh=harsh)
+                if self.page_bytes == PAGE and name.endswith(".wal"):
+                    inode.tear(data, _aside(rng))
                 again[id(inode)] = Inode(bytearray(data), data, modified_s=inode.modified_s)
             found.inodes[name] = again[id(inode)]
         found.durable_names = dict(found.inodes)
@@ -226,6 +247,12 @@ class SimFiles:
     def drop_caches(self) -> None:
         """The kernel needs memory for something else: what is clean is read again when asked for."""
         for inode in self._all_inodes():
+            inode.forget()
+
+    def settle(self) -> None:
+        """Everything that is still to be written is on the disk, and nothing else is shown."""
+        for inode in self._all_inodes():
+            inode.sync()
             inode.forget()
 
     def other(self) -> "SimFiles":
@@ -251,6 +278,7 @@ class SimFiles:
         found._boot = boot
         found.capacity_bytes = self.capacity_bytes
         found.wall_s = self.wall_s
+        found.page_bytes = self.page_bytes
         return found
 
     def _all_inodes(self) -> list[Inode]:
@@ -355,6 +383,13 @@ class SimFiles:
     def close(self) -> None:
         if self._locked_by and self._locked_by[0] is self:
             self._locked_by.clear()
+
+
+def _aside(rng: random.Random) -> random.Random:
+    """Draws that leave what is drawn next as it would have been."""
+    again = random.Random()
+    again.setstate(rng.getstate())
+    return again
 
 
 def _apply(names: dict[str, Inode], operations: list[tuple[str, Inode | None]]) -> None:

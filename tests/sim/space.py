@@ -50,7 +50,7 @@ def check_space(world: "World") -> None:
     left = {segment_name(segment) for segment in upkeep.left}
     for name, inode in world.files.inodes.items():
         if name.endswith(".seg") and name not in left and not _is_orphan(world, name):
-            whole = SEGMENT_HEADER.unpack_from(inode.cache)[-3]
+            whole = SEGMENT_HEADER.unpack_from(inode.cache)[-4]
             told = f"{name}: {live.get(name)} of {whole} live"
             check(name in live and live[name] * 4 >= whole, "I33", told)
 

@@ -112,7 +112,7 @@ def test_a_full_disk_refuses_appends_and_takes_deletes() -> None:
     world.start()
     put(world, "fsync")
     used = sum(len(data) for data in world.files.tree().values())
-    world.files.capacity_bytes = used + 200_000
+    world.files.capacity_bytes = used + 400_000
     world.is_full = True
     while not world.traffic.refused_for_room:
         world.traffic.append_sized("a", 4080)

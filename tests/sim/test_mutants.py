@@ -7,9 +7,12 @@ sown, because the worlds proved them to be no bug here:
 - A segment's directory entry that is not synced by itself is synced with the sync of the next
   log file or checkpoint before anything durable refers to it; what it lacks is found as the batch
   that names it is lost with it.
+- A log file that a start cuts without a sync only keeps what stood behind its end: the header of the
+  file after it, durable before, says where the log had ended.
 """
 
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -40,9 +43,10 @@ from topics.protocol.topic import Reading, Removal, Selection, Topic
 from topics.protocol.turn import Turn
 from topics.protocol.upkeep import Upkeep
 from topics.protocol.work import Work, _Claimer
-from topics.store import cache, store, wal
+from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
 from topics.store.layout import FAILED_NAME, log_name, numbers
+from topics.store.replay import FileHeader, LogBatch, LogWalk, Tail
 from topics.store.segments import Segments
 from topics.store.store import DiskStore
 from topics.store.wal import Log
@@ -54,12 +58,13 @@ from .world import told_story
 
 SEEDS = 200
 FIRST = {
-    "flags_flipped_before_their_delete_is_durable": 130,
+    "flags_flipped_before_their_delete_is_durable": 45,
     "failed_sync_kept_quiet": 30,
+    "prepared_file_unlinked_by_a_start": 80,
     "failed_sync_told_in_a_new_file_only": 100,
     "memory_of_the_log_believed": 20,
     "segments_left_by_an_erasure": 110,
-    "erasure_told_before_its_files_are_gone": 400,
+    "erasure_told_before_its_files_are_gone": 130,
 }
 """Where to begin to look for what few worlds meet."""
 CRASHES = 6
@@ -123,16 +128,6 @@ def flags_flipped_before_their_delete_is_durable(patch: Patch) -> None:
     patch.setattr(Segments, "flip", lambda self, synced_lsn: flip(self, 1 << 60))
 
 
-def torn_end_cut_without_a_sync(patch: Patch) -> None:
-    sync = SimFile.sync
-
-    def forgetful(self: SimFile) -> None:
-        if self._files.log[-1:] != [f"truncate {self.name}"]:
-            sync(self)
-
-    patch.setattr(SimFile, "sync", forgetful)
-
-
 def failed_sync_tried_again(patch: Patch) -> None:
     sync = Log.sync
 
@@ -170,6 +165,68 @@ def short_write_believed(patch: Patch) -> None:
         file.write(data, offset)
 
     patch.setattr(wal, "write_parts", lambda file, parts, at: once(file, b"".join(parts), at))
+
+
+def pages_of_a_sync_written_again(patch: Patch) -> None:
+    patch.setattr(Log, "_end_page", lambda self: None)
+
+
+def prepared_file_not_synced(patch: Patch) -> None:
+    _unsynced(patch, ".wal.tmp")
+
+
+def prepared_file_unlinked_by_a_start(patch: Patch) -> None:
+    set_aside = DiskStore._set_aside
+
+    def tidy(self: DiskStore, tail: Tail) -> None:
+        for number in tail.unused_files[::-1]:
+            self._files.unlink(log_name(number))
+        self._files.sync_dir()
+        set_aside(self, dataclasses.replace(tail, unused_files=[]))
+
+    patch.setattr(DiskStore, "_set_aside", tidy)
+
+
+def segment_named_before_its_log_is_durable(patch: Patch) -> None:
+    patch.setattr(Log, "sync_batches", lambda self: self._batch)
+
+
+def one_checkpoint_kept(patch: Patch) -> None:
+    patch.setattr(checkpoint, "GENERATIONS", 1)
+
+
+def vouching_ignored(patch: Patch) -> None:
+    judge = LogWalk._judge
+
+    def lenient(self: LogWalk, tail: Tail, begun: FileHeader) -> None:
+        self.vouched = 0
+        judge(self, tail, begun)
+
+    patch.setattr(LogWalk, "_judge", lenient)
+
+
+def digest_chain_not_checked(patch: Patch) -> None:
+    batch = LogWalk.batch
+
+    def lenient(self: LogWalk, number: int, offset: int) -> LogBatch | None:
+        found = batch(self, number, offset)
+        if found is not None:
+            found.previous = self._end.digest
+        return found
+
+    patch.setattr(LogWalk, "batch", lenient)
+    patch.setattr(FileHeader, "follows", lambda self, batch, digest: self.last_batch == batch)
+
+
+def segment_numbers_used_again(patch: Patch) -> None:
+    seal = Segments.seal
+
+    def thrifty(self: Segments, entries: Any, batch: int) -> Any:
+        taken = set(numbers(self._files.names(), "seg"))
+        self.next_number = next(n for n in itertools.count(1) if n not in taken)
+        return seal(self, entries, batch)
+
+    patch.setattr(Segments, "seal", thrifty)
 
 
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
@@ -462,7 +519,14 @@ MUTANTS = (
     log_trimmed_before_the_checkpoint,
     delete_trimmed_before_its_flags,
     flags_flipped_before_their_delete_is_durable,
-    torn_end_cut_without_a_sync,
+    pages_of_a_sync_written_again,
+    prepared_file_not_synced,
+    prepared_file_unlinked_by_a_start,
+    segment_named_before_its_log_is_durable,
+    one_checkpoint_kept,
+    vouching_ignored,
+    digest_chain_not_checked,
+    segment_numbers_used_again,
     failed_sync_tried_again,
     short_write_believed,
     evict_floor_not_logged,

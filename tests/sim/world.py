@@ -32,6 +32,7 @@ from .jobs import shown_jobs
 from .model import Found, Key, Model, Violation, check
 from .process import Process, payload
 from .reading import Ask, Page
+from .rot import check_rot
 from .routing import Router, follow
 from .space import check_space
 from .traffic import Clients, Style, Traffic, diff_of, split
@@ -163,6 +164,7 @@ class World:
         candidates = self._candidates(how)
         self.files = self._next_files(stop)
         self._heed(self.process.last_words)
+        check_rot(self)
         restarts = self.rng.choice((0, 0, 1, 2))
         while True:
             disturbed = restarts > 0
@@ -296,6 +298,16 @@ class World:
                 first = dataclasses.replace(first, jobs=second.jobs)
             check(first == second, "I31", f"{name}: {_without_texts(first, second)}")
         self.process, self.files = process, files
+
+    def shown_by(self, files: SimFiles) -> tuple[dict[str, Found], dict[str, Router]]:
+        """What a start of another directory shows; the world goes on where it is."""
+        kept = self.process, self.files, self.clock_ms
+        self.files = files
+        try:
+            self._recover()
+            return self.found(), self.found_routers()
+        finally:
+            self.process, self.files, self.clock_ms = kept
 
     def found(self) -> dict[str, Found]:
         """All that the process shows, and the floors and holes behind it; nothing moves for it."""

@@ -10,7 +10,7 @@ from sim.files import Cut, Fault, SimFiles
 
 from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.store.layout import FAILED_NAME, RESERVE_NAME
+from topics.store.layout import FAILED_NAME, PAGE, RESERVE_NAME
 from topics.store.store import DiskStore
 
 from .ledger import HotRun, Ledger, entry_of
@@ -285,11 +285,11 @@ def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
     ledger = begun(files)
     store = ledger.store
     assert store.room(reserve=False) > 50_000
-    while store._log.position.offset < FILE - 4096:  # type: ignore[attr-defined]
+    while store._log.position.offset < FILE - 4 * PAGE:  # type: ignore[attr-defined]
         ledger.append(1, b"x" * 2500)
     files.capacity_bytes = 0
 
-    ledger.append(1, b"x" * 5000)
+    ledger.append(1, b"x" * 15_000)
     store.sync()
 
     assert RESERVE_NAME not in files.names()
@@ -332,8 +332,11 @@ def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
 
     assert found.content() == ledger.history[-2]
     assert not any(n.endswith((".torn", ".tmp")) for n in damaged.names())
+    assert damaged.tree()[name] == bytes(data)
     found.recovered().delete(1, 1, 1)
     found.store.sync()
+    # The reserve has become the file after it by now: without one it would look like a loss.
+    assert damaged.tree()[name] == bytes(data[: 2 * PAGE])
     assert recovered(damaged.kill()).content() == {1: {}}
 
 
@@ -428,6 +431,25 @@ def test_a_disk_that_fails_to_sync_at_the_start_is_refused() -> None:
 
     with pytest.raises(Corrupt, match="disk fails"):
         recovered(after)
+
+
+def test_an_orphan_that_a_start_could_not_unlink_goes_later() -> None:
+    """A disk that refuses it once keeps no segment that nothing names. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.store.seal([entry_of(HotRun(1, [b"a"]))])
+    [name] = [n for n in files.names() if n.endswith(".seg")]
+    whole = files.kill()
+    recovered(whole)
+    after = files.kill()
+    after.faults[whole.log.index(f"unlink {name}") + 1] = Fault(errno.EIO)
+
+    found = recovered(after)
+
+    assert name in after.names()
+    found.recovered().append(1, b"more")
+    found.store.sync()
+    assert name not in after.names()
 
 
 def test_an_unreadable_payload_fails_only_its_read() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sim.files import Fault, SimFiles
 
 from topics.store.files import File, Files, OsFiles, publish, read_at_most, read_whole, write_all
-from topics.store.layout import SECTOR
+from topics.store.layout import PAGE, SECTOR
 from topics.store.memory import MemoryFiles
 
 
@@ -157,6 +157,47 @@ def test_an_unsynced_write_persists_sector_by_sector() -> None:
     assert {b"aaaa", b"bbbb", b"abab", b"baaa"} <= seen
     assert len(seen) == 16
     assert files.kill().tree()["a"] == b"b" * 4 * SECTOR
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "name", "may_lose"),
+    [
+        (SECTOR, "0000000001.wal", False),
+        (PAGE, "0000000001.wal", True),
+        (PAGE, "0000000001.seg", False),
+    ],
+)
+def test_a_page_of_a_log_that_was_being_written_may_be_gone(
+    page_bytes: int, name: str, may_lose: bool
+) -> None:
+    """With what had been synced in it, on a disk of such sectors; the page before it is not."""
+    files = SimFiles()
+    files.page_bytes = page_bytes
+    file = files.create(name)
+    write_all(file, b"a" * (PAGE + SECTOR), 0)
+    file.sync()
+    files.sync_dir()
+    write_all(file, b"b" * SECTOR, PAGE + SECTOR)
+
+    found = [files.cut(random.Random(seed)).tree()[name] for seed in range(100)]
+
+    assert {data[:PAGE] for data in found} == {b"a" * PAGE}
+    synced = {data[PAGE : PAGE + SECTOR] for data in found}
+    assert synced == ({b"a" * SECTOR, bytes(SECTOR)} if may_lose else {b"a" * SECTOR})
+
+
+def test_a_file_cut_within_a_page_is_written_there() -> None:
+    """What is left of the page is zeroed, so it is on its way to the disk again."""
+    files = SimFiles()
+    file = files.create("a")
+    write_all(file, b"a" * 4 * PAGE, 0)
+    file.sync()
+
+    file.truncate(2 * PAGE)
+    assert not files.inodes["a"].dirty
+    file.truncate(PAGE + SECTOR)
+
+    assert files.inodes["a"].dirty == {PAGE // SECTOR}
 
 
 def test_names_persist_as_a_prefix_or_harshly_as_any_subset() -> None:

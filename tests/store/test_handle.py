@@ -28,7 +28,7 @@ def sealed(root: Path) -> tuple[Segments, SealedRun, Path]:
     files.prepare(create=True)
     segments = Segments(files, instance=INSTANCE, stats=StoreStats())
     hot = HotRun(1, [b'{"n":%d}' % row for row in range(ROWS)], tags=["a", "b"] * (ROWS // 2))
-    [ref] = segments.seal([entry_of(hot)])
+    [ref] = segments.seal([entry_of(hot)], 0)
     return segments, segments.run(ref, 1), root / segment_name(ref.segment)
 
 
@@ -83,7 +83,7 @@ def test_a_segment_that_is_cut_short_while_it_is_mapped_is_told(tmp_path: Path) 
     segments = Segments(files, instance=INSTANCE, stats=StoreStats())
     entries = [entry_of(HotRun(1, [b"{}"] * ROWS), topic_id=topic_id) for topic_id in (1, 2)]
     one, other = (
-        segments.run(ref, topic_id) for topic_id, ref in enumerate(segments.seal(entries), 1)
+        segments.run(ref, topic_id) for topic_id, ref in enumerate(segments.seal(entries, 0), 1)
     )
     assert int(one.columns.size[0]) == 2
     path = tmp_path / segment_name(one.segment)

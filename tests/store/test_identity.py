@@ -111,7 +111,10 @@ def test_a_newer_format_is_refused_unchanged(tmp_path: Path) -> None:
     )
     (tmp_path / layout.IDENTITY_NAME).write_bytes(newer)
 
-    refused(tmp_path, f"format {layout.FORMAT_VERSION + 1} is newer than {layout.FORMAT_VERSION}")
+    what = f"format {layout.FORMAT_VERSION + 1} is newer than {layout.FORMAT_VERSION}"
+    refused(tmp_path, what)
+    with pytest.raises(Unusable, match=what):
+        inspect(OsFiles(tmp_path))
 
 
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:

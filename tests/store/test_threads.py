@@ -1,9 +1,13 @@
 """One thread writes, one syncs, one seals and flips: as the server runs them."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
+from sim.files import SimFiles
 
 from topics.protocol.codec import Frames
 from topics.store.files import OsFiles
@@ -91,3 +95,46 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
     assert run.dead == count
     assert run._heap is None
     store.close(None)
+
+
+class Switching:
+    """A lock behind whose every release another thread runs to its end, where no other lock of
+    these is held that it would wait for."""
+
+    held = 0
+
+    def __init__(self, lock: Any, other: Callable[[], object]) -> None:
+        self._lock = lock
+        self._other = other
+
+    def __enter__(self) -> None:
+        Switching.held += 1
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        if Switching.held == 1:
+            self._other()
+        Switching.held -= 1
+
+
+def test_a_sync_at_any_moment_of_a_write_knows_what_it_covers() -> None:
+    """What a sync sees of a write is all or nothing of it: lsn, batch and whether anything is left
+    to be synced. Else a sync that came in between took the batch along and left its lsn behind, so
+    that nobody who waited for it was answered. (§0.10)"""
+    store = DiskStore(SimFiles(), wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    ledger = Ledger(store)
+    store.recover(ledger)
+    log = store._log
+    for name in ("_writing", "_state"):
+        setattr(log, name, Switching(getattr(log, name), store.sync))
+
+    ledger.create(1)
+    ledger.append(1, b"x")
+
+    assert store.sync() == store.written_lsn == 2

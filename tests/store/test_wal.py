@@ -5,10 +5,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from sim.files import Cut, SimFiles
+from sim.files import Cut, Fault, SimFiles
 
 from topics.protocol.errors import Corrupt
-from topics.store.layout import RESERVE_NAME, SECTOR
+from topics.store.inspect import inspect
+from topics.store.layout import PAGE, RESERVE_NAME, SECTOR
 from topics.store.space import FIRST_FILE_BYTES
 from topics.store.store import DiskStore
 
@@ -107,17 +108,148 @@ def test_an_idle_log_is_vouched_for_once() -> None:
     assert calls_of(files, store.idle) == []
 
 
-def test_no_batch_shares_a_sector_with_another() -> None:
-    """What was acknowledged is never written again, so a torn write can't reach it."""
+class Busy(SimFiles):
+    """While a sync of a log file goes on, `meanwhile` is done."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def counted(self, what: str) -> Fault | None:
+        if what.startswith("sync 0") and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().counted(what)
+
+
+def pages_written(files: SimFiles, action: Callable[[], object]) -> set[tuple[str, int]]:
+    """Pages that differ for an action, by file."""
+    before = files.tree()
+    action()
+    return {
+        (name, at // PAGE)
+        for name, data in files.tree().items()
+        for at in range(0, len(data), PAGE)
+        if data[at : at + PAGE] != before.get(name, b"").ljust(len(data), b"\0")[at : at + PAGE]
+    }
+
+
+@pytest.mark.parametrize("size", [1, 300, 424, 425, 3000, 5000, 3 * PAGE - 88])
+def test_no_page_that_a_sync_covers_is_written_again(size: int) -> None:
+    """A disk may lose a page that it writes, with what was acknowledged in it: what follows on a
+    sync that has begun keeps off its pages, whether it has ended or not. (F3)"""
+    files = Busy()
+    ledger = begun(files)
+    covered: set[tuple[str, int]] = set()
+    for turn in range(30):
+        covered |= pages_written(files, lambda: ledger.append(1, b"x" * size))
+        if turn % 3 == 0:
+            covered |= pages_written(files, lambda: ledger.append(1, b"y" * size))
+        later: set[tuple[str, int]] = set()
+        files.meanwhile = lambda: later.update(pages_written(files, lambda: ledger.append(1, b"z")))  # noqa: B023
+
+        ledger.store.sync()
+
+        assert later
+        assert not covered & later
+        ledger.store.sync()
+        covered |= later | pages_written(files, ledger.store.idle)
+        written = pages_written(files, lambda: ledger.append(1, b"x"))
+        assert not covered & written
+        covered |= written
+    assert found_in(files.kill()).content() == ledger.history[-1]
+
+
+def test_batches_before_a_sync_share_its_pages() -> None:
+    """Only a sync ends a page: batches that nobody waits for one by one take sectors."""
     files = SimFiles()
     ledger = begun(files)
-    touched: set[int] = set()
-    for size in (1, 300, 424, 425, 5000):
-        ledger.store.sync()
-        ledger.append(1, b"x" * size)
-        [dirty] = [files.inodes[n].dirty for n in files.names() if files.inodes[n].dirty]
-        assert not touched & dirty
-        touched |= dirty
+    ledger.store.sync()
+
+    touched = [pages_written(files, lambda: ledger.append(1, b"x" * 100)) for _ in range(8)]
+
+    assert len(set.union(*touched)) == 1
+
+
+def test_the_log_is_as_large_as_the_space_it_takes() -> None:
+    """What lies between two batches counts as well: a restart has to read past it."""
+    files = SimFiles()
+    ledger = begun(files)
+    store = ledger.store
+    store.sync()
+    before = store.log_bytes
+    for _ in range(5):
+        ledger.append(1, b"x")
+        store.sync()
+
+    assert store.log_bytes - before == 5 * PAGE
+    found = found_in(files.kill()).store
+    assert store.log_bytes - PAGE - PAGE < found.log_bytes <= store.log_bytes
+
+
+def test_a_start_writes_no_page_of_the_log_before_it() -> None:
+    """What is torn is cut behind the page of the last batch; what else is on that page stays, and
+    is passed over. (F13)"""
+    files = SimFiles()
+    ledger = begun(files)
+    for text in (b"kept", b"torn" * 2000):
+        ledger.append(1, text)
+    after = files.kill()
+    name = "0000000001.wal"
+    data = bytearray(after.tree()[name])
+    data[data.index(b"torntorn") + 5000] ^= 1
+    after.put(name, bytes(data))
+    [report] = [log for log in inspect(after).logs if log.name == name]
+
+    found = found_in(after)
+
+    end = -(-report.used_bytes // PAGE) * PAGE
+    assert report.used_bytes < end
+    assert after.tree()[name] == bytes(data[:end])
+    assert found.content() == ledger.history[-2]
+    found.recovered().append(1, b"later")
+    assert found_in(after.kill()).content() == found.history[-1]
+    assert inspect(after).ok
+
+
+def test_a_mark_has_a_page_of_its_own() -> None:
+    """Also where no sync has ended the page of the batch before it."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x")
+    position = ledger.store._log.position
+    assert position.offset % PAGE
+
+    touched = pages_written(files, ledger.store.rotate)
+
+    marked = ("0000000001.wal", position.offset // PAGE + 1)
+    assert touched == {marked, ("0000000002.wal", 0)}
+
+
+@pytest.mark.parametrize("lost_bytes", [88, PAGE, 1 << 16])
+def test_a_start_takes_no_prepared_file_away(lost_bytes: int) -> None:
+    """The file behind the mark of a rotation keeps its name from the moment the mark may be on the
+    disk, whatever the power cut left in it and wherever the next start is cut. (F2, F30)"""
+    files = SimFiles()
+    ledger = begun(files)
+    while ledger.store.stats.rotations_total == 0:
+        ledger.append(1, b"x" * 3000)
+    expected = ledger.history[-2]
+    ledger.append(1, b"torn" * 1000)
+    left = files.kill()
+    for name, data in left.tree().items():
+        left.put(name, data)
+    data = left.tree()["0000000002.wal"]
+    left.put("0000000002.wal", bytes(lost_bytes) + data[lost_bytes:])
+    whole = left.kill()
+    assert found_in(whole).content() == expected
+
+    for call in range(whole.calls):
+        broken = left.kill()
+        broken.cut_at = call
+        with pytest.raises(Cut):
+            found_in(broken)
+        for seed in range(5):
+            again = broken.cut(random.Random(seed), harsh=seed % 2 == 1)
+            assert found_in(again).content() == expected
 
 
 def test_rotating_an_untouched_file_keeps_it() -> None:

@@ -116,14 +116,15 @@ def _topic_row(topic: "TopicImage") -> dict[str, Any]:
 
 def _print(report: "Report", topics: "list[TopicImage]") -> None:
     end = "stopped cleanly" if report.clean else "not stopped cleanly"
-    click.echo(f"{report.path}: instance {report.instance_id}, {end}")
+    about = f"format {report.format_version}, instance {report.instance_id}"
+    click.echo(f"{report.path}: {about}, {end}")
     if report.torn_bytes:
         click.echo(f"{report.torn_bytes:,} bytes of torn log, which the next start sets aside")
     _table(
         "log",
-        ["bytes", "used", "batches", "events", "last batch"],
+        ["format", "bytes", "used", "batches", "events", "last batch"],
         [
-            (f.name, [f.size_bytes, f.used_bytes, f.batches, f.events, f.last_batch], "")
+            (f.name, [f.version, f.size_bytes, f.used_bytes, f.batches, f.events, f.last_batch], "")
             for f in report.logs
         ],
     )

@@ -17,6 +17,7 @@ from topics.store.layout import (
     CHECKPOINT_HEADER,
     CHECKPOINT_MAGIC,
     FORMAT_VERSION,
+    VERSIONS,
     checkpoint_name,
     digest,
     header_holds,
@@ -78,7 +79,7 @@ def decode(data: memoryview, number: int, instance: bytes) -> tuple[Checkpoint, 
         data[: CHECKPOINT_HEADER.size]
     )
     file_number, offset, batch, last_digest, next_segment, size, body_digest, _ = rest
-    if (magic, version) != (CHECKPOINT_MAGIC, FORMAT_VERSION):
+    if magic != CHECKPOINT_MAGIC or version not in VERSIONS:
         raise ValueError("the header is not that of a checkpoint")
     if (owner, own) != (instance, number):
         raise ValueError(f"the file is number {own} of data directory {owner.hex()}")

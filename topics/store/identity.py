@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.errors import InUse, Unusable
-from topics.store.files import Files, discard, read_whole, write_all
+from topics.store.files import Files, discard, publish, read_whole, write_all
 from topics.store.layout import (
     FAILED_NAME,
     FORMAT_VERSION,
@@ -67,6 +67,12 @@ def read(files: Files) -> bytes | None:
     Raises:
         Unusable: A newer format, or no identity that can be read.
     """
+    known = read_versioned(files)
+    return known[1] if known is not None else None
+
+
+def read_versioned(files: Files) -> tuple[int, bytes] | None:
+    """As `read`, and the newest format that a file of the directory may have."""
     path = f"{files.path}/{IDENTITY_NAME}"
     try:
         data = read_whole(files, IDENTITY_NAME)
@@ -84,7 +90,29 @@ def read(files: Files) -> bytes | None:
         raise Unusable(path, what)
     if not header_holds(IDENTITY, data) or len(data) != IDENTITY.size:
         raise Unusable(path, "the identity does not verify")
-    return bytes(instance)
+    return version, bytes(instance)
+
+
+def upgrade(files: Files, instance: bytes) -> None:
+    """Before the first file of our format is made: an earlier version of this program, which could
+    not read it, refuses the directory from now on.
+
+    Raises:
+        Unusable: It could not be done, and the directory is as it was.
+    """
+    known = read_versioned(files)
+    assert known is not None
+    if known[0] == FORMAT_VERSION:
+        return
+    try:
+        publish(files, IDENTITY_NAME, _encode(instance))
+    except OSError as error:
+        what = f"cannot be brought to format {FORMAT_VERSION}: {error.strerror}"
+        raise Unusable(files.path, what) from error
+
+
+def _encode(instance: bytes) -> bytes:
+    return seal_header(IDENTITY, IDENTITY_MAGIC, FORMAT_VERSION, 0, 0, instance)
 
 
 def found(files: Files, begin: Callable[[bytes], None]) -> bytes:
@@ -102,7 +130,7 @@ def found(files: Files, begin: Callable[[bytes], None]) -> bytes:
     instance = files.entropy(8)
     file = files.create(IDENTITY_TEMP)
     try:
-        write_all(file, seal_header(IDENTITY, IDENTITY_MAGIC, FORMAT_VERSION, 0, 0, instance), 0)
+        write_all(file, _encode(instance), 0)
         file.sync()
     finally:
         file.close()

@@ -21,7 +21,7 @@ from topics.protocol.events import (
 from topics.protocol.records import DELETED, LIVE
 from topics.store import identity, segment
 from topics.store.checkpoint import Checkpoints
-from topics.store.files import Files
+from topics.store.files import Files, read_at_most
 from topics.store.layout import (
     BLOCK,
     EVENTS,
@@ -30,14 +30,16 @@ from topics.store.layout import (
     IDENTITY_NAME,
     KINDS,
     LOCK_NAME,
+    LOG_HEADER,
+    LOG_MAGIC,
     NAME,
     RESERVE_NAME,
-    SECTOR,
     checkpoint_name,
     digest,
     log_name,
     numbers,
     segment_name,
+    version_of,
 )
 from topics.store.replay import LogWalk, events_of
 from topics.store.wal import Position
@@ -54,10 +56,12 @@ class Problem:
 
 @dataclass(slots=True)
 class LogReport:
-    """A log file; `marks` counts the batches without events by kind."""
+    """A log file; `version` is the format of its header, 0 where that does not verify or is not
+    written yet; `marks` counts the batches without events by kind."""
 
     name: str
     size_bytes: int
+    version: int = 0
     used_bytes: int = 0
     batches: int = 0
     events: int = 0
@@ -67,7 +71,8 @@ class LogReport:
 
 @dataclass(slots=True)
 class SegmentReport:
-    """A segment file; `flag_repairs` counts flag bytes that are neither live nor deleted."""
+    """A segment file; `flag_repairs` counts flag bytes that are neither live nor deleted; `batch`
+    is how far the log was durable when it was made, 0 where that is not known."""
 
     name: str
     size_bytes: int
@@ -76,6 +81,7 @@ class SegmentReport:
     dead: int = 0
     flag_repairs: int = 0
     text_bytes: int = 0
+    batch: int = 0
     named: bool = True
     verified: bool = False
 
@@ -93,7 +99,10 @@ class CheckpointReport:
 
 @dataclass(slots=True)
 class Report:
-    """Everything found; `others` are files that are not the store's, or only set aside by it."""
+    """Everything found; `others` are files that are not the store's, or only set aside by it.
+
+    `format_version` is the newest that a file of the directory may have.
+    """
 
     path: str
     instance_id: str = ""
@@ -141,12 +150,14 @@ class Named:
 class Inspection:
     """One pass over a directory."""
 
-    def __init__(self, files: Files, instance: bytes) -> None:
+    def __init__(self, files: Files, version: int, instance: bytes) -> None:
         self._files = files
         self._instance = instance
         self._named = Named()
-        self._end = Position(1, SECTOR, 0, 0)
-        self.report = Report(files.path, instance.hex())
+        self._end = Position(1, 0, 0, 0)
+        self._ends = False
+        """Whether the log could be walked to its end, which then is `_end`."""
+        self.report = Report(files.path, instance.hex(), version)
 
     def run(self) -> Report:
         names = self._files.names()
@@ -193,6 +204,8 @@ class Inspection:
         found = numbers(names, "wal")
         reports = {n: LogReport(log_name(n), self._size(log_name(n))) for n in found}
         self.report.logs = list(reports.values())
+        for report in self.report.logs:
+            self._version(report)
         begin, before = self._oldest(found, start), len(self.report.problems)
         self._walk(begin, start, reports)
         if begin == start or start is None or self._end.batch >= start.batch:
@@ -205,12 +218,22 @@ class Inspection:
             what = f"batch {broken.batch + 1} had been durable and does not verify"
             self._problem(Corrupt(path, broken.offset, what))
 
+    def _version(self, report: LogReport) -> None:
+        file = self._files.open(report.name)
+        try:
+            report.version = version_of(read_at_most(file, LOG_HEADER.size, 0), LOG_MAGIC)
+        except OSError:
+            return  # the walk says where
+        finally:
+            file.close()
+
     def _walk(
         self, begin: Position | None, start: Position | None, reports: dict[int, LogReport]
     ) -> None:
         """Check the log from a position, and learn from what lies behind `start`."""
         walk = LogWalk(self._files, self._instance, begin)
-        self._end = begin if begin is not None else Position(1, SECTOR, 0, 0)
+        self._end = begin if begin is not None else Position(1, 0, 0, 0)
+        self._ends = False
         try:
             walk.open(lambda file: None)
             for position, batch in walk.batches():
@@ -235,6 +258,7 @@ class Inspection:
             return
         finally:
             walk.close()
+        self._ends = True
         self.report.clean, self.report.torn_bytes = tail.clean, tail.torn_bytes
 
     def _oldest(self, found: list[int], start: Position | None) -> Position | None:
@@ -243,7 +267,7 @@ class Inspection:
         is_known = start is not None or bool(self.report.checkpoints)
         if not found or not is_known or (start is not None and found[0] > start.file_number):
             return start
-        walk = LogWalk(self._files, self._instance, Position(found[0], SECTOR, 0, 0))
+        walk = LogWalk(self._files, self._instance, Position(found[0], 0, 0, 0))
         try:
             walk.open(lambda file: None)
             header = walk.header(found[0])
@@ -256,7 +280,7 @@ class Inspection:
             path = f"{self._files.path}/{log_name(found[0])}"
             self._problem(Corrupt(path, 0, "the header of the log does not verify"))
             return start
-        return Position(found[0], SECTOR, header.last_batch, header.last_digest)
+        return Position(found[0], 0, header.last_batch, header.last_digest)
 
     def _segments(self, names: list[str]) -> None:
         named = {ref.segment for refs in self._named.runs.values() for ref in refs}
@@ -282,6 +306,9 @@ class Inspection:
             header = segment.read_header(file, path, number=number, instance=self._instance)
             table = segment.read_table(file, path, header)
             report.runs, report.text_bytes = header.runs, header.payload_bytes
+            report.batch = header.batch
+            if self._ends:
+                segment.require_log(header, path, self._end.batch)
             raw = segment.read_exact(file, path, header.flags_offset, header.flags_bytes)
             flags = np.frombuffer(raw, np.uint8)
             report.rows = len(flags)
@@ -319,7 +346,7 @@ def inspect(files: Files) -> Report:
         files.prepare(create=False)
     except OSError as error:
         raise Unusable(files.path, error.strerror or str(error)) from error
-    instance = identity.read(files)
-    if instance is None:
+    known = identity.read_versioned(files)
+    if known is None:
         raise Unusable(files.path, "not a data directory of topics")
-    return Inspection(files, instance).run()
+    return Inspection(files, *known).run()

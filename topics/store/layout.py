@@ -1,8 +1,9 @@
 """How bytes lie in every file of the data directory: magics, headers, alignments and names.
 
 Owns the fixed layouts and nothing that moves; `FORMAT.md` draws them.  Everything is little-endian.
-Invariant: a layout never changes under one `FORMAT_VERSION`, and every header ends with the XXH3-64
-digest of what stands before it, so that a header is either wholly believed or not at all.
+Invariant: a layout never changes under one format version, and every header begins with its magic
+and its version and ends with the XXH3-64 digest of what stands before it, so that a header is
+either wholly believed or not at all.  What an earlier version wrote is read by its own layout.
 """
 
 import re
@@ -15,11 +16,14 @@ import xxhash
 
 from topics.protocol.records import Buffer
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""What is written; `VERSIONS` are read."""
+VERSIONS: Final = (1, 2)
 
 SECTOR: Final = 512
-"""What a disk writes as a whole; batches start on its multiples, so none shares one with another."""
+"""Batches start on its multiples, so that the header of one can be looked for."""
 PAGE: Final = 4096
+"""What a disk may write, and so may lose, as a whole: no page that a sync covers is written again."""
 BLOCK: Final = 16384
 """Text bytes under one digest in a segment."""
 
@@ -33,9 +37,15 @@ SEGMENT_MAGIC: Final = b"\xfftopicSG"
 IDENTITY: Final = struct.Struct("<8sHHI8sQ")
 """magic, version, -, -, instance, digest."""
 
-LOG_HEADER: Final = struct.Struct("<8sHHI8sQQQQ16sQ")
+LOG_HEADER: Final = struct.Struct("<8sHHI8sQQQQ16sQQ")
 """magic, version, -, incarnation, instance, number, last batch of the log before this file, its
-digest, synced_through, boot id, digest."""
+digest, synced_through, boot id, file bytes, digest."""
+
+LOG_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQ16sQ"), 2: LOG_HEADER}
+"""By version; version 1 did not say how large the file is."""
+
+FIRST_BATCH: Final = {1: SECTOR, 2: PAGE}
+"""Where the first batch of a log file stands, by version."""
 
 BATCH_HEADER: Final = struct.Struct("<8sHHI8sQQIIQQQQQ")
 """magic, version, kind, incarnation, instance, file number, batch number, events, -, body bytes,
@@ -45,9 +55,12 @@ CHECKPOINT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQQ")
 """magic, version, clean, incarnation, instance, number, file number, offset, batch number, its
 digest, next segment, body bytes, body digest, digest."""
 
-SEGMENT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQ")
+SEGMENT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQQ")
 """magic, version, -, runs, instance, number, run table digest, flags offset, flags bytes, payload
-offset, payload bytes, file bytes, digest."""
+offset, payload bytes, file bytes, batch, digest."""
+
+SEGMENT_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQQQQQ"), 2: SEGMENT_HEADER}
+"""By version; version 1 did not say how far the log went."""
 
 RUN_DTYPE: Final = np.dtype(
     [
@@ -70,10 +83,12 @@ RUN_DTYPE: Final = np.dtype(
 """A row of a segment's run table; offsets count from the start of the file."""
 
 assert IDENTITY.size == 32
-assert LOG_HEADER.size == 80
+assert LOG_HEADER.size == 88
+assert LOG_HEADERS[1].size == 80
 assert BATCH_HEADER.size == 88
 assert CHECKPOINT_HEADER.size == 96
-assert SEGMENT_HEADER.size == 88
+assert SEGMENT_HEADER.size == 96
+assert SEGMENT_HEADERS[1].size == 88
 assert RUN_DTYPE.itemsize == 88
 assert all(s.size % 8 == 0 for s in (LOG_HEADER, BATCH_HEADER, SEGMENT_HEADER))
 assert max(BATCH_HEADER.size, LOG_HEADER.size, SEGMENT_HEADER.size) <= SECTOR
@@ -144,3 +159,12 @@ def header_holds(layout: struct.Struct, data: Buffer) -> bool:
     """Whether the digest at the end of a header matches what stands before it."""
     view = memoryview(data)[: layout.size]
     return len(view) == layout.size and digest(view[:-8]) == int.from_bytes(view[-8:], "little")
+
+
+def version_of(data: Buffer, magic: bytes) -> int:
+    """The version that a header with this magic says; 0 where it is none, or none that is read."""
+    view = memoryview(data)
+    if bytes(view[:8]) != magic:
+        return 0
+    version = int.from_bytes(view[8:10], "little")
+    return version if version in VERSIONS else 0

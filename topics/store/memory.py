@@ -180,7 +180,7 @@ class MemoryStore:
         return
 
     def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
-        return self._segments.seal(entries)
+        return self._segments.seal(entries, 0)
 
     def open_run(self, ref: RunRef, topic_id: int) -> SealedRun:
         return self._segments.run(ref, topic_id)

@@ -1,11 +1,13 @@
 """Reading the log: which batches are there, and what it means where one is not.
 
 Owns the walk over log files and the verdict at its end.  Changes nothing.  A batch that does not
-verify is the end of the log, torn by a crash, unless something written later says that it had been
-durable: then it is corrupt.  Nothing behind the first batch that does not verify is ever believed,
-but as a witness.
+verify is the end of the log, torn by a crash, unless something says that it had been durable, or
+that the log had gone on: then it is corrupt.  Nothing behind the first batch that does not verify is
+ever believed, but as a witness; and the header of a file that a later process began, which says with
+which batch the log had ended by then.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,18 +23,23 @@ from topics.store.layout import (
     BATCH_MAGIC,
     CLEAN,
     EVENTS,
-    FORMAT_VERSION,
+    FIRST_BATCH,
     KINDS,
     LOG_HEADER,
+    LOG_HEADERS,
     LOG_MAGIC,
+    PAGE,
     ROTATE,
     SECTOR,
+    VERSIONS,
     aligned,
     digest,
     header_holds,
     log_name,
     numbers,
+    version_of,
 )
+from topics.store.space import LEAST_FILE_BYTES
 from topics.store.wal import Position
 
 WINDOW_BYTES: Final = 1 << 20
@@ -41,19 +48,26 @@ _MAGIC_U64: Final = int.from_bytes(BATCH_MAGIC, "little")
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The first sector of a log file that was begun."""
+    """The beginning of a log file that was begun; `file_bytes` is 0 where version 1 began it."""
 
+    version: int
     incarnation: int
     last_batch: int
     last_digest: int
     synced_through: int
     boot_id: bytes
+    file_bytes: int
+
+    def follows(self, batch: int, digest: int) -> bool:
+        """Whether the log ended with this batch when the file was begun."""
+        return (self.last_batch, self.last_digest) == (batch, digest)
 
 
 @dataclass(slots=True)
 class LogBatch:
     """A batch whose header verifies; `body` is None where the body does not."""
 
+    version: int
     kind: int
     incarnation: int
     number: int
@@ -65,8 +79,10 @@ class LogBatch:
     body: memoryview | None
 
     def end(self, offset: int) -> int:
-        """Where the next batch stands, this one standing at `offset`."""
-        return aligned(offset + BATCH_HEADER.size + self.body_bytes, SECTOR)
+        """Where the next batch may stand, this one standing at `offset`."""
+        has_page = self.kind != EVENTS and self.version > 1
+        end = offset + BATCH_HEADER.size + self.body_bytes
+        return aligned(end, PAGE if has_page else SECTOR)
 
 
 @dataclass(slots=True)
@@ -81,6 +97,8 @@ class Tail:
         torn_files: Later files that hold something, with their sizes.
         unused_files: Later files that hold nothing.
         has_strangers: One of `torn_files` was not begun by a later process.
+        left: Files, this one among them, that were left in their midst by a process that did not
+            stop, and what they are to be cut to, a whole page, where they are longer.
         clean: The last batch is the mark of a clean stop.
         boot_id: Of the kernel under which the last file that holds a batch was begun: a file
             without one may be of a recovery that was cut down before it could say what was lost.
@@ -93,6 +111,7 @@ class Tail:
     torn_files: dict[int, int] = field(default_factory=dict)
     unused_files: list[int] = field(default_factory=list)
     has_strangers: bool = False
+    left: dict[int, int] = field(default_factory=dict)
     clean: bool = False
     boot_id: bytes = b""
     incarnation: int = 0
@@ -148,11 +167,12 @@ class LogWalk:
     """One walk over the log, from a position to its end."""
 
     def __init__(self, files: Files, instance: bytes, start: Position | None) -> None:
-        """`start` None: from the first file there ever was."""
+        """`start` None: from the first file there ever was; offset 0: from a file's beginning."""
         self._files = files
         self._instance = instance
-        self._start = start if start is not None else Position(1, SECTOR, 0, 0)
+        self._start = start if start is not None else Position(1, 0, 0, 0)
         self._end = self._start
+        self._left: dict[int, int] = {}
         self._last_kind: int | None = None
         self._begun: FileHeader | None = None
         self._wrote: FileHeader | None = None
@@ -198,16 +218,16 @@ class LogWalk:
             Corrupt: It verifies, and is that of another file.
         """
         data = self._windows[number].take(0, LOG_HEADER.size)
-        if not header_holds(LOG_HEADER, data):
+        version = version_of(data, LOG_MAGIC)
+        if not version or not header_holds(LOG_HEADERS[version], data):
             return None
-        magic, version, _, incarnation, instance, own, *rest = LOG_HEADER.unpack(data)
-        batch, last_digest, synced, boot, _ = rest
-        if (magic, version) != (LOG_MAGIC, FORMAT_VERSION):
-            raise Corrupt(self._path(number), 0, "the header is not that of a log file")
+        found = LOG_HEADERS[version].unpack(data[: LOG_HEADERS[version].size])
+        _, _, _, incarnation, instance, own, batch, last_digest, synced, boot, *rest = found
         if (instance, own) != (self._instance, number):
             what = f"the file is number {own} of data directory {instance.hex()}"
             raise Corrupt(self._path(number), 0, what)
-        return FileHeader(incarnation, batch, last_digest, synced, boot)
+        file_bytes = rest[0] if version > 1 else 0
+        return FileHeader(version, incarnation, batch, last_digest, synced, boot, file_bytes)
 
     def batch(self, number: int, offset: int) -> LogBatch | None:
         """The batch at an offset; None where its header does not verify."""
@@ -217,11 +237,14 @@ class LogWalk:
             return None
         magic, version, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
         batch, events, _, size, previous, synced, body_digest, header_digest = rest
-        if (magic, version, instance, own) != (BATCH_MAGIC, FORMAT_VERSION, self._instance, number):
+        if (magic, instance, own) != (BATCH_MAGIC, self._instance, number):
+            return None
+        if version not in VERSIONS:
             return None
         body = window.take(offset + BATCH_HEADER.size, size)
         whole = len(body) == size and digest(body) == body_digest and kind in KINDS
         return LogBatch(
+            version=version,
             kind=kind,
             incarnation=incarnation,
             number=batch,
@@ -239,42 +262,64 @@ class LogWalk:
         last_batch, last_digest = self._start.batch, self._start.digest
         while number in self._windows:
             header = self.header(number)
-            chained = header is not None and (header.last_batch, header.last_digest) == (
-                last_batch,
-                last_digest,
-            )
-            if header is None or (offset == SECTOR and not chained):
+            if header is None:
+                return
+            first = FIRST_BATCH[header.version]
+            offset = offset or first
+            if offset == first and not header.follows(last_batch, last_digest):
                 return
             self._begun, self._last_kind = header, None
             self.vouched = max(self.vouched, header.synced_through)
             self._end = Position(number, offset, last_batch, last_digest)
-            while (
-                found := self._next(number, offset, header, last_batch, last_digest)
-            ) is not None:
-                position = self._end
-                offset = found.end(offset)
-                last_batch, last_digest = found.number, found.digest
-                self.vouched = max(self.vouched, found.synced_through)
-                self._last_kind = found.kind
+            while (found := self._next(header)) is not None:
+                position, batch = found
+                begin, offset = offset, batch.end(position.offset)
+                last_batch, last_digest = batch.number, batch.digest
+                self.vouched = max(self.vouched, batch.synced_through)
+                self._last_kind = batch.kind
                 self._wrote = header
                 self._end = Position(number, offset, last_batch, last_digest)
-                yield position, found
-                self.done_bytes += offset - position.offset
-            if self._last_kind not in (ROTATE, CLEAN) and offset < self._windows[number].size:
+                yield position, batch
+                self.done_bytes += offset - begin
+            if not self._goes_on(number, header):
                 return
-            number, offset = number + 1, SECTOR
+            number, offset = number + 1, 0
 
-    def _next(
-        self, number: int, offset: int, header: FileHeader, last_batch: int, last_digest: int
-    ) -> LogBatch | None:
+    def _next(self, header: FileHeader) -> tuple[Position, LogBatch] | None:
+        """The batch behind the last one, and where it stands: there, or where the next page begins,
+        if a sync had been begun between the two."""
         if self._last_kind in (ROTATE, CLEAN):
             return None
-        found = self.batch(number, offset)
+        end = self._end
+        found = self._follower(header, end)
+        if found is None and end.offset % PAGE:
+            end = dataclasses.replace(end, offset=aligned(end.offset, PAGE))
+            found = self._follower(header, end)
+        return None if found is None else (end, found)
+
+    def _follower(self, header: FileHeader, end: Position) -> LogBatch | None:
+        found = self.batch(end.file_number, end.offset)
         if found is None or found.body is None or found.incarnation != header.incarnation:
             return None
-        if (found.number, found.previous) != (last_batch + 1, last_digest):
+        if (found.number, found.previous) != (end.batch + 1, end.digest):
             return None
         return found
+
+    def _goes_on(self, number: int, header: FileHeader) -> bool:
+        """Whether the log does in the file after this one, where this one has no further batch."""
+        if self._last_kind in (ROTATE, CLEAN):
+            return True
+        end = self._end
+        following = self.header(number + 1) if number + 1 in self._windows else None
+        if following is not None and following.version > 1:
+            # Whoever began that file had found the end of the log here: what stands behind it is
+            # what a crash had left.
+            is_later = following.incarnation > header.incarnation
+            if not is_later or not following.follows(end.batch, end.digest):
+                return False
+            self._left[number] = aligned(end.offset, PAGE)
+            return True
+        return header.version == 1 and end.offset >= self._windows[number].size
 
     # -- the verdict ---------------------------------------------------------------------------
 
@@ -286,9 +331,11 @@ class LogWalk:
         """
         end = self._end
         number, offset = end.file_number, end.offset
-        tail = Tail(end, number, offset, clean=self._last_kind == CLEAN)
+        tail = Tail(end, number, offset, left=self._left, clean=self._last_kind == CLEAN)
         if self._begun is None:
             raise Corrupt(self._path(number), 0, "the header of the log does not verify")
+        if self._last_kind not in (ROTATE, CLEAN):
+            tail.left[number] = aligned(offset, PAGE)
         tail.boot_id = (self._wrote or self._begun).boot_id
         tail.incarnation = self._begun.incarnation
         tail.torn_end = max(offset, self._witness(number, offset))
@@ -302,10 +349,10 @@ class LogWalk:
                 tail.torn_files[later] = used
                 # What the process that followed on a clean stop began with is no damage.
                 is_next = header is not None and header.incarnation > self._begun.incarnation
-                tail.has_strangers |= used > SECTOR and not is_next
+                tail.has_strangers |= used > PAGE and not is_next
             else:
                 tail.unused_files.append(later)
-        self._judge(tail)
+        self._judge(tail, self._begun)
         return tail
 
     def _witness(self, number: int, offset: int) -> int:
@@ -327,7 +374,7 @@ class LogWalk:
             if found is not None:
                 self.vouched = max(self.vouched, found.synced_through)
 
-    def _judge(self, tail: Tail) -> None:
+    def _judge(self, tail: Tail, begun: FileHeader) -> None:
         position = tail.position
         path = self._path(position.file_number)
         if self.vouched > position.batch:
@@ -335,3 +382,29 @@ class LogWalk:
             raise Corrupt(path, position.offset, what)
         if tail.clean and (tail.torn_end > position.offset or tail.has_strangers):
             raise Corrupt(path, position.offset, "bytes follow the mark of a clean stop")
+        if begun.version > 1:
+            self._require_whole(position, begun)
+
+    def _require_whole(self, end: Position, begun: FileHeader) -> None:
+        """A file has the size with which it was begun until a later process has begun the next
+        one, or its own one has stopped; and is left for a file that is there.
+
+        Raises:
+            Corrupt: The end of the log was taken away.
+        """
+        number = end.file_number
+        following = self._windows.get(number + 1)
+        if following is None and log_name(number + 1) in self._files.names():
+            return  # it is there by now: this walk is a reader's, and the log goes on meanwhile
+        size = self._windows[number].size
+        if size < begun.file_bytes and self._last_kind != CLEAN:
+            what = f"the file has {size} bytes and had {begun.file_bytes}; the log has lost its end"
+            raise Corrupt(self._path(number), size, what)
+        if self._last_kind == ROTATE:
+            if following is None:
+                raise Corrupt(
+                    self._path(number + 1), 0, "the file is missing; the log went on in it"
+                )
+            if following.size < LEAST_FILE_BYTES:
+                what = f"the file has {following.size} bytes and had more; the log went on in it"
+                raise Corrupt(self._path(number + 1), following.size, what)

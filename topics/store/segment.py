@@ -24,12 +24,14 @@ from topics.store.layout import (
     RUN_DTYPE,
     SECTOR,
     SEGMENT_HEADER,
+    SEGMENT_HEADERS,
     SEGMENT_MAGIC,
     aligned,
     digest,
     header_holds,
     seal_header,
     segment_name,
+    version_of,
 )
 
 CHUNK_BYTES: Final = 1 << 22
@@ -89,7 +91,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """The first sector of a segment file."""
+    """The first sector of a segment file.
+
+    `batch` is how far the log was durable before the file got its name, and its rows are not newer;
+    0 where version 1 wrote it, which did not say.
+    """
 
     runs: int
     table_digest: int
@@ -98,23 +104,33 @@ class SegmentHeader:
     payload_offset: int
     payload_bytes: int
     file_bytes: int
+    batch: int
 
 
 def read_header(file: File, path: str, *, number: int, instance: bytes) -> SegmentHeader:
     """Raises Corrupt: It is not the header of this segment, or the file has not its size."""
     data = read_exact(file, path, 0, SEGMENT_HEADER.size)
-    if not header_holds(SEGMENT_HEADER, data):
+    version = version_of(data, SEGMENT_MAGIC)
+    if not version or not header_holds(SEGMENT_HEADERS[version], data):
         raise Corrupt(path, 0, "the header does not verify")
-    magic, version, _, runs, owner, own, *rest = SEGMENT_HEADER.unpack(data)
-    if (magic, version) != (SEGMENT_MAGIC, FORMAT_VERSION):
-        raise Corrupt(path, 0, "the header is not that of a segment")
+    layout = SEGMENT_HEADERS[version]
+    _, _, _, runs, owner, own, *rest = layout.unpack(data[: layout.size])
     if (owner, own) != (instance, number):
         raise Corrupt(path, 0, f"the file is number {own} of data directory {owner.hex()}")
-    header = SegmentHeader(runs, *rest[:-1])
+    known = rest[:-1] if version > 1 else [*rest[:-1], 0]
+    header = SegmentHeader(runs, *known)
     if file.size() != header.file_bytes:
         what = f"the file has {file.size()} bytes and should have {header.file_bytes}"
         raise Corrupt(path, min(file.size(), header.file_bytes), what)
     return header
+
+
+def require_log(header: SegmentHeader, path: str, last_batch: int) -> None:
+    """Raises Corrupt: The log ends before the batch through which it was durable already."""
+    if header.batch > last_batch:
+        through = f"the segment was made of the log through batch {header.batch}"
+        what = f"{through}, which ends with batch {last_batch}: the log has lost its end"
+        raise Corrupt(path, 0, what)
 
 
 def read_table(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
@@ -172,9 +188,12 @@ class Draft:
 
 
 def build(
-    files: Files, number: int, *, instance: bytes, entries: Sequence[SealEntry]
+    files: Files, number: int, *, instance: bytes, batch: int, entries: Sequence[SealEntry]
 ) -> list[RunRef]:
     """*Blocking.* Write a segment file and make it durable.
+
+    Args:
+        batch: No row is of a later batch of the log, which is durable up to here.
 
     Raises:
         OSError: Nothing was left behind.
@@ -187,7 +206,7 @@ def build(
     try:
         file = files.create(temp)
         try:
-            refs = _write(file, number, instance=instance, entries=entries)
+            refs = _write(file, number, instance=instance, batch=batch, entries=entries)
             file.sync()
         finally:
             file.close()
@@ -201,7 +220,7 @@ def build(
 
 
 def _write(
-    file: File, number: int, *, instance: bytes, entries: Sequence[SealEntry]
+    file: File, number: int, *, instance: bytes, batch: int, entries: Sequence[SealEntry]
 ) -> list[RunRef]:
     drafts = [draft_run(entry) for entry in entries]
     table = _layout(drafts)
@@ -232,6 +251,7 @@ def _write(
         payload_offset,
         file_bytes - payload_offset,
         file_bytes,
+        batch,
     )
     write_all(file, header, 0)
     return [

@@ -90,11 +90,14 @@ class Segments:
         """No number of these is ever given out again."""
         self.next_number = max([self.next_number, *(ref.segment + 1 for ref in refs)])
 
-    def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
+    def seal(self, entries: Sequence[SealEntry], batch: int) -> list[RunRef]:
+        """*Blocking.* A segment of rows that the log, durable up to `batch`, holds too."""
         with self.lock:
             number = self.next_number
             self.next_number += 1
-        return segment.build(self._files, number, instance=self._instance, entries=entries)
+        return segment.build(
+            self._files, number, instance=self._instance, batch=batch, entries=entries
+        )
 
     def contents(self, number: int) -> Contents:
         """*Blocking.* All that a segment holds.  Raises Corrupt, OSError."""
@@ -130,27 +133,45 @@ class Segments:
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(segment_name(number))
 
-    def verify(self, refs: Iterable[RunRef]) -> None:
-        """*Blocking.* Every run referred to is there; nothing is changed.
+    def verify(self, refs: Iterable[RunRef], last_batch: int) -> None:
+        """*Blocking.* Every run referred to is there, and the log that ends with `last_batch` goes
+        as far as it did when any of the files was made; nothing is changed.
 
         Raises:
-            Corrupt: A file is missing, or its header or size is wrong.
+            Corrupt: A file is missing, or its header or size is wrong; or the log lost its end.
         """
         runs: dict[int, list[RunRef]] = {}
         for ref in refs:
             runs.setdefault(ref.segment, []).append(ref)
         for number, wanted in runs.items():
             self._check_one(number, wanted)
-
-    def sweep(self, refs: Iterable[RunRef]) -> None:
-        """*Blocking.* Unlink the segments that none of these runs is in: orphans of a seal whose
-        event never came, or dropped just before the end."""
-        named = {ref.segment for ref in refs}
         for number in numbers(self._files.names(), "seg"):
-            if number not in named:
-                discard(self._files, segment_name(number))
+            if number not in runs:
+                self._check_orphan(number, last_batch)
+
+    def _check_orphan(self, number: int, last_batch: int) -> None:
+        path = f"{self._files.path}/{segment_name(number)}"
+        try:
+            file = self._files.open(segment_name(number))
+            try:
+                header = segment.read_header(file, path, number=number, instance=self._instance)
+            finally:
+                file.close()
+        except (Corrupt, FileNotFoundError):
+            return  # nothing needs it
+        segment.require_log(header, path, last_batch)
+
+    def sweep(self, refs: Iterable[RunRef]) -> list[int]:
+        """*Blocking.* Unlink the segments that none of these runs is in: orphans of a seal whose
+        event never came, or dropped just before the end; returns those that are still there."""
+        named = {ref.segment for ref in refs}
+        orphans = [n for n in numbers(self._files.names(), "seg") if n not in named]
+        for number in orphans:
+            discard(self._files, segment_name(number))
         with self.lock:
             self._killed = {run: None for run in self._killed if run.segment in named}
+        left = set(numbers(self._files.names(), "seg")) if orphans else set()
+        return [number for number in orphans if number in left]
 
     def _check_one(self, number: int, wanted: Sequence[RunRef]) -> None:
         handle = Handle(self._files, number, self._instance)

@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from topics.store.files import File, Files, discard, write_all
-from topics.store.layout import RESERVE_NAME, SECTOR, aligned, log_name
+from topics.store.layout import BATCH_HEADER, PAGE, RESERVE_NAME, aligned, log_name
 
 FIRST_FILE_BYTES: Final = 1 << 20
 """The first file of a process is small, so that a fresh server starts at once; later ones double."""
 
 LEAST_FILE_BYTES: Final = 64 << 10
+"""No file is prepared with less: one that has less was cut."""
 
-MARGIN: Final = 4 * SECTOR
-"""What a file holds besides one batch's frames: its header, the batch's, the mark that ends it."""
+BATCH_MARGIN: Final = BATCH_HEADER.size + PAGE
+"""What one more batch takes besides its frames: its header, and the page of the mark that ends the
+file, which is never given away."""
+FILE_MARGIN: Final = PAGE + BATCH_MARGIN
+"""The same of a file that is not begun yet: its header has a page too."""
 
 ROOMY_FILES: Final = 4
 """Files of its size that must have space before another one is begun early, or large."""
@@ -43,9 +47,16 @@ class LogFile:
     batches: int = 0
     is_reserve: bool = False
 
+    def fits(self, size: int) -> bool:
+        """Whether a batch of `size` bytes of frames does, on whichever page it begins.
+
+        Sizes are whole pages: where the batch ends before the last one, so does its page.
+        """
+        return aligned(self.offset, PAGE) + BATCH_MARGIN + size <= self.size
+
     @property
     def room(self) -> int:
-        return max(0, self.size - self.offset - MARGIN)
+        return max(0, self.size - aligned(self.offset, PAGE) - BATCH_MARGIN)
 
 
 class Space:
@@ -66,22 +77,34 @@ class Space:
         of the file that is just being begun."""
         self.next_number = next_number
         self._files = files
-        self._file_bytes = aligned(max(file_bytes, LEAST_FILE_BYTES), SECTOR)
-        self._reserve_bytes = aligned(max(reserve_bytes, LEAST_FILE_BYTES), SECTOR)
+        self._file_bytes = aligned(max(file_bytes, LEAST_FILE_BYTES), PAGE)
+        self._reserve_bytes = aligned(max(reserve_bytes, LEAST_FILE_BYTES), PAGE)
         self._next_size = min(FIRST_FILE_BYTES, self._file_bytes)
         self._free_bytes = files.free_bytes()
         self._spare: LogFile | None = None
         self._reserve: LogFile | None = None
 
     def begin(self) -> bool:
-        """Prepare reserve and first file; False on a full disk that has no space for the file."""
+        """Prepare reserve and first file; False on a full disk that has no space for the file.
+
+        The file that an earlier process prepared is used as it is.  It is never unlinked: where the
+        file before it ends in the mark of a rotation, a log without it would have lost its end.
+        """
         with self.lock:
-            if RESERVE_NAME in self._files.names():
-                file = self._files.open(RESERVE_NAME, write=True)
-                self._reserve = LogFile(file, file.size() & -SECTOR, is_reserve=True)
+            names = self._files.names()
+            if RESERVE_NAME in names:
+                self._reserve = self._opened(RESERVE_NAME)
+                self._reserve.is_reserve = True
+            name = log_name(self.next_number)
+            if name in names:
+                self._spare = self._opened(name)
             self._replenish()
             self._fill_spare()
             return self._spare is not None
+
+    def _opened(self, name: str) -> LogFile:
+        file = self._files.open(name, write=True)
+        return LogFile(file, file.size() & -PAGE)
 
     def close(self) -> None:
         for held in (self._spare, self._reserve):
@@ -101,7 +124,7 @@ class Space:
         spare = self._spare
         room = 0 if current is None or current.is_reserve else current.room
         if spare is not None:
-            room = max(room, spare.size - MARGIN)
+            room = max(room, spare.size - FILE_MARGIN)
         if not self.is_scarce:
             # A larger file is made when it is needed, and the reserve stands behind the promise
             # should somebody else take the space in between.
@@ -116,12 +139,12 @@ class Space:
         self._free_bytes = self._files.free_bytes()
         with self.lock:
             self._replenish()
-            return self._spare.size - MARGIN if self._spare is not None else 0
+            return self._spare.size - FILE_MARGIN if self._spare is not None else 0
 
     def _reserved_room(self, current: LogFile | None) -> int:
         reserve = self._reserve
         room = current.room if current is not None else 0
-        return max(room, reserve.size - MARGIN) if reserve is not None else room
+        return max(room, reserve.size - FILE_MARGIN) if reserve is not None else room
 
     # -- taking --------------------------------------------------------------------------------
 
@@ -141,7 +164,7 @@ class Space:
         Raises:
             OSError: There is no space, not even in the reserve.
         """
-        need = aligned(size + MARGIN, SECTOR)
+        need = aligned(size + FILE_MARGIN, PAGE)
         if self._spare is not None and self._spare.size >= need:
             return self._taken_spare()
         self.drop_spare()

@@ -17,11 +17,11 @@ from topics.protocol.events import Checkpoint, RunRef, RunsSealed
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity, torn
 from topics.store.checkpoint import Checkpoints, Stored
-from topics.store.files import File, Files, discard, publish, read_at_most
+from topics.store.files import File, Files, discard, publish, read_at_most, write_all
 from topics.store.layout import (
     CLEAN,
     FAILED_NAME,
-    SECTOR,
+    PAGE,
     TEMP,
     checkpoint_name,
     log_name,
@@ -34,6 +34,7 @@ from topics.store.wal import Log, Position, leave_failure_mark
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
+WIPE_BYTES: Final = 1 << 20
 SEALED_SIZE: Final = 1.5
 """An upper bound of a segment's size to that of the log it takes over, for records of any size."""
 
@@ -69,6 +70,8 @@ class DiskStore:
         self._has_failure_mark = False
         self._has_lost_pages = False
         self._log_start = 0
+        self._left: dict[int, int] = {}
+        """Log files that earlier processes left in their midst, and where they are to be cut."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
         self._lock = threading.Lock()
@@ -151,7 +154,7 @@ class DiskStore:
     def _found(self) -> Recovery:
         def begin(instance: bytes) -> None:
             self._assemble(instance)
-            self._begin_log(instance, Position(1, SECTOR, 0, 0))
+            self._begin_log(instance, Position(1, 0, 0, 0))
             self._log.rotate(fresh=True)
             self._log.sync()
 
@@ -175,17 +178,21 @@ class DiskStore:
         failed = self._has_lost_pages or FAILED_NAME in self._files.names()
         same_boot = tail.boot_id == self._files.boot_id() and not failed
         refs = sink.refs()
-        self._segments.verify(refs)
+        self._segments.verify(refs, tail.position.batch)
         # Up to here no byte was changed.
         removed = torn.age_out(self._files)
+        identity.upgrade(self._files, instance)
         if failed:
             self._take_mark()
         self._set_aside(tail)
         self._clean_up()
-        self._segments.sweep(refs)
+        self._dropped = [(0, number) for number in self._segments.sweep(refs)]
         self._incarnation = max(self._incarnation, tail.incarnation) + 1
         end = tail.position
-        self._begin_log(instance, Position(tail.last_number + 1, SECTOR, end.batch, end.digest))
+        self._begin_log(instance, Position(tail.last_number + 1, 0, end.batch, end.digest))
+        self._left = tail.left
+        if self._log.has_file:
+            self._cut_left()
         return Recovery(
             clean=tail.clean and not tail.torn_bytes,
             same_boot=same_boot,
@@ -266,41 +273,74 @@ class DiskStore:
                 path = f"{self._files.path}/{log_name(position.file_number)}"
                 raise Corrupt(path, position.offset, _not_applied(error)) from error
             events += batch.events
-            self._replayed_bytes += batch.body_bytes
             self._progress = min(0.99, walk.done_bytes / max(1, walk.total_bytes))
+        self._replayed_bytes = walk.done_bytes
         return events
 
     def _set_aside(self, tail: Tail) -> None:
-        """Keep what is torn under another name, then end the log where it verifies.
+        """Keep what is torn under another name.
 
-        Later files first: as long as the last good one is not cut, a second start finds the same.
+        Nothing is changed before the end of the log, and the file behind it keeps its name: the log
+        goes on in it, and where a rotation led to it, it would be missed.  Later files first: as
+        long as there is an earlier one, a second start finds the same.
         """
+        following = tail.last_number + 1
         for number in sorted(tail.unused_files, reverse=True):
-            self._files.unlink(log_name(number))
+            if number != following:
+                self._files.unlink(log_name(number))
         for number in sorted(tail.torn_files, reverse=True):
-            self._files.rename(log_name(number), _torn_name(number, tail))
+            if number != following:
+                self._files.rename(log_name(number), _torn_name(number, tail))
         self._files.sync_dir()
-        if tail.clean:
-            return
-        file = self._files.open(log_name(tail.last_number), write=True)
+        end = tail.position.offset
+        if tail.torn_end > end:
+            self._keep_torn(tail.last_number, end, tail.torn_end, tail)
+        if following in tail.torn_files:
+            self._keep_torn(following, 0, tail.torn_files[following], tail)
+            self._wipe(following, tail.torn_files[following])
+
+    def _keep_torn(self, number: int, begin: int, end: int, tail: Tail) -> None:
+        file = self._files.open(log_name(number))
         try:
-            at = tail.position.offset
-            if tail.torn_end > at:
-                self._keep_torn(file, tail)
-            if file.size() > at:
-                file.truncate(at)
-            file.sync()
+            torn = read_at_most(file, end - begin, begin)
         finally:
             file.close()
-
-    def _keep_torn(self, file: File, tail: Tail) -> None:
-        end = read_at_most(file, tail.torn_end - tail.position.offset, tail.position.offset)
         try:
-            publish(self._files, _torn_name(tail.last_number, tail), end)
+            publish(self._files, _torn_name(number, tail), torn)
         except OSError as error:
             # Nobody was promised these bytes: a full disk must not keep a server from starting.
             if error.errno != errno.ENOSPC:
                 raise
+
+    def _wipe(self, number: int, used_bytes: int) -> None:
+        """Make a file that holds nothing of the log as good as new; its header is the last to go,
+        so that a start in between judges as this one did."""
+        file = self._files.open(log_name(number), write=True)
+        try:
+            for offset in range(PAGE, used_bytes, WIPE_BYTES):
+                write_all(file, bytes(min(WIPE_BYTES, used_bytes - offset)), offset)
+            file.sync_data()
+            write_all(file, bytes(min(PAGE, used_bytes)), 0)
+            file.sync_data()
+        finally:
+            file.close()
+
+    def _cut_left(self) -> None:
+        """Cut the files that were left in their midst, once the one after them is durably begun:
+        its header says where the log went on, and from their size it would be missed.  On a whole
+        page, since a page that is zeroed in part is written again."""
+        while self._left:
+            number, size = self._left.popitem()
+            try:
+                file = self._files.open(log_name(number), write=True)
+            except FileNotFoundError:
+                continue
+            try:
+                if file.size() > size:
+                    file.truncate(size)
+                    file.sync()
+            finally:
+                file.close()
 
     def _clean_up(self) -> None:
         """Unlink what a crash left half made, and what no kept checkpoint needs."""
@@ -341,6 +381,8 @@ class DiskStore:
             self._has_failure_mark = False
         with contextlib.suppress(OSError):
             self._unlink_dropped(lsn)
+            if lsn:
+                self._cut_left()
         self._log.maintain()
         return lsn
 
@@ -350,8 +392,9 @@ class DiskStore:
     # -- segments ------------------------------------------------------------------------------
 
     def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
-        self._log.refuse_if_failed()
-        return self._segments.seal(entries)
+        # Before the file has a name: a segment is never ahead of the log that it was made from.
+        batch = self._log.sync_batches()
+        return self._segments.seal(entries, batch)
 
     def open_run(self, ref: RunRef, topic_id: int) -> SealedRun:
         return self._segments.run(ref, topic_id)

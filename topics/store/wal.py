@@ -2,8 +2,9 @@
 
 Owns the current file and what is written and synced of it; where files come from is `space`'s.
 Refuses to know what an event means, and never reads.  Invariants: every batch is one write that
-begins on a sector and shares none; a file is filled before the next one is begun, and the one after
-that is begun only once the first is durable.
+begins on a sector and shares none; a page that a begun sync covers is never written again, since a
+disk may lose a page that it writes as a whole; a file is filled before the next one is begun, and
+the one after that is begun only once the first is durable.
 """
 
 import errno
@@ -25,6 +26,7 @@ from topics.store.layout import (
     IDLE,
     LOG_HEADER,
     LOG_MAGIC,
+    PAGE,
     RESERVE_NAME,
     ROTATE,
     SECTOR,
@@ -125,6 +127,9 @@ class Log:
         self._current: LogFile | None = None
         self._unsynced: list[LogFile] = []
         self._syncing = threading.RLock()
+        self._writing = threading.Lock()
+        """Held while a batch is placed and written, and when a sync begins: the sync covers the
+        batch, or the batch keeps off the sync's pages.  Taken before `_state`."""
         self._state = threading.Lock()
 
     # -- life ----------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ class Log:
     def position(self) -> Position:
         """Where the next batch will stand."""
         current = self._current
-        number, offset = self._space.next_number, SECTOR
+        number, offset = self._space.next_number, PAGE
         if current is not None:
             number, offset = number - 1, current.offset
         return Position(number, offset, self._batch, self._digest)
@@ -179,27 +184,21 @@ class Log:
     # -- writing -------------------------------------------------------------------------------
 
     def fits(self, size_bytes: int) -> bool:
-        """Whether frames of so many bytes need no other file."""
+        """Whether frames of so many bytes need no other file, also if a sync ends a page meanwhile."""
         current = self._current
-        return current is not None and self._is_room_in(current, size_bytes)
-
-    @staticmethod
-    def _is_room_in(current: LogFile, size_bytes: int) -> bool:
-        return current.offset + BATCH_HEADER.size + size_bytes + SECTOR <= current.size
+        return current is not None and current.fits(size_bytes + PAGE)
 
     def write(self, frames: Frames) -> int:
         """Append one batch; returns its lsn.  Raises WriteFailed."""
         self.refuse_if_failed()
         self._append(EVENTS, frames)
         self._stats.frames_total += frames.count
-        with self._state:
-            self.written_lsn += 1
-            return self.written_lsn
+        return self.written_lsn
 
     def idle(self) -> None:
         """Vouch for all batches so far, where they are durable and nothing does yet."""
         current = self._current
-        if current is None or self.failed is not None or current.room == 0:
+        if current is None or self.failed is not None or not current.fits(0):
             return
         if self._vouched < self._last_batch <= self._synced_batch and self._dirty == self._clean:
             self._append(IDLE, NOTHING)
@@ -235,7 +234,7 @@ class Log:
     def _append(self, kind: int, frames: Frames) -> None:
         current, size = self._current, frames.size_bytes
         try:
-            if current is None or not self._is_room_in(current, size):
+            if current is None or not current.fits(size):
                 current = self._leave(size)
             self._put(current, kind, frames)
         except Exception as error:
@@ -260,19 +259,35 @@ class Log:
             self._synced_batch,
             digest_all(frames.parts),
         )
-        write_parts(current.file, [header, *frames.parts], current.offset)
-        current.offset = aligned(current.offset + size_bytes, SECTOR)
-        current.batches += 1
-        self._digest = int.from_bytes(header[-8:], "little")
-        self._vouched = self._synced_batch
-        with self._state:
-            self._batch = current.last_batch = number
-            if kind != IDLE:
-                self._last_batch = number
-                self._dirty += 1
+        with self._writing:
+            if kind != EVENTS:
+                self._go_to(current, aligned(current.offset, PAGE))
+            write_parts(current.file, [header, *frames.parts], current.offset)
+            end = current.offset + size_bytes
+            self._go_to(current, aligned(end, SECTOR if kind == EVENTS else PAGE))
+            current.batches += 1
+            self._digest = int.from_bytes(header[-8:], "little")
+            self._vouched = self._synced_batch
+            with self._state:
+                # Together: what a sync counts as covered is what it answers to who waits for it.
+                self._batch = current.last_batch = number
+                if kind == EVENTS:
+                    self.written_lsn += 1
+                if kind != IDLE:
+                    self._last_batch = number
+                    self._dirty += 1
         self._stats.batches_total += 1
         self._stats.bytes_written_total += size_bytes
-        self.written_bytes += size_bytes
+
+    def _end_page(self) -> None:
+        """What a sync may have made durable by the time it ends is not written again before."""
+        current = self._current
+        if current is not None:
+            self._go_to(current, aligned(current.offset, PAGE))
+
+    def _go_to(self, current: LogFile, offset: int) -> None:
+        self.written_bytes += offset - current.offset
+        current.offset = offset
 
     def _leave(self, size: int) -> LogFile:
         """End the current file and begin one with space for `size` bytes of frames."""
@@ -300,11 +315,12 @@ class Log:
             self._digest,
             self._synced_batch,
             self._boot_id,
+            following.size,
         )
         write_all(following.file, header, 0)
-        following.offset = SECTOR
         self._vouched = self._synced_batch
-        with self._state:
+        with self._writing, self._state:
+            self._go_to(following, PAGE)
             self._current = following
             self._unsynced.append(following)
             self._dirty += 1
@@ -313,13 +329,21 @@ class Log:
 
     # -- durability ----------------------------------------------------------------------------
 
+    def sync_batches(self) -> int:
+        """*Blocking.* `sync`, and the number of the newest batch that is durable by it."""
+        with self._syncing:
+            self.sync()
+            return self._synced_batch
+
     def sync(self) -> int:
         """*Blocking.* Make what was written so far durable, oldest file first; returns its lsn."""
         with self._syncing:
             self.refuse_if_failed()
-            with self._state:
+            with self._writing, self._state:
                 lsn, batch, dirty = self.written_lsn, self._batch, self._dirty
                 held = tuple(self._unsynced)
+                if dirty > self._clean:
+                    self._end_page()
             if dirty > self._clean:
                 try:
                     for each in held:
