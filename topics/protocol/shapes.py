@@ -38,7 +38,9 @@ class Performance(msgspec.Struct, kw_only=True):
     wal_append_ms: Annotated[Ms | UnsetType, Meta(description="The write to the log.")] = UNSET
     fsync_ms: Annotated[Ms | UnsetType, Meta(description="The wait for the disk.")] = UNSET
     records_scanned: Annotated[Natural | UnsetType, Meta(description="Records looked at.")] = UNSET
-    throttle_wait_ms: Annotated[Ms, Meta(description="0 in this version.")]
+    throttle_wait_ms: Annotated[
+        Ms, Meta(description="How long a write waited for room before it was decided.")
+    ]
 
 
 class Answer(msgspec.Struct, kw_only=True):
