@@ -178,7 +178,8 @@ class Maintenance:
             self._trouble = str(error)
             is_known = isinstance(error, OSError | StoreError)
             self._host.log(
-                "error" if is_known else "exception", f"upkeep goes on trying: {error or error!r}"
+                "error" if is_known else "exception",
+                f"upkeep goes on trying: {str(error) or repr(error)}",
             )
         self._look_for_space()
         if self._next_ms is None or self._engine.read_only:
