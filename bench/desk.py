@@ -6,6 +6,7 @@ to know sockets.  Implements `topics.asgi.exchange.Shell`, so that the exchange 
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
@@ -13,14 +14,17 @@ from typing import Self, TypeVar
 from topics.asgi.commits import Deliver, Told
 from topics.asgi.exchange import TopicsExchange
 from topics.asgi.runtime import Phase, Ticket
+from topics.protocol.chores import Blocking, Chore, Chores
 from topics.protocol.commands import Command
 from topics.protocol.effects import Gate, Outcome, Records
 from topics.protocol.engine import Engine
+from topics.protocol.errors import Corrupt
+from topics.protocol.images import freeze
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.records import Buffer
-from topics.protocol.upkeep import CheckpointPlan, Upkeep, freeze
+from topics.protocol.upkeep import CheckpointPlan, Upkeep
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
@@ -46,6 +50,7 @@ class Desk:
         self.store = store
         self.engine = Engine(self.limits, store)
         self.upkeep = Upkeep(self.engine)
+        self.chores = Chores(self.limits, self.upkeep, store, self)
         self.phase = Phase.READY
         self.exchange = TopicsExchange(self)
         self.recovery = self._recover()
@@ -103,16 +108,53 @@ class Desk:
         self.seal_full()
 
     def begin_checkpoint(self) -> tuple[CheckpointPlan, int]:
-        """What of a checkpoint happens on the event loop; its plan and its boundary."""
+        """The moment that a checkpoint is of; its plan and its boundary."""
         boundary = self.store.rotate()
         return self.upkeep.begin_checkpoint(NOW_MS), boundary
+
+    def slices(self, chore: Chore) -> list[float]:
+        """Do a chore; CPU time of each of its pieces on the event loop, seconds."""
+        times: list[float] = []
+        begun = time.thread_time()
+        try:
+            step = next(chore)
+            while True:
+                times.append(time.thread_time() - begun)
+                result = step.call() if isinstance(step, Blocking) else self.sync()
+                begun = time.thread_time()
+                step = chore.send(result)
+        except StopIteration:
+            return times
+
+    # What chores ask: `now_ms`, and
+
+    def flush(self) -> None:
+        self.turn()
+
+    def warn(self, what: str) -> None:
+        raise AssertionError(what)
+
+    def take_erasures(self) -> list[int]:
+        return []
+
+    def erased(self, damage: Corrupt | None) -> None:
+        raise AssertionError("nobody asked")
+
+    def erase_later(self) -> None:
+        raise AssertionError("nobody asked")
+
+    def make_images(self, plan: CheckpointPlan) -> None:
+        while self.upkeep.make_images(plan):
+            pass
 
     def checkpoint(self) -> None:
         """Seal all that is hot, save the image, retire the log before it."""
         plan, boundary = self.begin_checkpoint()
+        self.make_images(plan)
         while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS, plan)
             self.turn()
+        self.make_images(plan)
         self.sync()
         self.store.flip()
         self.store.checkpoint(plan.image, boundary)
@@ -120,8 +162,10 @@ class Desk:
     def stop(self) -> None:
         """Stop cleanly: the next start finds a checkpoint and no log."""
         plan = self.upkeep.begin_checkpoint(NOW_MS)
+        self.make_images(plan)
         while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), NOW_MS, plan)
+        self.make_images(plan)
         self.turn()
         self.store.close(plan.image)
 

@@ -148,7 +148,8 @@ class _Shell:
             for fetch in self.engine.take_fetches():
                 fetch.done(fetch.read())
             self._write()
-        self._upkeep.drop_runs(self.now_ms)
+        while self._upkeep.drop_runs(self.now_ms):
+            pass
         while (job := self._upkeep.plan_seal(self.now_ms)) is not None:
             self._upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms)
         self._write()

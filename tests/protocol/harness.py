@@ -7,6 +7,7 @@ a test moves it.
 import json
 from typing import Any
 
+import msgspec
 import orjson
 
 from topics.protocol import bodies
@@ -23,11 +24,12 @@ from topics.protocol.commands import (
 from topics.protocol.effects import Outcome, Parked, Records
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Corrupt, Rejection
+from topics.protocol.events import Checkpoint, Image
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Recovery
 from topics.protocol.render import project
 from topics.protocol.topic import Topic
-from topics.protocol.upkeep import SealJob, Upkeep
+from topics.protocol.upkeep import CheckpointPlan, SealJob, Upkeep
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
@@ -220,7 +222,8 @@ class Harness:
 
     def seal(self) -> list[SealJob]:
         """Drop what is dead, give dead space back and seal what is due, as a shell would."""
-        self.upkeep.drop_runs(self.now_ms)
+        while self.upkeep.drop_runs(self.now_ms):
+            self.sync()
         self.sync()
         self.drive(self.chores.reclaim())
         self.sync()
@@ -274,10 +277,30 @@ class Harness:
 
     def seal_all(self) -> None:
         """As a checkpoint does: every hot run goes to a segment."""
+        self.finish_checkpoint(self.begin_checkpoint())
+        self.sync()
+
+    def begin_checkpoint(self) -> CheckpointPlan:
+        """One whose images are taken at once."""
         plan = self.upkeep.begin_checkpoint(self.now_ms)
+        self._make_images(plan)
+        return plan
+
+    def _make_images(self, plan: CheckpointPlan) -> None:
+        while self.upkeep.make_images(plan):
+            pass
+
+    def finish_checkpoint(self, plan: CheckpointPlan) -> Checkpoint:
+        """Seal what is left to seal; the checkpoint as the next start reads it."""
         while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
-        self.sync()
+        self._make_images(plan)
+        return read_back(plan.image)
+
+
+def read_back(image: Image) -> Checkpoint:
+    """A checkpoint as the next start reads it."""
+    return msgspec.msgpack.decode(b"".join(image.pieces()), type=Checkpoint)
 
 
 def shown(outcome: Outcome | Parked) -> Any:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.errors import Corrupt
+from topics.protocol.events import RunRef
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Contents, Store
-from topics.protocol.upkeep import CheckpointPlan, Remains, SealJob, Upkeep
+from topics.protocol.upkeep import CheckpointPlan, Planning, Remains, SealJob, Upkeep
 
 SEALED_EVENT_BYTES: Final = 256
 UPKEEP_BYTES: Final = 16 << 10
@@ -82,8 +83,10 @@ class Chores:
             OSError, StoreError: It could not be done; what was planned is due again.
         """
         self._require_room(UPKEEP_BYTES)
-        self._drop_runs()
-        while (job := self._upkeep.plan_seal(self._host.now_ms)) is not None:
+        yield from self._drop_runs()
+        while (
+            job := (yield from self._planned(self._upkeep.planning_seal(self._host.now_ms)))
+        ) is not None:
             yield from self._seal(job, None)
         erasures = list(self._host.take_erasures())
         if erasures:
@@ -120,7 +123,7 @@ class Chores:
                     suspects[segment] = contents
         if not suspects:
             return
-        self._drop_runs()
+        yield from self._drop_runs()
         wanted: deque[Remains] = deque()
         for segment, contents in suspects.items():
             wanted += upkeep.weigh(segment, contents)
@@ -143,11 +146,15 @@ class Chores:
         return None
 
     def _rewrite(self, wanted: deque[Remains], *, whole: bool) -> Chore:
-        while (job := self._upkeep.plan_rewrite(wanted)) is not None:
+        while (
+            job := (yield from self._planned(self._upkeep.planning_rewrite(wanted)))
+        ) is not None:
             yield from self._seal(job, None, whole=whole)
 
-    def _drop_runs(self) -> None:
-        self._upkeep.drop_runs(self._host.now_ms)
+    def _drop_runs(self) -> Chore:
+        while self._upkeep.drop_runs(self._host.now_ms):
+            self._host.flush()
+            yield Blocking(_others_first)
         self._host.flush()
 
     def last(self) -> Chore:
@@ -157,12 +164,20 @@ class Chores:
             OSError, StoreError: It ends without the mark; the store is not closed yet.
         """
         plan = self._upkeep.begin_checkpoint(self._host.now_ms, is_last=True)
-        while (job := self._upkeep.next_job(plan)) is not None:
+        yield from self._make_images(plan)
+        while (job := (yield from self._planned(self._upkeep.planning_next(plan)))) is not None:
             refs = yield from self._sealed(job, plan, whole=False)
             if refs is not None:
                 self._upkeep.on_sealed(job, refs, self._host.now_ms, plan)
+        yield from self._make_images(plan)
         self._host.flush()
-        yield Blocking(lambda: self._store.close(plan.image))
+        image = plan.image
+        yield Blocking(lambda: self._store.close(image))
+
+    def _make_images(self, plan: CheckpointPlan) -> Chore:
+        """Commands go on between two slices."""
+        while self._upkeep.make_images(plan):
+            yield Blocking(_others_first)
 
     def _make_room(self) -> Chore:
         """Turn the log on a full disk into segments, without what was deleted since; the second
@@ -199,7 +214,7 @@ class Chores:
             Corrupt: Some of it cannot be read, so it cannot be moved.
             OSError: It could not be done now.
         """
-        self._drop_runs()
+        yield from self._drop_runs()
         held: list[int] = []
         for segment in self._upkeep.held_by(topic_ids):
             if (yield from self._holds_dead(segment, topic_ids)):
@@ -215,7 +230,7 @@ class Chores:
             yield from self._rewrite(wanted, whole=True)
             # A run that a floor passed meanwhile is not written anew, but dropped.
             yield UntilSynced()
-            self._drop_runs()
+            yield from self._drop_runs()
         if any(self._upkeep.is_needed(segment) for segment in held):
             raise OSError(errno.EBUSY, "segments to be erased are in use; it is tried again")
 
@@ -239,9 +254,34 @@ class Chores:
     def _seal(self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool = False) -> Chore:
         refs = yield from self._sealed(job, plan, whole=whole)
         if refs is not None:
-            self._upkeep.on_sealed(job, refs, self._host.now_ms, plan)
-            self._host.flush()
+            yield from self._told(job, refs, plan)
             self._drop_segments()
+
+    def _planned(self, planning: Planning) -> Generator[Step, Any, SealJob | None]:
+        """What is planned; commands go on between two slices."""
+        try:
+            while planning.go_on():
+                yield Blocking(_others_first)
+        except BaseException:
+            if (job := planning.job()) is not None:
+                self._upkeep.on_seal_failed(job)
+            raise
+        return planning.job()
+
+    def _told(self, job: SealJob, refs: list[RunRef], plan: CheckpointPlan | None) -> Chore:
+        """Put what was sealed where the old runs were; commands go on between two slices."""
+        told = 0
+        try:
+            while True:
+                told = self._upkeep.tell_sealed(job, refs, self._host.now_ms, plan, told)
+                self._host.flush()
+                if told == len(job.entries):
+                    return
+                yield Blocking(_others_first)
+        except BaseException:
+            if told < len(job.entries):
+                self._upkeep.on_seal_failed(job)
+            raise
 
     def _sealed(
         self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool
@@ -264,14 +304,18 @@ class Chores:
         boundary = self._store.rotate(fresh=fresh)
         plan = self._upkeep.begin_checkpoint(self._host.now_ms)
         try:
-            while (job := self._upkeep.next_job(plan)) is not None:
+            yield from self._make_images(plan)
+            while (job := (yield from self._planned(self._upkeep.planning_next(plan)))) is not None:
                 yield from self._seal(job, plan)
+            yield from self._make_images(plan)
+            image = plan.image
         except BaseException:
             self._upkeep.abandon(plan)
             raise
+        self._host.flush()
         yield UntilSynced()
         yield Blocking(self._store.flip)
-        yield Blocking(lambda: self._store.checkpoint(plan.image, boundary))
+        yield Blocking(lambda: self._store.checkpoint(image, boundary))
 
     def _let_go(self) -> Chore:
         self._drop_segments()
@@ -283,6 +327,10 @@ class Chores:
         for segment in self._upkeep.take_unneeded():
             self._store.drop(segment)
             self._has_dropped = True
+
+
+def _others_first() -> None:
+    """What the worker does between two slices of work on the engine's thread."""
 
 
 def _is_damage(error: BaseException) -> bool:

@@ -133,6 +133,20 @@ def digest(data: Buffer) -> int:
     return int(xxhash.xxh3_64_intdigest(data))
 
 
+class Digest:
+    """The digest of bytes that come in parts."""
+
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_64()
+
+    def update(self, data: Buffer) -> None:
+        self._state.update(data)
+
+    @property
+    def value(self) -> int:
+        return int(self._state.intdigest())
+
+
 def seal_header(layout: struct.Struct, *values: object) -> bytes:
     """Pack all fields but the last, and the digest of their bytes as the last."""
     body = layout.pack(*values, 0)[:-8]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.protocol.events import Checkpoint, Event, RunRef, RunsSealed
+from topics.protocol.events import Checkpoint, Event, Image, RunRef, RunsSealed
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity
 from topics.store.checkpoint import Checkpoints, Stored
@@ -367,7 +367,7 @@ class DiskStore:
         self._boundaries[position.batch] = position, self._log.written_bytes
         return position.batch
 
-    def checkpoint(self, image: Checkpoint, boundary: int) -> None:
+    def checkpoint(self, image: Image, boundary: int) -> None:
         position, written_bytes = self._boundaries.pop(boundary)
         self._log.sync()
         try:
@@ -377,7 +377,7 @@ class DiskStore:
             raise
         self._replayed_bytes, self._log_start = 0, written_bytes
 
-    def _save(self, image: Checkpoint, position: Position, *, clean: bool) -> None:
+    def _save(self, image: Image, position: Position, *, clean: bool) -> None:
         self._checkpoints.save(
             image,
             position,
@@ -387,7 +387,7 @@ class DiskStore:
         )
         self._retire()
 
-    def close(self, image: Checkpoint | None) -> None:
+    def close(self, image: Image | None) -> None:
         if not self._recovered:
             self._files.close()
             return
@@ -399,7 +399,7 @@ class DiskStore:
             self._log.close()
             self._files.close()
 
-    def _stop_cleanly(self, image: Checkpoint) -> None:
+    def _stop_cleanly(self, image: Image) -> None:
         if not self._log.has_file:
             # The disk was full from the start and nothing was written: all is as it was found.
             return
