@@ -35,6 +35,10 @@ class FakeRuntime:
     async def start(self) -> None:
         self.note("start")
 
+    @property
+    def topics(self) -> int:
+        return 0
+
     async def wait_ready(self) -> None:
         if self.fault in FAULTS:
             await asyncio.Event().wait()

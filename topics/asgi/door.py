@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from topics.asgi import logs, portfile
+from topics.asgi.collector import Collector
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
@@ -70,6 +71,8 @@ class Runtime(Protocol):
 
     @property
     def exchange(self) -> Any: ...
+    @property
+    def topics(self) -> int: ...
     async def start(self) -> None: ...
     async def wait_failed(self) -> Exception: ...
 
@@ -186,13 +189,21 @@ class _Server:
         self._told = asyncio.Event()
 
     async def run(self) -> int:
+        self._listen_to_signals(asyncio.get_running_loop())
+        runtime = self._create(self._settings)
+        collector = Collector(lambda: runtime.topics)
+        collector.start()
+        try:
+            return await self._run(runtime, collector)
+        finally:
+            collector.close()
+
+    async def _run(self, runtime: Runtime, collector: Collector) -> int:
         from topics.asgi.app import App
         from topics.asgi.connection import Connection, House
         from topics.asgi.hardening import configuration
 
         loop = asyncio.get_running_loop()
-        self._listen_to_signals(loop)
-        runtime = self._create(self._settings)
         await runtime.start()
         house = House(
             App(runtime.exchange),
@@ -203,7 +214,7 @@ class _Server:
             lambda: Connection(house), sock=self._listener, backlog=BACKLOG
         )
         try:
-            failure = self._write_port_file() or await self._until_told(runtime)
+            failure = self._write_port_file() or await self._until_told(runtime, collector)
             if failure is not None:
                 await runtime.stop()
                 raise failure
@@ -254,7 +265,7 @@ class _Server:
                 "NO API KEYS: whoever reaches %s can read, write and delete everything", address
             )
 
-    async def _until_told(self, runtime: Runtime) -> Exception | None:
+    async def _until_told(self, runtime: Runtime, collector: Collector) -> Exception | None:
         """Serve; returns None at a signal, or why the data cannot be served."""
         told = asyncio.ensure_future(self._told.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
@@ -262,6 +273,7 @@ class _Server:
         try:
             await asyncio.wait((told, failed, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not failed.done():
+                collector.settle()
                 self._announce()
                 await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
             return failed.result() if failed.done() else None
