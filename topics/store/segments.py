@@ -9,7 +9,7 @@ import contextlib
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -130,8 +130,11 @@ class Segments:
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(segment_name(number))
 
-    def verify(self, refs: Iterable[RunRef]) -> None:
+    def verify(self, refs: Iterable[RunRef], checked: Callable[[], None] = lambda: None) -> None:
         """*Blocking.* Every run referred to is there; nothing is changed.
+
+        Args:
+            checked: Called after each file.
 
         Raises:
             Corrupt: A file is missing, or its header or size is wrong.
@@ -141,6 +144,7 @@ class Segments:
             runs.setdefault(ref.segment, []).append(ref)
         for number, wanted in runs.items():
             self._check_one(number, wanted)
+            checked()
 
     def sweep(self, refs: Iterable[RunRef]) -> None:
         """*Blocking.* Unlink the segments that none of these runs is in: orphans of a seal whose

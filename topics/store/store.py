@@ -18,6 +18,7 @@ from topics.store import cache, identity
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most
 from topics.store.layout import CLEAN, FAILED_NAME, SECTOR, TEMP, log_name, numbers
+from topics.store.progress import Progress, Watched
 from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
@@ -53,7 +54,7 @@ class DiskStore:
         self._wal_file_bytes = wal_file_bytes
         self._reserve_bytes = reserve_bytes
         self._open_segments_max = open_segments_max
-        self._progress = 0.0
+        self._progress = Progress()
         self._recovered = False
         self._incarnation = 1
         self._replayed_bytes = 0
@@ -89,7 +90,7 @@ class DiskStore:
 
     @property
     def progress(self) -> float:
-        return self._progress
+        return self._progress.share
 
     def room(self, *, reserve: bool) -> int:
         if not reserve and self._log.is_space_scarce and self._is_log_too_large():
@@ -116,7 +117,7 @@ class DiskStore:
             raise
         self._segments.next_lsn = 1
         self._recovered = True
-        self._progress = 1.0
+        self._progress.finish()
         return recovery
 
     def _assemble(self, instance: bytes) -> None:
@@ -155,7 +156,10 @@ class DiskStore:
         stored = None
         if loaded is not None:
             image, stored = loaded
+            self._begin_progress(len(image.topics), stored.position.file_number)
             self._restore(image, stored, sink)
+        else:
+            self._begin_progress(0, 1)
         walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
         try:
             walk.open(self._prepare_to_read)
@@ -166,7 +170,7 @@ class DiskStore:
         failed = self._has_lost_pages or FAILED_NAME in self._files.names()
         same_boot = tail.boot_id == self._files.boot_id() and not failed
         refs = sink.refs()
-        self._segments.verify(refs)
+        self._segments.verify(refs, self._progress.segment_checked)
         # Up to here no byte was changed.
         if failed:
             self._take_mark()
@@ -185,6 +189,22 @@ class DiskStore:
             notes=self._notes(tail),
             incarnation=self._incarnation,
         )
+
+    def _begin_progress(self, topics: int, first_log: int) -> None:
+        names = self._files.names()
+        logs = [log_name(number) for number in numbers(names, "wal") if number >= first_log]
+        self._progress.begin(
+            topics=topics,
+            log_bytes=sum(map(self._size, logs)),
+            segments=len(numbers(names, "seg")),
+        )
+
+    def _size(self, name: str) -> int:
+        file = self._files.open(name)
+        try:
+            return file.size()
+        finally:
+            file.close()
 
     def _notes(self, tail: Tail) -> tuple[str, ...]:
         """Only a log that goes on to the mark of a clean stop shows that nothing is missing."""
@@ -232,7 +252,10 @@ class DiskStore:
         self._segments.next_number = stored.next_segment
         for topic in image.topics:
             self._segments.seen(topic.runs)
+        topics = len(image.topics)
+        image.topics = Watched(image.topics, self._progress.topics_taken)
         sink.restore(image)
+        self._progress.topics_done(topics)
 
     def _apply_all(self, walk: LogWalk, sink: RecoverySink) -> int:
         events = 0
@@ -243,7 +266,8 @@ class DiskStore:
                 sink.apply(event)
             events += batch.events
             self._replayed_bytes += batch.body_bytes
-            self._progress = min(0.99, walk.done_bytes / max(1, walk.total_bytes))
+            self._progress.log_read(walk.done_bytes)
+        self._progress.log_done(walk.total_bytes)
         return events
 
     def _set_aside(self, tail: Tail) -> None:
