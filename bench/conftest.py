@@ -33,6 +33,7 @@ class Scale:
         replayed: Records in the log of the recovery benchmark.
         singles: Records in the log one by one.
         topics: Topics of the many-topics benchmarks.
+        most_topics: Topics of those that look for what grows with them.
     """
 
     rounds: int
@@ -41,11 +42,12 @@ class Scale:
     replayed: int
     singles: int
     topics: int
+    most_topics: int
 
 
-FULL = Scale(20, 1_000_000, 10_000_000, 1_000_000, 200_000, 10_000)
-USUAL = Scale(10, 1_000_000, 1_000_000, 300_000, 50_000, 10_000)
-QUICK = Scale(1, 20_000, 20_000, 5_000, 500, 200)
+FULL = Scale(20, 1_000_000, 10_000_000, 1_000_000, 200_000, 10_000, 100_000)
+USUAL = Scale(10, 1_000_000, 1_000_000, 300_000, 50_000, 10_000, 10_000)
+QUICK = Scale(1, 20_000, 20_000, 5_000, 500, 200, 200)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,23 +5,25 @@ driver and the store and nothing else.  Refuses to know sockets.  Implements `to
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
 from topics.asgi.exchange import TopicsExchange
 from topics.asgi.runtime import Phase
+from topics.protocol.chores import Chore
 from topics.protocol.commands import Command
 from topics.protocol.driver import Ticket
 from topics.protocol.effects import Outcome, Records
 from topics.protocol.group_commit import Deliver, Reply
+from topics.protocol.images import freeze
 from topics.protocol.inline import InlineHost
 from topics.protocol.limits import Limits
 from topics.protocol.metrics import Process
 from topics.protocol.ports import Store
 from topics.protocol.records import Buffer
 from topics.protocol.turn import Room
-from topics.protocol.upkeep import CheckpointPlan, freeze
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
@@ -49,6 +51,7 @@ class Desk:
         self.driver = self.host.driver
         self.engine = self.driver.engine
         self.upkeep = self.driver.maintenance.upkeep
+        self.chores = self.driver.maintenance.chores
         self.phase = Phase.READY
         self.exchange = TopicsExchange(self)
         self.recovery = self.driver.recover()
@@ -108,9 +111,13 @@ class Desk:
         if ended[0] is not None:
             raise ended[0]
 
-    def begin_checkpoint(self) -> CheckpointPlan:
-        """What of a checkpoint happens on the event loop: its plan."""
-        return self.upkeep.begin_checkpoint(NOW_MS)
+    def slices(self, chore: Chore) -> list[float]:
+        """Do a chore; CPU time of each of its pieces on the event loop, seconds."""
+        times: list[float] = []
+        ended: list[Exception | None] = []
+        self.driver.maintenance.run(_timed(chore, times), ended.append)
+        assert ended == [None]
+        return times
 
     def checkpoint(self) -> None:
         """Seal all that is hot, save the image, retire the log before it."""
@@ -156,6 +163,24 @@ class Desk:
 
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         raise AssertionError("the data of a benchmark is in the page cache")
+
+
+def _timed(chore: Chore, times: list[float]) -> Chore:
+    """A chore that notes the CPU time between what it waits for."""
+    value, error = None, None
+    while True:
+        begun = time.thread_time()
+        try:
+            step = chore.send(value) if error is None else chore.throw(error)
+        except StopIteration:
+            return
+        finally:
+            times.append(time.thread_time() - begun)
+        value, error = None, None
+        try:
+            value = yield step
+        except Exception as raised:
+            error = raised
 
 
 def fetch(outcome: Outcome) -> list[Buffer]:

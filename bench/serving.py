@@ -56,8 +56,8 @@ class Serving:
 
 
 def serve_topics(home: Path) -> Serving:
-    """A server on an empty directory; returns as soon as it is ready."""
-    home.mkdir(parents=True)
+    """A server on what lies in `home / "data"`, or on nothing; returns as soon as it is ready."""
+    home.mkdir(parents=True, exist_ok=True)
     port_file = home / "port"
     environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
     environ |= {

@@ -98,6 +98,32 @@ def test_start_topics(benchmark: Any, goal: Any, many: Path, scale: Scale) -> No
     assert benchmark.pedantic(started, rounds=min(scale.rounds, 5)) == scale.topics
 
 
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("end", ["all in the log", "after a checkpoint"])
+def test_start_killed(benchmark: Any, goal: Any, tmp_path: Path, scale: Scale, end: str) -> None:
+    """A server process on many topics with a record each, from its start to ready."""
+    topics = scale.most_topics
+    goal(f"start of a process with {topics:,} topics, killed, {end}", "<= 3 s")
+    desk = Desk.on_disk(tmp_path / "data")
+    body = append_body(1, 64)
+    for n in range(topics):
+        command = append(f"topic-{n}", body)
+        desk.engine.submit(command, token=None, now_ms=NOW_MS, room=desk.room)
+        desk.turn()
+    desk.sync()
+    if end == "after a checkpoint":
+        desk.checkpoint()
+    desk.kill()
+    servers: list[Serving] = []
+
+    benchmark.pedantic(lambda: servers.append(serve_topics(tmp_path)), rounds=1)
+
+    servers[0].kill()
+    desk = Desk.on_disk(tmp_path / "data")
+    assert len(desk.engine.state.topics) == topics
+    desk.kill()
+
+
 def test_ready(benchmark: Any, goal: Any, tmp_path: Path, scale: Scale) -> None:
     goal("a fresh server process, from its start to ready", "<= 0.5 s")
     homes = (tmp_path / str(n) for n in range(1000))

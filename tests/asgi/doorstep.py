@@ -38,6 +38,10 @@ class FakeRuntime:
         if self.fault == "cut":
             await asyncio.to_thread(read_a_file_that_is_cut_short, self.directory / "mapped")
 
+    @property
+    def topics(self) -> int:
+        return 0
+
     async def wait_ready(self) -> None:
         if self.fault in FAULTS:
             await asyncio.Event().wait()

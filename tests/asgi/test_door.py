@@ -1,7 +1,6 @@
 """The front door: the socket it opens, the order in which it stops, the codes with which it ends."""
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -325,36 +324,6 @@ def test_the_server_loads_nothing_of_the_command_line() -> None:
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert got.stdout == "set()\n"
-
-
-@pytest.fixture
-def collector() -> Iterator[None]:
-    """The garbage collector, as it was again after the test."""
-    thresholds = gc.get_threshold()
-    gc.collect()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
-
-
-def full_collections() -> int:
-    return int(gc.get_stats()[2]["collections"])
-
-
-@pytest.mark.usefixtures("collector")
-def test_a_crowd_brings_no_full_collection() -> None:
-    """10,000 connections, forty objects each, come without a collection that stops everybody for as
-    long as it takes to look at all of them; garbage is collected in the end."""
-    door.calm_collector()
-    before = full_collections()
-
-    crowd = [[[] for _ in range(40)] for _ in range(10_000)]
-    while_they_came = full_collections() - before
-    while full_collections() == before:
-        crowd.append([[] for _ in range(40)])
-
-    assert while_they_came == 0
-    assert len(crowd) < 30_000
 
 
 class Guest(asyncio.Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
@@ -16,7 +17,7 @@ from topics.protocol.codec import Frames, decode_all
 from topics.protocol.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.effects import Outcome
 from topics.protocol.errors import Corrupt, ErrorCode, Rejection, WriteFailed
-from topics.protocol.events import Checkpoint, Event, RunRef
+from topics.protocol.events import Checkpoint, Event, Image, RunRef
 from topics.protocol.group_commit import Reply
 from topics.protocol.hot import HotRun
 from topics.protocol.limits import Limits
@@ -37,10 +38,10 @@ class WatchedStore(MemoryStore):
         self.may_sync = threading.Event()
         self.may_sync.set()
         self.fails: set[str] = set()
-        self.closed_with: Checkpoint | None = None
+        self.closed_with: Image | None = None
         self._synced = 0
 
-    def close(self, image: Checkpoint | None) -> None:
+    def close(self, image: Image | None) -> None:
         self.closed_with = image
         super().close(image)
 
@@ -443,7 +444,8 @@ def test_a_clean_stop_leaves_a_checkpoint_of_everything() -> None:
         await runtime.stop()
 
         assert store.closed_with is not None
-        (topic,) = store.closed_with.topics
+        body = b"".join(store.closed_with.pieces())
+        (topic,) = msgspec.msgpack.decode(body, type=Checkpoint).topics
         assert (topic.name, topic.head_seq, topic.count) == ("jobs", 2, 2)
         assert [(run.first_seq, run.last_seq) for run in topic.runs] == [(1, 2)]
         assert runtime.phase is Phase.STOPPED

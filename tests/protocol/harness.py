@@ -7,9 +7,10 @@ sees what it decides.  The clock is a number that only moves when a test moves i
 import json
 from typing import Any
 
+import msgspec
 import orjson
 
-from topics.protocol import bodies
+from topics.protocol import bodies, chores
 from topics.protocol.admission import FRAME_BYTES
 from topics.protocol.chores import Chore
 from topics.protocol.commands import (
@@ -24,7 +25,7 @@ from topics.protocol.commands import (
 from topics.protocol.effects import Outcome, Parked, Records
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection
-from topics.protocol.events import Event
+from topics.protocol.events import Checkpoint, Event, Image
 from topics.protocol.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
 from topics.protocol.limits import Limits
 from topics.protocol.maintenance import Call, Maintenance
@@ -32,7 +33,7 @@ from topics.protocol.ports import Store
 from topics.protocol.render import project
 from topics.protocol.throttle import Throttle
 from topics.protocol.topic import Topic
-from topics.protocol.upkeep import SealJob
+from topics.protocol.upkeep import CheckpointPlan, SealJob
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
@@ -243,7 +244,8 @@ class Harness:
 
     def seal(self) -> list[SealJob]:
         """Drop what is dead, give dead space back and seal what is due, as a shell would."""
-        self.upkeep.drop_runs(self.now_ms)
+        while self.upkeep.drop_runs(self.now_ms):
+            self.sync()
         self.sync()
         self.drive(self.chores.reclaim())
         self.sync()
@@ -265,6 +267,18 @@ class Harness:
         self.maintenance.run(chore, ended.append)
         if ended[0] is not None:
             raise ended[0]
+
+    def done(self, step: chores.Step) -> Any:
+        """What one step of a chore that a test drives by hand comes to."""
+        match step:
+            case chores.Blocking():
+                return step.call()
+            case chores.Rotation():
+                return self.store.rotate(fresh=step.fresh, stay=step.stay)
+            case chores.UntilWritten():
+                self.write()
+            case chores.UntilSynced():
+                self.sync()
 
     # What group commit and maintenance ask of their host.
 
@@ -311,10 +325,30 @@ class Harness:
 
     def seal_all(self) -> None:
         """As a checkpoint does: every hot run goes to a segment."""
+        self.finish_checkpoint(self.begin_checkpoint())
+        self.sync()
+
+    def begin_checkpoint(self) -> CheckpointPlan:
+        """One whose images are taken at once."""
         plan = self.upkeep.begin_checkpoint(self.now_ms)
+        self._make_images(plan)
+        return plan
+
+    def _make_images(self, plan: CheckpointPlan) -> None:
+        while self.upkeep.make_images(plan):
+            pass
+
+    def finish_checkpoint(self, plan: CheckpointPlan) -> Checkpoint:
+        """Seal what is left to seal; the checkpoint as the next start reads it."""
         while (job := self.upkeep.next_job(plan)) is not None:
             self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
-        self.sync()
+        self._make_images(plan)
+        return read_back(plan.image)
+
+
+def read_back(image: Image) -> Checkpoint:
+    """A checkpoint as the next start reads it."""
+    return msgspec.msgpack.decode(b"".join(image.pieces()), type=Checkpoint)
 
 
 def shown(outcome: Outcome | Parked) -> Any:

@@ -56,7 +56,7 @@ class Disk(InlineHost):
             self.settle()
 
     def delete(self, name: str) -> None:
-            raw = b'{"before_seq": 1000000}'
+        raw = b'{"before_seq": 1000000}'
         self.driver.submit(bodies.parse_delete(name, raw), _nobody)
         self.settle()
 
@@ -84,7 +84,7 @@ def test_a_checkpoint_that_is_due_comes_before_sealing() -> None:
 
     done = host.round()
 
-    first = [name.split()[0] for name in done if name.split()[0] in ("rotate", "seal")][0]
+    first = next(name.split()[0] for name in done if name.split()[0] in ("rotate", "seal"))
     assert first == "rotate"
     assert done.count("checkpoint") == 1
     assert host.store.log_bytes < LOG_BYTES

@@ -1,5 +1,8 @@
 """Upkeep: what is sealed, merged, dropped and written anew; and that readers never notice (§5)."""
 
+import pytest
+
+from topics.protocol import upkeep
 from topics.protocol.events import RunsDropped, RunsSealed
 from topics.protocol.hot import HotRun
 from topics.protocol.state import State
@@ -256,7 +259,7 @@ def test_a_topic_deleted_while_others_are_sealed_with_it_is_dead_space() -> None
     engine = Harness()
     engine.append("x" * 10_000, name="gone")
     engine.append("stays")
-    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    plan = engine.begin_checkpoint()
     job = engine.upkeep.next_job(plan)
     assert job is not None
     refs = engine.store.seal(job.entries)
@@ -319,10 +322,8 @@ def test_a_checkpoint_holds_no_hot_record() -> None:
     engine.append(1, 2)
     engine.put("e", durability="ephemeral")
     engine.append(1, 2, 3, name="e", idempotency_key="k")
-    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
-    while (job := engine.upkeep.next_job(plan)) is not None:
-        engine.upkeep.on_sealed(job, engine.store.seal(job.entries), engine.now_ms, plan)
-    images = {image.name: image for image in plan.image.topics}
+    found = engine.finish_checkpoint(engine.begin_checkpoint())
+    images = {image.name: image for image in found.topics}
 
     assert [run.count for run in images["t"].runs] == [2]
     assert (images["e"].volatile, images["e"].keys) == ([(1, 3)], [])
@@ -335,7 +336,7 @@ def test_many_small_topics_are_sealed_a_part_at_a_time() -> None:
     for i in range(JOB_ENTRIES_MAX + 10):
         engine.append(i, name=f"t{i}")
 
-    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    plan = engine.begin_checkpoint()
     first = engine.upkeep.next_job(plan)
     assert first is not None
     engine.upkeep.on_sealed(first, engine.store.seal(first.entries), engine.now_ms, plan)
@@ -351,7 +352,7 @@ def test_a_checkpoint_takes_nothing_that_came_after_it_began() -> None:
     would be there twice. (§0.10)"""
     engine = Harness(segment_max_records=2)
     engine.append("before")
-    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    plan = engine.begin_checkpoint()
     engine.events.clear()
     engine.append("while", "while")
     engine.append("open")
@@ -364,7 +365,7 @@ def test_a_checkpoint_takes_nothing_that_came_after_it_began() -> None:
 
     engine.sync()
     again = State(engine.limits, engine.store)
-    again.restore(plan.image)
+    again.restore(engine.finish_checkpoint(plan))
     for event in engine.events:
         again.apply(event)
     assert [(run.first_seq, run.count) for run in again.topics["t"].runs] == [
@@ -380,7 +381,7 @@ def test_what_a_failed_checkpoint_froze_is_sealed_later() -> None:
     """Frozen runs that were not sealed are due as full ones are."""
     engine = Harness()
     engine.append(1, 2)
-    plan = engine.upkeep.begin_checkpoint(engine.now_ms)
+    plan = engine.begin_checkpoint()
 
     engine.upkeep.abandon(plan)
 
@@ -398,3 +399,155 @@ def test_many_small_topics_are_sealed_before_they_fill_the_memory() -> None:
 
     assert sum(len(job.entries) for job in jobs) >= 16
     assert engine.engine.state.hot_weight <= 1 << 19
+
+
+def test_under_pressure_the_largest_topics_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many small ones there are besides. (§11)"""
+    monkeypatch.setattr(upkeep, "JOB_ENTRIES_MAX", 2)
+    engine = Harness(max_hot_bytes=1 << 20)
+    for i in range(8):
+        engine.append("x", name=f"small-{i}")
+    for name in ("large", "larger"):
+        engine.append("x" * 40_000, name=name)
+    for i in range(8, 16):
+        engine.append("x", name=f"small-{i}")
+    engine.upkeep.press()
+
+    job = engine.upkeep.plan_seal(engine.now_ms)
+
+    assert job is not None
+    expected = {engine.topic(name).topic_id for name in ("large", "larger")}
+    assert {entry.topic_id for entry in job.entries} == expected
+
+
+def test_only_topics_that_are_old_are_sealed_for_it() -> None:
+    """The look ends at the first young one; what was sealed and written again is young. (§5)"""
+    engine = Harness(segment_max_age_ms=60_000)
+    engine.append(1, name="again")
+    engine.append(1, name="old")
+    engine.seal_all()
+    engine.append(2, name="old")
+    engine.now_ms += 59_000 + AGE_CHECK_MS
+    engine.append(2, name="again")
+    engine.now_ms += 1000
+
+    (job,) = engine.seal()
+
+    assert [entry.topic_id for entry in job.entries] == [engine.topic("old").topic_id]
+
+
+def test_a_segment_is_kept_whose_first_topics_go_while_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing refers to it for a moment, and then the next topic does. (§5)"""
+    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 1)
+    engine = Harness()
+    engine.append(1, name="gone")
+    engine.append(1)
+    plan = engine.begin_checkpoint()
+    job = engine.upkeep.next_job(plan)
+    assert job is not None
+    refs = engine.store.seal(job.entries)
+    first = {topic.topic_id: name for name, topic in engine.engine.state.topics.items()}
+    names = [first[entry.topic_id] for entry in job.entries]
+
+    told = engine.upkeep.tell_sealed(job, refs, engine.now_ms, plan, 0)
+    engine.drop(names[0])
+    engine.upkeep.tell_sealed(job, refs, engine.now_ms, plan, told)
+
+    assert engine.upkeep.take_unneeded() == []
+    assert engine.seqs(name=names[1]) == [1]
+
+
+def test_what_a_plan_that_was_given_up_had_taken_is_planned_again() -> None:
+    """A round that is broken off between two slices leaves no run busy."""
+    engine = Harness(segment_max_records=1)
+    for i in range(2 * upkeep.ENTRIES_MAX):
+        engine.append(1, name=f"t{i}")
+        engine.append(2, name=f"t{i}")
+    chore = engine.chores.round()
+    step = next(chore)
+    while not engine.upkeep._busy:
+        step = chore.send(engine.done(step))
+
+    chore.close()
+
+    assert not engine.upkeep._busy
+    assert sum(len(job.entries) for job in engine.seal()) == 2 * upkeep.ENTRIES_MAX
+
+
+def test_what_is_left_of_a_seal_that_was_told_in_part_is_sealed_again() -> None:
+    """A round that is broken off there loses nothing, and nothing is there twice."""
+    engine = Harness()
+    topics = [f"t{i}" for i in range(2 * upkeep.ENTRIES_MAX)]
+    for name in topics:
+        engine.append(1, name=name)
+    chore = engine.chores.round(checkpoint=True)
+    step = next(chore)
+    while not any(engine.topic(name).runs[0].ref for name in topics):
+        step = chore.send(engine.done(step))
+    assert any(isinstance(engine.topic(name).runs[0], HotRun) for name in topics)
+
+    chore.close()
+
+    assert not engine.upkeep._busy
+    engine.seal()
+    assert not engine.engine.state.hot
+    assert [engine.seqs(name=name) for name in topics] == [[1]] * len(topics)
+    again = State(engine.limits, engine.store)
+    again.restore(engine.finish_checkpoint(engine.begin_checkpoint()))
+    assert [again.topics[name].count for name in topics] == [1] * len(topics)
+
+
+def test_upkeep_looks_at_a_part_of_the_topics_at_a_time() -> None:
+    """And says that there are more."""
+    engine = Harness()
+    names = [f"t{i}" for i in range(upkeep.LOOKS_MAX + 1)]
+    for name in names:
+        engine.put(name, ttl_ms=10)
+        engine.append(1, name=name)
+    while engine.upkeep.drop_runs(engine.now_ms):
+        pass
+    engine.now_ms += 11
+
+    assert engine.upkeep.drop_runs(engine.now_ms)
+    assert engine.engine.state.records_total == 1
+    while engine.upkeep.drop_runs(engine.now_ms):
+        pass
+    assert engine.engine.state.records_total == 0
+    assert not any(engine.topic(name).runs for name in names)
+
+
+def test_topics_are_listed_in_order_however_they_came() -> None:
+    """One by one, or very many since somebody looked. (§1.3)"""
+    engine = Harness()
+    many = [f"t{i * 7919 % 1000}" for i in range(1000)]
+    for name in ("u", "s"):
+        engine.put(name)
+    assert engine.engine.state.names == ["s", "u"]
+    for name in many:
+        engine.put(name)
+    assert engine.engine.state.names == sorted([*many, "s", "u"])
+    engine.put("sz")
+    engine.drop("t500")
+
+    assert engine.engine.state.names == sorted({*many, "s", "sz", "u"} - {"t500"})
+
+
+def test_keys_are_forgotten_when_their_window_has_passed() -> None:
+    """Whether anybody asks for them or not, also by a window that was made shorter. (§0.8)"""
+    engine = Harness()
+    for name in ("t", "u"):
+        engine.put(name, idempotency_window_ms=1000)
+        engine.append(1, name=name, idempotency_key="k")
+    engine.now_ms += 500
+    engine.append(2, idempotency_key="l")
+    engine.put("u", idempotency_window_ms=100)
+
+    totals = []
+    for _ in range(4):
+        engine.seal()
+        totals.append(engine.engine.state.keys_total)
+        engine.now_ms += 500
+
+    assert totals == [2, 1, 0, 0]

@@ -25,6 +25,7 @@ from topics.protocol.admission import Admission
 from topics.protocol.chores import Chore, Chores
 from topics.protocol.codec import Frames
 from topics.protocol.commands import Append, Claim, Command
+from topics.protocol.dedupe import Keys
 from topics.protocol.engine import Engine
 from topics.protocol.errors import Rejection, StoreError, WriteFailed
 from topics.protocol.events import (
@@ -272,7 +273,7 @@ def key_remembered_before_its_append(patch: Patch) -> None:
         except Rejection:
             topic = self.state.topics.get(getattr(command, "topic", ""))
             if isinstance(command, Append) and command.key and topic is not None:
-                self.state.keys[topic.topic_id].remember(
+                self.state.keys.setdefault(topic.topic_id, Keys()).remember(
                     command.key, topic.head_seq + 1, len(command.datas), self.state.now_ms
                 )
             raise

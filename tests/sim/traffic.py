@@ -229,7 +229,7 @@ class Traffic:
             self.refused_for_room += 1
             return
         if isinstance(command, Append) and command.key:
-            key = command.key.decode()
+            key = command.key.decode().rstrip()
             if self.world.model.is_open_question(command.topic, key):
                 self.world.model.settle_key(command.topic, key, remembered=False)
         try:
@@ -243,7 +243,7 @@ class Traffic:
 
     def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
         if isinstance(command, Append) and command.key:
-            key = command.key.decode()
+            key = command.key.decode().rstrip()
             if self.world.model.is_open_question(command.topic, key):
                 self.world.model.settle_key(command.topic, key, remembered=answer["deduped"])
 
@@ -670,7 +670,7 @@ def append_of(name: str, entries: list[Entry], key: str | None, config: TopicCon
         tags=tags if any(tags) else None,
         metas=metas if any(metas) else None,
         text_bytes=sum(len(e.data) for e in entries),
-        key=b"" if key is None else key.encode(),
+        key=b"" if key is None else key.encode().ljust(16),
         create=None,
         config=config,
         return_seqs=True,

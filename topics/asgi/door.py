@@ -10,7 +10,6 @@ was acknowledged is durable as its class promised, because nothing is acknowledg
 
 import asyncio
 import faulthandler
-import gc
 import logging
 import os
 import resource
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from topics.asgi import logs, portfile
+from topics.asgi.collector import Collector
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
@@ -42,12 +42,6 @@ BACKLOG: Final = 1024
 
 ACCEPTS: Final = 8
 """Connections accepted in one turn of the loop."""
-
-COLLECT_AFTER: Final = (700, 10, 100)
-"""Thresholds of the garbage collector: a hundred collections of the middle generation before a full
-one, where Python has ten.  A full collection stops the process for about a microsecond an object,
-and a connection is forty objects: ten of them ran while 10,000 connections came, the last for a
-third of a second.  What the less frequent ones leave lying about is 700,000 objects at most."""
 
 EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
 
@@ -82,6 +76,8 @@ class Runtime(Protocol):
 
     @property
     def exchange(self) -> Any: ...
+    @property
+    def topics(self) -> int: ...
     async def start(self) -> None: ...
     async def wait_failed(self) -> Exception: ...
 
@@ -194,12 +190,6 @@ async def accept(
     return server
 
 
-def calm_collector() -> None:
-    """Let full collections of garbage be rare, and leave out of them what is loaded already."""
-    gc.set_threshold(*COLLECT_AFTER)
-    gc.freeze()
-
-
 def max_connections() -> int:
     """How many connections the process may hold, after raising its bound of files to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -230,13 +220,20 @@ class _Server:
         self._told = asyncio.Event()
 
     async def run(self) -> int:
+        self._listen_to_signals(asyncio.get_running_loop())
+        runtime = self._create(self._settings)
+        collector = Collector(lambda: runtime.topics)
+        collector.start()
+        try:
+            return await self._run(runtime, collector)
+        finally:
+            collector.close()
+
+    async def _run(self, runtime: Runtime, collector: Collector) -> int:
         from topics.asgi.app import App
         from topics.asgi.connection import Connection, House
         from topics.asgi.hardening import configuration
 
-        self._listen_to_signals(asyncio.get_running_loop())
-        calm_collector()
-        runtime = self._create(self._settings)
         await runtime.start()
         house = House(
             App(runtime.exchange),
@@ -245,7 +242,7 @@ class _Server:
         )
         server = await accept(self._listener, lambda: Connection(house))
         try:
-            failure = self._write_port_file() or await self._until_told(runtime)
+            failure = self._write_port_file() or await self._until_told(runtime, collector)
             if failure is not None:
                 await runtime.stop()
                 raise failure
@@ -296,7 +293,7 @@ class _Server:
                 "NO API KEYS: whoever reaches %s can read, write and delete everything", address
             )
 
-    async def _until_told(self, runtime: Runtime) -> Exception | None:
+    async def _until_told(self, runtime: Runtime, collector: Collector) -> Exception | None:
         """Serve; returns None at a signal, or why the data cannot be served."""
         told = asyncio.ensure_future(self._told.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
@@ -304,6 +301,7 @@ class _Server:
         try:
             await asyncio.wait((told, failed, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not failed.done():
+                collector.settle()
                 self._announce()
                 await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
             return failed.result() if failed.done() else None

@@ -430,6 +430,11 @@ class Runtime:
         )
 
     @property
+    def topics(self) -> int:
+        """How many there are."""
+        return len(self.engine.state.by_id)
+
+    @property
     def uptime_ms(self) -> int:
         return self.clock.steady_ms - self._started_ms
 

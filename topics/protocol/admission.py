@@ -129,15 +129,10 @@ class Admission:
             return b""
         limit = self.limits.max_idempotency_keys
         if limit and self.state.keys_total >= limit:
-            self._forget_keys(now_ms)
+            self.state.forget_keys(now_ms)
             if self.state.keys_total >= limit:
                 raise throttled("max_idempotency_keys", limit)
         return command.key
-
-    def _forget_keys(self, now_ms: int) -> None:
-        for topic_id, keys in self.state.keys.items():
-            window_ms = self.state.by_id[topic_id].config.idempotency_window_ms
-            self.state.keys_total -= keys.forget(now_ms=now_ms, window_ms=window_ms)
 
     @staticmethod
     def _require_space(topic: Topic, cap: str, wanted: int, limit: int) -> None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.errors import Corrupt
-from topics.protocol.events import Checkpoint
+from topics.protocol.events import Image, RunRef
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Contents, Store
-from topics.protocol.upkeep import CheckpointPlan, Remains, SealJob, Upkeep
+from topics.protocol.upkeep import CheckpointPlan, Planning, Remains, SealJob, Upkeep
 
 SEALED_EVENT_BYTES: Final = 256
 UPKEEP_BYTES: Final = 16 << 10
@@ -105,7 +105,7 @@ class Chores:
         self.has_more = False
         self.log_bytes_max = 0
         self._has_dropped = False
-        self._unpublished: tuple[Checkpoint, int] | None = None
+        self._unpublished: tuple[Image, int] | None = None
         """Image and boundary of a checkpoint that only could not be saved."""
         self._failures = 0
         self._checkpoint_at_ms = 0
@@ -168,7 +168,7 @@ class Chores:
         for _ in range(SEALS_MAX):
             if self.is_checkpoint_due():
                 break
-            job = self._upkeep.plan_seal(self._host.now_ms)
+            job = yield from self._planned(self._upkeep.planning_seal(self._host.now_ms))
             if job is None:
                 return
             yield from self._seal(job, None)
@@ -219,7 +219,9 @@ class Chores:
     def _rewrite(self, wanted: deque[Remains], *, whole: bool) -> Chore:
         """With `whole`, all of it; else no more than one round may do, the rest with the next."""
         files = 0
-        while (job := self._upkeep.plan_rewrite(wanted)) is not None:
+        while (
+            job := (yield from self._planned(self._upkeep.planning_rewrite(wanted)))
+        ) is not None:
             yield from self._seal(job, None, whole=whole)
             files += 1
             if wanted and not whole and (files >= SEALS_MAX or self.is_checkpoint_due()):
@@ -227,7 +229,9 @@ class Chores:
                 return
 
     def _drop_runs(self) -> Chore:
-        self._upkeep.drop_runs(self._host.now_ms)
+        while self._upkeep.drop_runs(self._host.now_ms):
+            yield UntilWritten()
+            yield Blocking(_others_first)
         yield UntilWritten()
 
     def last(self) -> Chore:
@@ -237,12 +241,20 @@ class Chores:
             OSError, StoreError: It ends without the mark; the store is not closed yet.
         """
         plan = self._upkeep.begin_checkpoint(self._host.now_ms, is_last=True)
-        while (job := self._upkeep.next_job(plan)) is not None:
+        yield from self._make_images(plan)
+        while (job := (yield from self._planned(self._upkeep.planning_next(plan)))) is not None:
             refs = yield from self._sealed(job, plan, whole=False)
             if refs is not None:
                 self._upkeep.on_sealed(job, refs, self._host.now_ms, plan)
+        yield from self._make_images(plan)
         yield UntilWritten()
-        yield Blocking(lambda: self._store.close(plan.image))
+        image = plan.image
+        yield Blocking(lambda: self._store.close(image))
+
+    def _make_images(self, plan: CheckpointPlan) -> Chore:
+        """Commands go on between two slices."""
+        while self._upkeep.make_images(plan):
+            yield Blocking(_others_first)
 
     def _make_room(self) -> Chore:
         """Turn the log on a full disk into segments, without what was deleted since; the second
@@ -319,9 +331,34 @@ class Chores:
     def _seal(self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool = False) -> Chore:
         refs = yield from self._sealed(job, plan, whole=whole)
         if refs is not None:
-            self._upkeep.on_sealed(job, refs, self._host.now_ms, plan)
-            yield UntilWritten()
+            yield from self._told(job, refs, plan)
             self._drop_segments()
+
+    def _planned(self, planning: Planning) -> Generator[Step, Any, SealJob | None]:
+        """What is planned; commands go on between two slices."""
+        try:
+            while planning.go_on():
+                yield Blocking(_others_first)
+        except BaseException:
+            if (job := planning.job()) is not None:
+                self._upkeep.on_seal_failed(job)
+            raise
+        return planning.job()
+
+    def _told(self, job: SealJob, refs: list[RunRef], plan: CheckpointPlan | None) -> Chore:
+        """Put what was sealed where the old runs were; commands go on between two slices."""
+        told = 0
+        try:
+            while True:
+                told = self._upkeep.tell_sealed(job, refs, self._host.now_ms, plan, told)
+                yield UntilWritten()
+                if told == len(job.entries):
+                    return
+                yield Blocking(_others_first)
+        except BaseException:
+            if told < len(job.entries):
+                self._upkeep.on_seal_failed(job)
+            raise
 
     def _sealed(
         self, job: SealJob, plan: CheckpointPlan | None, *, whole: bool
@@ -330,6 +367,8 @@ class Chores:
         `whole`, that is an error."""
         try:
             self._require_room(len(job.entries) * SEALED_EVENT_BYTES + UPKEEP_BYTES)
+            # A segment holds nothing that the log does not: its rows may still be on their way.
+            yield UntilWritten()
             began_ms = self._host.steady_ms
             refs = yield Blocking(lambda: self._store.seal(job.entries))
             self._host.drained(_hot_bytes(job), self._host.steady_ms - began_ms)
@@ -352,6 +391,8 @@ class Chores:
                 yield from self._prepare_checkpoint(fresh=fresh)
             assert self._unpublished is not None
             image, boundary = self._unpublished
+            # What was applied while it was made is of the log behind it.
+            yield UntilWritten()
             yield UntilSynced()
             yield Blocking(self._store.flip)
             yield Blocking(lambda: self._store.checkpoint(image, boundary))
@@ -369,12 +410,15 @@ class Chores:
         plan = self._upkeep.begin_checkpoint(self._host.now_ms)
         try:
             boundary = yield Rotation(fresh=fresh, stay=self._failures > 0 and not fresh)
-            while (job := self._upkeep.next_job(plan)) is not None:
+            yield from self._make_images(plan)
+            while (job := (yield from self._planned(self._upkeep.planning_next(plan)))) is not None:
                 yield from self._seal(job, plan)
+            yield from self._make_images(plan)
+            image = plan.image
         except BaseException:
             self._upkeep.abandon(plan)
             raise
-        self._unpublished = plan.image, boundary
+        self._unpublished = image, boundary
 
     def _drop_segments(self) -> None:
         for segment in self._upkeep.take_unneeded():
@@ -386,6 +430,10 @@ def _hot_bytes(job: SealJob) -> int:
     """Text of the job that was in memory only till then."""
     pieces = (piece for entry in job.entries for piece in entry.pieces)
     return sum(piece.run.text_bytes for piece in pieces if piece.run.ref is None)
+
+
+def _others_first() -> None:
+    """What the worker does between two slices of work on the engine's thread."""
 
 
 def _is_damage(error: BaseException) -> bool:

@@ -523,8 +523,8 @@ class Engine:
         window_ms = topic.config.idempotency_window_ms
         if not command.key or not window_ms:
             return None
-        keys = self.state.keys[topic.topic_id]
-        entry = keys.find(command.key, now_ms=now_ms, window_ms=window_ms)
+        keys = self.state.keys.get(topic.topic_id)
+        entry = None if keys is None else keys.find(command.key, now_ms=now_ms, window_ms=window_ms)
         if entry is None:
             return None
         last_seq = entry.first_seq + entry.records - 1

@@ -9,15 +9,15 @@ same log can be replayed on another machine, and later events never change what 
 deltas, because records expire without an event).
 """
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.models import RouterConfig, TopicConfig
-from topics.protocol.records import Batch
+from topics.protocol.records import Batch, Buffer
 
 
 class Floors(msgspec.Struct, frozen=True, array_like=True):
@@ -309,7 +309,8 @@ Event: TypeAlias = (
 
 
 class KeyImage(msgspec.Struct, frozen=True, array_like=True):
-    """One remembered idempotency key: digest (16 bytes), the seqs it got, when."""
+    """One remembered idempotency key: digest (16 bytes), the seqs it got, when; nothing where
+    `count` is 0, which is the place of a key that was remembered again since."""
 
     digest: bytes
     first_seq: int
@@ -381,3 +382,26 @@ class Checkpoint(msgspec.Struct, array_like=True):
     topics: list[TopicImage]
     next_router_id: int = 1
     routers: list[RouterImage] = []
+
+    def pieces(self) -> Iterator[Buffer]:
+        yield encode_image(self)
+
+
+class Image(Protocol):
+    """A `Checkpoint` on its way to the disk."""
+
+    def pieces(self) -> Iterator[Buffer]:
+        """The msgpack of a `Checkpoint`, in order; each time anew, and always the same."""
+
+
+encode_image = msgspec.msgpack.Encoder().encode
+"""Any image, or field of one, as msgpack."""
+
+
+def array_header(items: int) -> bytes:
+    """What begins a msgpack array."""
+    if items < 16:
+        return bytes([0x90 | items])
+    if items < 1 << 16:
+        return b"\xdc" + items.to_bytes(2, "big")
+    return b"\xdd" + items.to_bytes(4, "big")

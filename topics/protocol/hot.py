@@ -9,9 +9,10 @@ stays small, to be let go of as a whole, and `packed` gives what lives in it onc
 what does not.
 """
 
+import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from topics.protocol.records import (
 )
 
 _ROWS_FIRST: Final = 16
-_ARENA_FIRST_BYTES: Final = 1 << 10
+_ARENA_FIRST_BYTES: Final = 256
 _ARENA_MAX_BYTES: Final = 1 << 20
 _ADOPT_BYTES: Final = 256 << 10
 """A batch from this size on becomes an arena itself instead of being copied into one."""
@@ -40,6 +41,14 @@ HOT_RUN_BYTES: Final = 8 << 10
 HOT_ROW_BYTES: Final = 64
 """What a hot record costs beside its text: columns, flag, and its share of tables; an estimate
 for the memory bound."""
+
+_PARTS: Final = {**COLUMN_DTYPES, "flags": np.dtype("|u1")}
+_STARTS: Final = dict(
+    zip(_PARTS, np.cumsum([0, *(d.itemsize for d in _PARTS.values())]).tolist(), strict=False)
+)
+"""Where a part begins in the memory of a run, in bytes for each row that there is room for."""
+_ROW_BYTES: Final = sum(dtype.itemsize for dtype in _PARTS.values())
+_PACKERS: Final = {name: struct.Struct(dtype.char) for name, dtype in _PARTS.items()}
 
 _GAP_ROWS: Final = 128
 """Dead rows side by side from which on a run more costs no more than the rows between."""
@@ -69,6 +78,10 @@ class _Strings:
         return self._order
 
 
+_NO_STRINGS: Final = _Strings()
+"""Of any run without one; nothing is ever interned here."""
+
+
 class HotRun:
     """A run that grows by batches; implements `ports.Run`.
 
@@ -92,27 +105,69 @@ class HotRun:
         self._rows = 0
         self._dead = 0
         self._text_bytes = 0
-        self._nodes = _Strings()
-        self._tags = _Strings()
+        self._nodes = _NO_STRINGS
+        self._tags = _NO_STRINGS
         self._arenas: list[Buffer] = []
         self._bases: list[int] = []
         self._room: bytearray | None = None
         self._room_used = 0
         self._view: Columns | None = None
-        self._columns: dict[str, NDArray[Any]] = {}
-        self._flags = np.empty(0, np.uint8)
-        self._allocate(_ROWS_FIRST)
+        self._capacity = _ROWS_FIRST
+        self._memory = bytearray(_ROWS_FIRST * _ROW_BYTES)
+        self._arrays: dict[str, NDArray[Any]] | None = None
+        self._cells: dict[str, memoryview] | None = None
+
+    # Most topics are small, and there are many: a run is one piece of memory, and has no more views
+    # of it than it was asked for.
 
     def _allocate(self, capacity: int) -> None:
-        rows, old, flags = self._rows, self._columns, self._flags
-        self._columns = {name: np.zeros(capacity, dtype) for name, dtype in COLUMN_DTYPES.items()}
-        self._flags = np.zeros(capacity, np.uint8)
-        for name, column in old.items():
-            self._columns[name][:rows] = column[:rows]
-        self._flags[:rows] = flags[:rows]
-        # Item assignment through a memoryview costs a third of that through numpy.
-        self._cells: dict[str, Any] = {name: c.data for name, c in self._columns.items()}
+        rows, old = self._rows, self._parts if self._rows else None
         self._capacity = capacity
+        self._memory = bytearray(capacity * _ROW_BYTES)
+        self._arrays = self._cells = None
+        if old is not None:
+            for name, part in self._parts.items():
+                part[:rows] = old[name][:rows]
+        if capacity > _ROWS_FIRST:
+            # Item assignment through a memoryview costs a third of that through numpy.
+            memory = memoryview(self._memory)
+            self._cells = {
+                name: memory[start * capacity : (start + dtype.itemsize) * capacity].cast(
+                    cast(Literal["I"], dtype.char)
+                )
+                for (name, dtype), start in zip(_PARTS.items(), _STARTS.values(), strict=True)
+            }
+
+    @property
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        """The columns and the flags, as far as there is room, by name."""
+        if self._arrays is None:
+            capacity = self._capacity
+            self._arrays = {
+                name: np.frombuffer(self._memory, dtype, capacity, _STARTS[name] * capacity)
+                for name, dtype in _PARTS.items()
+            }
+        return self._arrays
+
+    def _cell(self, name: str, row: int) -> int:
+        if self._cells is not None:
+            return self._cells[name][row]
+        packer = _PACKERS[name]
+        at = _STARTS[name] * self._capacity + row * packer.size
+        found: int = packer.unpack_from(self._memory, at)[0]
+        return found
+
+    def _set_cell(self, name: str, row: int, value: int) -> None:
+        if self._cells is not None:
+            self._cells[name][row] = value
+        else:
+            packer = _PACKERS[name]
+            at = _STARTS[name] * self._capacity + row * packer.size
+            packer.pack_into(self._memory, at, value)
+
+    @property
+    def _flags(self) -> NDArray[np.uint8]:
+        return self._parts["flags"]
 
     @property
     def count(self) -> int:
@@ -137,7 +192,8 @@ class HotRun:
     def columns(self) -> Columns:
         if self._view is None:
             rows = self._rows
-            self._view = Columns(*(column[:rows] for column in self._columns.values()))
+            parts = self._parts
+            self._view = Columns(*(parts[name][:rows] for name in COLUMN_DTYPES))
         return self._view
 
     @property
@@ -163,25 +219,41 @@ class HotRun:
         self._view = None
 
     def _append_one(self, batch: Batch, offset: int) -> None:
-        row, cells = self._rows, self._cells
-        cells["ts_ms"][row] = batch.ts_ms
-        cells["offset"][row] = offset
-        cells["size"][row] = batch.size.item()
-        cells["data_size"][row] = batch.data_size.item()
+        row, cells, put = self._rows, self._cells, self._set_cell
+        if cells is not None:
+            cells["ts_ms"][row] = batch.ts_ms
+            cells["offset"][row] = offset
+            cells["size"][row] = batch.size.item()
+            cells["data_size"][row] = batch.data_size.item()
+        else:
+            put("ts_ms", row, batch.ts_ms)
+            put("offset", row, offset)
+            put("size", row, batch.size.item())
+            put("data_size", row, batch.data_size.item())
         if batch.meta_size is not None:
-            cells["meta_size"][row] = batch.meta_size.item()
+            put("meta_size", row, batch.meta_size.item())
         nodes = batch.nodes
         node = nodes if nodes is None or isinstance(nodes, str) else nodes[0]
         if node is not None:
-            cells["node_id"][row] = self._nodes.intern(node)
+            put("node_id", row, self._own_nodes().intern(node))
         if batch.tags is not None and batch.tags[0] is not None:
-            cells["tag_id"][row] = self._tags.intern(batch.tags[0])
+            put("tag_id", row, self._own_tags().intern(batch.tags[0]))
         if batch.src_seq is not None and batch.hops is not None:
-            cells["src_seq"][row] = batch.src_seq.item()
-            cells["hops"][row] = batch.hops.item()
+            put("src_seq", row, batch.src_seq.item())
+            put("hops", row, batch.hops.item())
+
+    def _own_nodes(self) -> _Strings:
+        if self._nodes is _NO_STRINGS:
+            self._nodes = _Strings()
+        return self._nodes
+
+    def _own_tags(self) -> _Strings:
+        if self._tags is _NO_STRINGS:
+            self._tags = _Strings()
+        return self._tags
 
     def _append_many(self, batch: Batch, offset: int, n: int) -> None:
-        new, columns = slice(self._rows, self._rows + n), self._columns
+        new, columns = slice(self._rows, self._rows + n), self._parts
         columns["ts_ms"][new] = batch.ts_ms
         columns["size"][new] = batch.size
         columns["data_size"][new] = batch.data_size
@@ -192,9 +264,9 @@ class HotRun:
         if batch.meta_size is not None:
             columns["meta_size"][new] = batch.meta_size
         if batch.nodes is not None:
-            columns["node_id"][new] = _ids(self._nodes, batch.nodes)
+            columns["node_id"][new] = _ids(self._own_nodes(), batch.nodes)
         if batch.tags is not None:
-            columns["tag_id"][new] = _ids(self._tags, batch.tags)
+            columns["tag_id"][new] = _ids(self._own_tags(), batch.tags)
         if batch.src_seq is not None and batch.hops is not None:
             columns["src_seq"][new] = batch.src_seq
             columns["hops"][new] = batch.hops
@@ -224,10 +296,12 @@ class HotRun:
         self._flags[rows] = DELETED
         self._dead += fresh
         if self.volatile and fresh:
-            sizes = int(self._columns["size"][rows].sum(dtype=np.int64, where=live))
+            sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
             self._killed_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
 
     def killed(self) -> NDArray[np.int64]:
+        if not self._dead:
+            return np.empty(0, np.int64)
         return np.flatnonzero(self.flags != LIVE)
 
     # ------------------------------------------------------------------ what nobody reads any more
@@ -249,7 +323,7 @@ class HotRun:
 
     def weight(self, row: int) -> int:
         """What the rows below `row` count for in `memory_bytes`."""
-        text = self._cells["offset"][row] if row < self._rows else self._text_bytes
+        text = self._cell("offset", row) if row < self._rows else self._text_bytes
         return int(text) + row * HOT_ROW_BYTES
 
     def row_at(self, weight: int) -> int:
@@ -284,19 +358,19 @@ class HotRun:
         dead = self._flags[lo:hi] != LIVE
         run._flags[:rows] = self._flags[lo:hi]
         run._dead = int(np.count_nonzero(dead))
-        columns = {name: column[:rows] for name, column in run._columns.items()}
+        columns = {name: run._parts[name][:rows] for name in COLUMN_DTYPES}
         for name, column in columns.items():
-            column[:] = self._columns[name][lo:hi]
+            column[:] = self._parts[name][lo:hi]
         for name in ("size", "data_size", "meta_size", "node_id", "tag_id"):
             columns[name][dead] = 0
         sizes = np.where(dead, 0, columns["size"].astype(np.int64) + 1)
         columns["offset"][:] = np.cumsum(sizes) - sizes
         for name, old, new in (
-            ("node_id", self._nodes, run._nodes),
-            ("tag_id", self._tags, run._tags),
+            ("node_id", self._nodes, run._own_nodes),
+            ("tag_id", self._tags, run._own_tags),
         ):
             if old.texts:
-                columns[name][:] = _moved(columns[name], old, new)
+                columns[name][:] = _moved(columns[name], old, new())
         text = b"".join(self._live_text(lo, dead))
         run._arenas, run._bases, run._text_bytes = [text], [0], len(text)
         run.memory_bytes += len(text) + rows * HOT_ROW_BYTES
@@ -305,9 +379,10 @@ class HotRun:
     def _live_text(self, lo: int, dead: NDArray[np.bool_]) -> Iterator[Buffer]:
         """Text of those rows from `lo` on that are not dead, commas included."""
         edges = np.flatnonzero(np.diff(dead, prepend=True, append=True)) + lo
-        offset, size = self._cells["offset"], self._cells["size"]
+        cell = self._cell
         for first, end in edges.reshape(-1, 2).tolist():
-            yield self._slice(offset[first], offset[end - 1] + size[end - 1] + 1)
+            end_offset = cell("offset", end - 1) + cell("size", end - 1) + 1
+            yield self._slice(cell("offset", first), end_offset)
 
     # ------------------------------------------------------------------ cutting
 
@@ -316,11 +391,10 @@ class HotRun:
         rest = HotRun(self.first_seq + row, volatile=self.volatile)
         rest._allocate(max(self._rows - row, _ROWS_FIRST))
         rest._rows = self._rows - row
-        start = self._cells["offset"][row]
-        for name, column in self._columns.items():
-            rest._columns[name][: rest._rows] = column[row : self._rows]
-        rest._columns["offset"][: rest._rows] -= np.uint32(start)
-        rest._flags[: rest._rows] = self._flags[row : self._rows]
+        start = self._cell("offset", row)
+        for name, part in self._parts.items():
+            rest._parts[name][: rest._rows] = part[row : self._rows]
+        rest._parts["offset"][: rest._rows] -= np.uint32(start)
         rest._dead = int(np.count_nonzero(rest._flags))
         rest._text_bytes = self._text_bytes - start
         rest.memory_bytes = rest._text_bytes + rest._rows * HOT_ROW_BYTES
@@ -368,8 +442,11 @@ class HotRun:
         return np.flatnonzero(hit)
 
     def read(self, spans: Sequence[Span]) -> list[Buffer]:
-        offset, size = self._cells["offset"], self._cells["size"]
-        return [self._slice(offset[lo], offset[hi - 1] + size[hi - 1]) for lo, hi in spans]
+        cell = self._cell
+        return [
+            self._slice(cell("offset", lo), cell("offset", hi - 1) + cell("size", hi - 1))
+            for lo, hi in spans
+        ]
 
     read_blocking = read
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.codec import Frames
-from topics.protocol.events import Checkpoint, Event, RunRef
+from topics.protocol.events import Checkpoint, Event, Image, RunRef
 from topics.protocol.records import Buffer, Columns
 
 Span = tuple[int, int]
@@ -361,7 +361,7 @@ class Store(Protocol):
             OSError: No space for another file; nothing has changed.
         """
 
-    def checkpoint(self, image: Checkpoint, boundary: int) -> None:
+    def checkpoint(self, image: Image, boundary: int) -> None:
         """*Blocking.* Make a checkpoint durable, keep the one before it, and retire the log files
         that neither needs.  The caller has synced everything before `boundary`, sealed what the
         image refers to, and called `flip` since.
@@ -370,6 +370,6 @@ class Store(Protocol):
             OSError: Nothing was changed; it may be tried again.
         """
 
-    def close(self, image: Checkpoint | None) -> None:
+    def close(self, image: Image | None) -> None:
         """*Blocking.* With an image, stop cleanly: sync, write it, leave the clean mark.  Without
         one, as after a failure: only let go of files and lock."""

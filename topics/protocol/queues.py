@@ -19,7 +19,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.events import JobImage, JobsLeased, JobsReleased, QueueImage
+from topics.protocol.events import (
+    JobImage,
+    JobsLeased,
+    JobsReleased,
+    QueueImage,
+    array_header,
+    encode_image,
+)
+from topics.protocol.records import Buffer
 
 
 class Place(Enum):
@@ -145,6 +153,7 @@ class Queue:
         pushed: Leases of which somebody wants to know when they end.
         freed: Those of them that ended since somebody looked, (seq, lease) each.
         has_news: `next_end_ms` may be sooner than it was.
+        taking: Takes the jobs for a checkpoint, and is told of each before it changes.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -156,6 +165,7 @@ class Queue:
         self.dead_lettered = dead_lettered
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
+        self.taking: JobsTaken | None = None
         self._doubtful: set[int] = set()
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
@@ -171,6 +181,8 @@ class Queue:
     # ------------------------------------------------------------------ moving
 
     def _move(self, job: Job, step: Step) -> None:
+        if self.taking is not None:
+            self.taking.keep(job)
         before = job.place
         place = job.place = PLACES[before, step]
         if place is not Place.LEASED and job.lease in self.pushed:
@@ -274,9 +286,9 @@ class Queue:
 
     def postpone(self, job: Job, until_ms: int) -> None:
         """The dead-letter topic did not take a dying job: later again."""
+        self._move(job, Step.POSTPONED)
         job.refusals += 1
         job.until_ms = until_ms
-        self._move(job, Step.POSTPONED)
         heappush(self._times, (until_ms, job.seq))
         if self._most:
             self._note_end(job)
@@ -502,16 +514,7 @@ class Queue:
         """As a checkpoint keeps it; jobs only where leases outlive the process that gave them."""
         if not lasting:
             return QueueImage(self.dead_lettered, 1, [])
-        jobs = [
-            JobImage(
-                job.seq,
-                job.deliveries,
-                job.until_ms if job.place in _TOLD_TIMES else 0,
-                # A lease that ran out, with a time: a dead letter that was refused, and waits.
-                *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
-            )
-            for job in self.jobs.values()
-        ]
+        jobs = [_image(job) for job in self.jobs.values()]
         return QueueImage(self.dead_lettered, self.fresh_from, jobs)
 
     def restore(self, image: QueueImage) -> None:
@@ -528,6 +531,62 @@ class Queue:
             if made.until_ms:
                 heappush(self._times, (job.ends_ms, job.seq))
         self.fresh_from = max(self.fresh_from, image.fresh_from)
+
+
+class JobsTaken:
+    """All jobs of a queue as they were when this was made, taken a slice at a time: the queue tells
+    of a job before it changes (`keep`).  To begin, and that alone, walks all of them, in C.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._due = queue.jobs.copy()
+        self._count = len(self._due)
+        self._head = (queue.dead_lettered, queue.fresh_from)
+        self._kept: list[JobImage] = []
+        self._encoded: list[bytes] = []
+        self._done = 0
+        queue.taking = self
+
+    def keep(self, job: Job) -> None:
+        """The job is about to change."""
+        if self._due.pop(job.seq, None) is not None:
+            self._kept.append(_image(job))
+
+    def take_some(self, limit: int) -> bool:
+        """Take so many of what is due; False where nothing is any more."""
+        due = self._due
+        for _ in range(min(limit, len(due))):
+            self._kept.append(_image(due.popitem()[1]))
+        some = self._kept[:limit]
+        del self._kept[:limit]
+        self._encoded.append(b"".join(map(encode_image, some)))
+        self._done += len(some)
+        if due or self._kept:
+            return True
+        self.give_up()
+        return False
+
+    def give_up(self) -> None:
+        """The queue has nothing to tell any more."""
+        self._queue.taking = None
+
+    def pieces(self) -> list[Buffer]:
+        """The msgpack of a `QueueImage`, once all is taken."""
+        assert self._done == self._count
+        head = [encode_image(field) for field in self._head]
+        fields = len(QueueImage.__struct_fields__)
+        return [array_header(fields), *head, array_header(self._count), *self._encoded]
+
+
+def _image(job: Job) -> JobImage:
+    return JobImage(
+        job.seq,
+        job.deliveries,
+        job.until_ms if job.place in _TOLD_TIMES else 0,
+        # A lease that ran out, with a time: a dead letter that was refused, and waits.
+        *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
+    )
 
 
 _FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]

@@ -80,8 +80,9 @@ class SegmentUse:
             self.unneeded.append(ref.segment)
 
     def take_unneeded(self) -> list[int]:
-        unneeded, self.unneeded = self.unneeded, []
-        return unneeded
+        """Each once; what is referred to again, of a seal that was told in part, is needed."""
+        unneeded, self.unneeded = dict.fromkeys(self.unneeded), []
+        return [segment for segment in unneeded if segment not in self._uses]
 
     def thin_all(self) -> None:
         """Any may have lost something before somebody could look."""

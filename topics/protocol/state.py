@@ -8,6 +8,7 @@ that later events make unnecessary may be gone already.
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -27,8 +28,6 @@ from topics.protocol.events import (
     Hole,
     JobsLeased,
     JobsReleased,
-    KeyImage,
-    QueueImage,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -45,6 +44,7 @@ from topics.protocol.events import (
     TopicImage,
 )
 from topics.protocol.hot import HOT_RUN_BYTES, HotRun
+from topics.protocol.images import Images, is_volatile, topic_image
 from topics.protocol.limits import Limits
 from topics.protocol.ports import Run, RunSource
 from topics.protocol.queues import Job, Queue
@@ -56,6 +56,32 @@ _VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
 """Text of a volatile run, at least and at most: it is let go of, or copied to pack it, in one go."""
 _PACK_BYTES: Final = 32 << 10
 """A run below this is packed under pressure only: it would hardly hold less."""
+_INSORT_MAX: Final = 64
+"""New names up to which finding each its place is quicker than sorting all."""
+FORGET_MAX: Final = 2000
+"""Idempotency keys that are forgotten in one go."""
+
+
+class BySize:
+    """Topics by a size, to a factor of two, so that the largest are found without a look at all."""
+
+    def __init__(self) -> None:
+        self._classes: list[dict[int, None]] = []
+
+    def move(self, topic_id: int, before: int, after: int) -> None:
+        """A topic's size changed; 0 is none."""
+        if before:
+            del self._classes[before.bit_length()][topic_id]
+        if after:
+            own = after.bit_length()
+            while own >= len(self._classes):
+                self._classes.append({})
+            self._classes[own][topic_id] = None
+
+    def first(self, limit: int) -> list[int]:
+        """Up to so many topics, the largest first; within a factor of two in any order."""
+        found = chain.from_iterable(reversed(self._classes))
+        return list(islice(found, limit))
 
 
 class State:
@@ -63,9 +89,9 @@ class State:
 
     Attributes:
         topics: By name.
-        names: Sorted, for listing.
         now_ms: Engine time: never below the greatest time of any event.
-        hot: Topics that hold unsealed, logged records.
+        hot: Topics that hold unsealed, logged records, about in the order of their oldest.
+        largest: The same, by how much that is.
         full: Those of them with a run that takes no more.
         attention: Topics in which a run may have lost its last live record.
         segments: What of each segment file is referred to; at nothing the file may go.
@@ -73,10 +99,12 @@ class State:
         logged_bytes, volatile_bytes: What unsealed records hold in memory, of either kind.
         firm_bytes: What of the latter may not be evicted (`discard: "reject"`).
         total_bytes, keys_total: Sums over all topics.
+        keys: Idempotency keys by topic id, of topics that had any.
         queues: Jobs of the topics that are queues, by topic id.
         routers: What flows where.
         ending: Queues of which a job may end by time sooner than was known, by topic id.
         next_lease: No lease from this number on was ever given.
+        images: What a checkpoint keeps of it.
     """
 
     def __init__(self, limits: Limits, store: RunSource) -> None:
@@ -84,11 +112,15 @@ class State:
         self._store = store
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
-        self.names: list[str] = []
+        self._names: list[str] = []
+        self._new_names: list[str] = []
         self.keys: dict[int, Keys] = {}
+        self._key_due: dict[int, int] = {}
+        self._key_times: list[tuple[int, int]] = []
         self.now_ms = 0
         self.next_topic_id = 1
         self.hot: dict[int, Topic] = {}
+        self.largest = BySize()
         self.full: dict[int, Topic] = {}
         self.attention: dict[int, Topic] = {}
         self.segments = SegmentUse()
@@ -106,6 +138,7 @@ class State:
         self.ending: dict[int, None] = {}
         self.routers = Routers()
         self.next_lease = 1
+        self.images = Images(self)
         self._timed: dict[int, int] = {}
         self._times: list[tuple[int, int]] = []
         self._handlers: dict[type, Callable[..., None]] = {
@@ -135,6 +168,7 @@ class State:
     def apply_expiry(self, topic: Topic, expiry: Expiry) -> None:
         """Let records pass that time took; not an event, since time and `ttl_ms` tell it again."""
         through, records, size_bytes = expiry.removal
+        self.images.keep(topic.topic_id)
         topic.expired_through = max(topic.expired_through, expiry.walked)
         if through:
             floors = topic.floors
@@ -180,16 +214,33 @@ class State:
         return Topic(topic_id, name, made.config, f"{self._store.instance_id}-{topic_id:x}")
 
     def _add_topic(self, topic: Topic) -> None:
+        self.images.keep(topic.topic_id)
         self.topics[topic.name] = self.by_id[topic.topic_id] = topic
-        self.keys[topic.topic_id] = Keys()
         if topic.config.type == "queue":
             self.queues[topic.topic_id] = Queue()
             self._limit_jobs(topic)
-        insort(self.names, topic.name)
+        self._new_names.append(topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
+    @property
+    def names(self) -> list[str]:
+        """Of all topics, sorted; sorted when asked for, as a replay of many would take very long."""
+        if len(self._new_names) > _INSORT_MAX:
+            self._names += self._new_names
+            self._names.sort()
+        else:
+            for name in self._new_names:
+                insort(self._names, name)
+        self._new_names.clear()
+        return self._names
+
+    def _topic(self, topic_id: int) -> Topic:
+        """A topic that is about to change."""
+        self.images.keep(topic_id)
+        return self.by_id[topic_id]
+
     def _configured(self, event: TopicConfigured) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         self._reach(topic, event.head_seq)
         queue = self.queues.get(topic.topic_id)
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
@@ -203,26 +254,34 @@ class State:
         self._floors_moved(topic)
         if event.config.ttl_ms and event.count:
             self._time(topic, 0)
+        if topic.topic_id in self._key_due:
+            self._time_keys(topic.topic_id, 0)
         topic.check()
 
     def _deleted(self, event: TopicDeleted) -> None:
-        topic = self.by_id.pop(event.topic_id)
+        topic = self._topic(event.topic_id)
+        for router in self.routers.of(topic.topic_id):
+            self.images.keep_router(router.router_id)
+        self.routers.remove_of(topic.topic_id)
+        del self.by_id[topic.topic_id]
         del self.topics[topic.name]
-        del self.names[bisect_left(self.names, topic.name)]
-        self.keys_total -= len(self.keys.pop(topic.topic_id))
+        names = self.names
+        del names[bisect_left(names, topic.name)]
+        self.keys_total -= len(self.keys.pop(topic.topic_id, ()))
         self.queues.pop(topic.topic_id, None)
         self.ending.pop(topic.topic_id, None)
-        self.routers.remove_of(topic.topic_id)
         for run in topic.runs:
             self._let_go(topic, run)
         self._set_totals(topic, 0, 0)
-        for where in (self.hot, self.full, self.attention, self.lossy, self._timed):
+        for where in (self.hot, self.full, self.attention, self.lossy):
             where.pop(topic.topic_id, None)
+        for times in (self._timed, self._key_due):
+            times.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ records
 
     def _appended(self, event: RecordsAppended) -> None:
-        topic, batch = self.by_id[event.topic_id], event.batch
+        topic, batch = self._topic(event.topic_id), event.batch
         n = len(batch)
         self._reach(topic, event.first_seq - 1)
         volatile = topic.config.durability == "ephemeral"
@@ -232,7 +291,7 @@ class State:
         if volatile:
             self._hold(topic, run.memory_bytes - before)
         else:
-            self.logged_bytes += run.memory_bytes - before
+            self._hold_logged(topic, run.memory_bytes - before)
             self.hot[topic.topic_id] = topic
         if topic.config.ttl_ms and topic.topic_id not in self._timed:
             self._time(topic, batch.ts_ms + topic.config.ttl_ms + 1)
@@ -245,10 +304,7 @@ class State:
             self._floors_moved(topic)
         self._set_totals(topic, event.count, event.size_bytes)
         if event.key:
-            keys = self.keys[topic.topic_id]
-            self.keys_total -= len(keys)
-            keys.remember(event.key, event.first_seq, n, event.now_ms, volatile=volatile)
-            self.keys_total += len(keys)
+            self._remember(topic, event.key, event.first_seq, n, event.now_ms, volatile=volatile)
         topic.check()
         if event.cause is not None:
             self._caused(event.cause, n)
@@ -261,7 +317,7 @@ class State:
                 self._dead_lettered(cause)
 
     def _dead_lettered(self, cause: DeadLettered) -> None:
-        topic, queue = self.by_id[cause.queue_id], self.queues[cause.queue_id]
+        topic, queue = self._topic(cause.queue_id), self.queues[cause.queue_id]
         queue.dead_lettered += cause.jobs
         if cause.spans:
             self._kill(topic, cause.span_array, cause.count, cause.size_bytes)
@@ -292,7 +348,7 @@ class State:
         return run
 
     def _records_deleted(self, event: RecordsDeleted) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         if event.buried:
             self.queues[event.topic_id].dead_lettered += event.buried
         self._kill(topic, event.span_array, event.count, event.size_bytes)
@@ -301,7 +357,7 @@ class State:
         hit = {}
         for run, rows in topic.rows_of(spans):
             run.kill(rows)
-            if topic.volatile_runs and _is_volatile(run):
+            if topic.volatile_runs and is_volatile(run):
                 hit[run.first_seq] = run
         if hit:
             self._pack(topic, hit.values())
@@ -313,11 +369,11 @@ class State:
         topic.check()
 
     def _reserved(self, event: SeqsReserved) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         topic.reserve(event.reserved_through, event.now_ms)
 
     def _floors_raised(self, event: FloorsRaised) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         self._reach(topic, event.floors.evict_floor - 1)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
@@ -326,11 +382,13 @@ class State:
     # ------------------------------------------------------------------ jobs
 
     def _leased(self, event: JobsLeased) -> None:
+        self.images.keep(event.topic_id)
         self.next_lease = max(self.next_lease, max(event.leases) + 1)
         self.queues[event.topic_id].lease(event)
         self.heed_end(event.topic_id)
 
     def _released(self, event: JobsReleased) -> None:
+        self.images.keep(event.topic_id)
         self.queues[event.topic_id].release(event)
         self.heed_end(event.topic_id)
 
@@ -358,12 +416,15 @@ class State:
     # ------------------------------------------------------------------ routers
 
     def _router_configured(self, event: RouterConfigured) -> None:
+        self.images.keep_router(event.router_id)
         self.routers.configure(event)
 
     def _router_deleted(self, event: RouterDeleted) -> None:
+        self.images.keep_router(event.router_id)
         self.routers.remove(self.routers.by_id[event.router_id])
 
     def _move_cursor(self, router_id: int, cursor: int, copies: int) -> None:
+        self.images.keep_router(router_id)
         router = self.routers.by_id[router_id]
         router.cursor = cursor
         router.forwarded_total += copies
@@ -373,7 +434,8 @@ class State:
             self._move_cursor(router_id, cursor, copies)
 
     def _skipped(self, event: SeqsSkipped) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
+        self.images.keep_router(event.router_id)
         self._reach(topic, event.first_seq - 1)
         self._lose(topic, event.first_seq, event.last_seq, "source_trim", event.hops)
         self.routers.by_id[event.router_id].lose(event.loss)
@@ -381,7 +443,7 @@ class State:
     # ------------------------------------------------------------------ runs
 
     def _sealed(self, event: RunsSealed) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         known = {run.ref for run in topic.runs if run.ref is not None}
         if all(ref in known for ref in event.runs):
             return  # the checkpoint that replay began with knows it already
@@ -393,8 +455,14 @@ class State:
         for run in old:
             self._pass_on_kills(run, new)
             self._let_go(topic, run)
-        if not any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
-            self.hot.pop(topic.topic_id, None)
+        self._sort_hot(topic)
+
+    def _sort_hot(self, topic: Topic) -> None:
+        """Some of what the topic had unsealed is gone: if not all, it stands behind those now whose
+        oldest record is older."""
+        is_hot = self.hot.pop(topic.topic_id, None) is not None
+        if is_hot and any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
+            self.hot[topic.topic_id] = topic
 
     def _cut_hot_runs(self, topic: Topic, first_seq: int, last_seq: int) -> None:
         """Let hot runs begin and end where the sealed range does.  Live ones do; those of a replay,
@@ -408,6 +476,8 @@ class State:
 
     @staticmethod
     def _pass_on_kills(old: Run, new: Sequence[Run]) -> None:
+        if isinstance(old, HotRun) and not old.dead:
+            return
         seqs = old.killed() + old.first_seq
         for run in new:
             rows = seqs - run.first_seq
@@ -416,7 +486,7 @@ class State:
                 run.kill(rows)
 
     def _dropped(self, event: RunsDropped) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         topic.floors = risen(topic.floors, event.floors)
         # A hot run of a replay may reach further than the one that was dropped under its name.
         alive = {
@@ -430,11 +500,12 @@ class State:
             if first_seq not in alive:
                 for run in topic.replace_runs(first_seq, first_seq, []):
                     self._let_go(topic, run)
+        self._sort_hot(topic)
 
     def _let_go(self, topic: Topic, run: Run) -> None:
         if isinstance(run, HotRun):
             if not run.volatile:
-                self.logged_bytes -= run.memory_bytes
+                self._hold_logged(topic, -run.memory_bytes)
                 return
             self._hold(topic, -run.memory_bytes)
             topic.volatile_runs -= 1
@@ -449,6 +520,13 @@ class State:
         self.volatile[topic.topic_id] = topic
         self._hold(topic, run.memory_bytes)
 
+    def _hold_logged(self, topic: Topic, more_bytes: int) -> None:
+        self.logged_bytes += more_bytes
+        before = topic.logged_bytes
+        topic.logged_bytes += more_bytes
+        if before.bit_length() != topic.logged_bytes.bit_length():
+            self.largest.move(topic.topic_id, before, topic.logged_bytes)
+
     def _hold(self, topic: Topic, more_bytes: int) -> None:
         topic.volatile_bytes += more_bytes
         self.volatile_bytes += more_bytes
@@ -461,14 +539,15 @@ class State:
 
     def pack(self, topic: Topic) -> None:
         """Under pressure: let go of what a topic in memory wastes, also where it is little."""
-        self._pack(topic, [run for run in topic.runs if _is_volatile(run)], pressed=True)
+        self.images.keep(topic.topic_id)
+        self._pack(topic, [run for run in topic.runs if is_volatile(run)], pressed=True)
 
     def _pack_passed(self, topic: Topic) -> None:
         if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:
             return
         passed = topic.runs[: bisect_right(topic.starts, topic.gone_through)]
         # The run that a floor stands in is dropped soon, unless the topic has little else.
-        self._pack(topic, [run for run in passed if _is_volatile(run)], topic.volatile_bytes)
+        self._pack(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
 
     def _pack(
         self, topic: Topic, runs: Iterable[Run], beside: int = 0, *, pressed: bool = False
@@ -496,7 +575,7 @@ class State:
     # ------------------------------------------------------------------ loss
 
     def _tail_lost(self, event: TailLost) -> None:
-        topic = self.by_id[event.topic_id]
+        topic = self._topic(event.topic_id)
         self._set_totals(topic, event.count, event.size_bytes)
         if event.first_seq <= event.last_seq:
             self._lose(topic, event.first_seq, event.last_seq, event.reason)
@@ -538,61 +617,69 @@ class State:
         if topic.holes and topic.holes[0].last_seq < floor:
             topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
 
+    # ------------------------------------------------------------------ idempotency keys
+
+    def _remember(
+        self,
+        topic: Topic,
+        digest: bytes,
+        first_seq: int,
+        records: int,
+        ts_ms: int,
+        *,
+        volatile: bool = False,
+    ) -> None:
+        topic_id = topic.topic_id
+        keys = self.keys.get(topic_id)
+        if keys is None:
+            keys = self.keys[topic_id] = Keys()
+        self.keys_total -= len(keys)
+        keys.remember(digest, first_seq, records, ts_ms, volatile=volatile)
+        self.keys_total += len(keys)
+        if topic_id not in self._key_due:
+            self._time_keys(topic_id, ts_ms + topic.config.idempotency_window_ms)
+
+    def _time_keys(self, topic_id: int, due_ms: int) -> None:
+        self._key_due[topic_id] = due_ms
+        heappush(self._key_times, (due_ms, topic_id))
+
+    def has_old_keys(self, now_ms: int) -> bool:
+        """Whether `forget_keys` may find one."""
+        return bool(self._key_times) and self._key_times[0][0] <= now_ms
+
+    def forget_keys(self, now_ms: int, limit: int = FORGET_MAX) -> None:
+        """Let go of keys whose window has passed, of any topic, so many at most."""
+        while limit > 0 and self.has_old_keys(now_ms):
+            due_ms, topic_id = heappop(self._key_times)
+            if self._key_due.get(topic_id) == due_ms:
+                del self._key_due[topic_id]
+                limit -= 1 + self.forget_keys_of(topic_id, now_ms, limit)
+
+    def forget_keys_of(self, topic_id: int, now_ms: int, limit: int) -> int:
+        """The same, of one topic; returns how many."""
+        keys = self.keys[topic_id]
+        window_ms = self.by_id[topic_id].config.idempotency_window_ms
+        forgotten = keys.forget(now_ms=now_ms, window_ms=window_ms, limit=limit)
+        self.keys_total -= forgotten
+        oldest_ms = keys.oldest_ms()
+        if oldest_ms is not None and topic_id not in self._key_due:
+            self._time_keys(topic_id, oldest_ms + window_ms)
+        return forgotten
+
     # ------------------------------------------------------------------ checkpoints
 
-    def image(self, *, is_last: bool = False) -> Checkpoint:
-        """The state as a checkpoint keeps it: without what lives in memory only.
-
-        Args:
-            is_last: Nothing follows it but the clean end of this process, so that leases of every
-                queue are kept (they are forgotten where a crash followed all the same).
-        """
-        topics = [self._topic_image(topic, is_last) for topic in self.by_id.values()]
+    def image(self) -> Checkpoint:
+        """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
+        topics = []
+        for topic in self.by_id.values():
+            image = topic_image(topic)
+            if (keys := self.keys.get(topic.topic_id)) is not None:
+                image.keys = keys.images()
+            if (queue := self.queues.get(topic.topic_id)) is not None:
+                image.queue = queue.image(lasting=topic.config.leases_durable)
+            topics.append(image)
         routers = [router.image() for router in self.routers.by_id.values()]
         return Checkpoint(self.now_ms, self.next_topic_id, topics, self.routers.next_id, routers)
-
-    def _topic_image(self, topic: Topic, is_last: bool) -> TopicImage:
-        spans = _volatile_spans(topic)
-        count, size_bytes = topic.count, topic.size_bytes
-        for first_seq, last_seq in spans:
-            live, live_bytes = topic.live_between(first_seq, last_seq)
-            count, size_bytes = count - live, size_bytes - live_bytes
-        return TopicImage(
-            topic_id=topic.topic_id,
-            name=topic.name,
-            config=topic.config,
-            head_seq=topic.head_seq,
-            reserved_through=topic.reserved_through,
-            floors=topic.floors,
-            expired_through=topic.expired_through,
-            count=count,
-            size_bytes=size_bytes,
-            last_ts_ms=topic.last_ts_ms,
-            last_write_ms=topic.last_write_ms or 0,
-            holes=list(topic.holes),
-            volatile=spans,
-            runs=[run.ref for run in topic.runs if run.ref is not None],
-            keys=self._key_images(topic, spans),
-            queue=self._queue_image(topic, is_last),
-        )
-
-    def _queue_image(self, topic: Topic, is_last: bool) -> QueueImage | None:
-        queue = self.queues.get(topic.topic_id)
-        if queue is None:
-            return None
-        return queue.image(lasting=is_last or topic.config.leases_durable)
-
-    def _key_images(self, topic: Topic, volatile: Sequence[tuple[int, int]]) -> list[KeyImage]:
-        """Its keys but for those of records that are lost with the process: a write that is tried
-        again after that has to be made again."""
-        keys = self.keys[topic.topic_id]
-        window_ms = topic.config.idempotency_window_ms
-        self.keys_total -= keys.forget(now_ms=self.now_ms, window_ms=window_ms)
-        return [
-            image
-            for image in keys.images()
-            if not any(first <= image.first_seq <= last for first, last in volatile)
-        ]
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
@@ -600,16 +687,17 @@ class State:
         self.now_ms = checkpoint.now_ms
         for image in checkpoint.topics:
             self._restore_topic(image)
-        self.names.sort()
         self.next_topic_id = checkpoint.next_topic_id
         for router in checkpoint.routers:
+            self.images.keep_router(router.router_id)
             self.routers.restore(router)
         self.routers.next_id = checkpoint.next_router_id
 
     def _restore_topic(self, image: TopicImage) -> None:
         topic = self._new_topic(image.topic_id, image.name, image)
+        self.images.keep(topic.topic_id)
         self.topics[topic.name] = self.by_id[topic.topic_id] = topic
-        self.names.append(topic.name)
+        self._new_names.append(topic.name)
         topic.head_seq = image.head_seq
         topic.reserved_through = max(image.reserved_through, image.head_seq)
         topic.floors = image.floors
@@ -617,10 +705,8 @@ class State:
         topic.last_ts_ms = image.last_ts_ms
         topic.last_write_ms = image.last_write_ms or None
         topic.holes = image.holes
-        keys = self.keys[topic.topic_id] = Keys()
-        for key in image.keys:
-            keys.remember(key.digest, key.first_seq, key.count, key.ts_ms)
-        self.keys_total += len(keys)
+        if image.keys:
+            self._restore_keys(image)
         for ref in image.runs:
             topic.add_run(self._store.open_run(ref, topic.topic_id))
             self.segments.refer(ref)
@@ -636,6 +722,19 @@ class State:
             # Jobs of a checkpoint may be in memory only, like their records.
             queue.remove(np.array(image.volatile, np.uint64).reshape(-1, 2))
             self.next_lease = max([self.next_lease, *(j.lease + 1 for j in image.queue.jobs)])
+
+    def _restore_keys(self, image: TopicImage) -> None:
+        """But for those whose records are lost with the process: such a write has to be made again."""
+        keys = self.keys[image.topic_id] = Keys()
+        for key in image.keys:
+            if not image.volatile or not any(
+                first <= key.first_seq <= last for first, last in image.volatile
+            ):
+                keys.restore(key)
+        self.keys_total += len(keys)
+        oldest_ms = keys.oldest_ms()
+        if oldest_ms is not None:
+            self._time_keys(image.topic_id, oldest_ms + image.config.idempotency_window_ms)
 
     def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:
         """A floor where no sealed run lies below, else a hole."""
@@ -686,30 +785,8 @@ class State:
         return topic.recount()
 
 
-def _is_volatile(run: Run) -> bool:
-    return isinstance(run, HotRun) and run.volatile
-
-
 def _firm_bytes(topic: Topic) -> int:
     return topic.volatile_bytes if topic.config.discard == "reject" else 0
-
-
-def _volatile_spans(topic: Topic) -> list[tuple[int, int]]:
-    """Seqs [first, last] that are in memory only.  What lies between two runs of one span was
-    deleted, and is as little there after a restart as they are."""
-    spans: list[tuple[int, int]] = []
-    before = 0
-    for run in topic.runs:
-        if not _is_volatile(run):
-            before = 0
-            continue
-        last_seq = run.first_seq + run.count - 1
-        if before and not any(before < hole.first_seq < run.first_seq for hole in topic.holes):
-            spans[-1] = (spans[-1][0], last_seq)
-        else:
-            spans.append((run.first_seq, last_seq))
-        before = last_seq
-    return spans
 
 
 def risen(floors: Floors, other: Floors) -> Floors:

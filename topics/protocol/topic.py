@@ -132,6 +132,7 @@ class Topic:
         self.last_read_ms: int | None = None
         self.volatile_runs = 0
         self.volatile_bytes = 0
+        self.logged_bytes = 0
         self._earliest = 1
 
     # ------------------------------------------------------------------ where things are

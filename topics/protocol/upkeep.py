@@ -8,16 +8,16 @@ so that the log before it can go.  One seal is under way at a time, so a plan ne
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from heapq import nlargest
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from topics.protocol.engine import Engine
-from topics.protocol.events import Checkpoint, RunRef, RunsDropped, RunsSealed, TopicImage
+from topics.protocol.events import RunRef, RunsDropped, RunsSealed
 from topics.protocol.hot import HotRun
+from topics.protocol.images import EncodedCheckpoint, Images, freeze, is_volatile
 from topics.protocol.ports import Contents, Run, SealEntry, SealPiece
 from topics.protocol.records import LIVE
 from topics.protocol.topic import Topic
@@ -27,9 +27,12 @@ MERGE_FACTOR = 2
 is then rewritten a logarithmic number of times, and a topic has a logarithmic number of runs."""
 MERGE_ROW_BYTES = 32
 AGE_CHECK_MS = 10_000
-FOUND_TOPICS_MAX = 1000
+LOOKS_MAX = 64
+"""Topics looked at in one go: a millisecond or two."""
 JOB_ENTRIES_MAX = 256
-"""Runs of one seal: what is planned and told in one go stays within some milliseconds."""
+"""Runs of one seal."""
+ENTRIES_MAX = 32
+"""Topics of which runs are planned, or told, in one go: two or three milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +82,17 @@ class Remains(NamedTuple):
     first_seqs: list[int]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """A checkpoint in the making: its image, still without the runs of `unsealed` topics."""
+    """A checkpoint in the making, one at a time.  In this order: its images are made, all that
+    its topics have unsealed is sealed, and the images of those are made."""
 
-    image: Checkpoint
-    unsealed: deque[Topic]
-    topics: dict[int, TopicImage] = field(default_factory=dict)
+    images: Images
 
-    def replace(self, topic_id: int, first_seq: int, last_seq: int, ref: RunRef) -> None:
-        image = self.topics[topic_id]
-        image.runs = sorted(
-            [r for r in image.runs if not first_seq <= r.first_seq <= last_seq] + [ref],
-            key=lambda r: r.first_seq,
-        )
+    @property
+    def image(self) -> EncodedCheckpoint:
+        """All of it, when nothing is left to do."""
+        return self.images.checkpoint()
 
 
 class Upkeep:
@@ -120,22 +120,27 @@ class Upkeep:
 
     # ------------------------------------------------------------------ dropping
 
-    def drop_runs(self, now_ms: int) -> None:
-        """Let go of runs that hold no live record; expire topics by time alone."""
+    def drop_runs(self, now_ms: int) -> bool:
+        """Let go of runs that hold no live record; expire topics by time alone.  Of so many topics
+        in one go; whether there are more."""
         now_ms = self._engine.advance(now_ms)
-        self._engine.turn.expire_due(now_ms)
+        self._engine.turn.expire_due(now_ms, LOOKS_MAX)
+        self._state.forget_keys(now_ms)
         self._suspect_found()
-        attention, self._state.attention = self._state.attention, {}
-        for topic in attention.values():
-            if topic.topic_id in self._state.by_id:
+        attention = self._state.attention
+        for _ in range(min(len(attention), LOOKS_MAX)):
+            topic_id, topic = attention.popitem()
+            if topic_id in self._state.by_id:
                 self._drop_of(topic, now_ms)
+        state = self._state
+        return bool(attention or self._found) or state.is_due(now_ms) or state.has_old_keys(now_ms)
 
     def _drop_of(self, topic: Topic, now_ms: int) -> None:
         dead = [run for run in topic.runs if self._is_dead(topic, run)]
-        logged = [run.first_seq for run in dead if not _is_volatile(run)]
+        logged = [run.first_seq for run in dead if not is_volatile(run)]
         for firsts, is_logged in (
             (logged, True),
-            ([run.first_seq for run in dead if _is_volatile(run)], False),
+            ([run.first_seq for run in dead if is_volatile(run)], False),
         ):
             if firsts:
                 if is_logged:
@@ -151,7 +156,7 @@ class Upkeep:
             self._found = deque(self._state.by_id.values())
         if not self._found:
             return
-        for _ in range(min(len(self._found), FOUND_TOPICS_MAX)):
+        for _ in range(min(len(self._found), LOOKS_MAX)):
             topic = self._found.popleft()
             if topic.topic_id in self._state.by_id:
                 self._suspect(topic)
@@ -242,8 +247,15 @@ class Upkeep:
 
     def plan_rewrite(self, wanted: deque[Remains]) -> SealJob | None:
         """Runs to write anew, as many of them as fit into one file."""
+        return self.planning_rewrite(wanted).whole()
+
+    def planning_rewrite(self, wanted: deque[Remains]) -> "Planning":
         builder = _Builder(self)
+        return Planning(builder, self._add_remains(builder, wanted))
+
+    def _add_remains(self, builder: "_Builder", wanted: deque[Remains]) -> Iterator[None]:
         while wanted and not builder.is_full:
+            yield
             segment = wanted[0].segment
             if builder.clears - {segment} and not self._alone.isdisjoint(
                 {*builder.clears, segment}
@@ -257,7 +269,6 @@ class Upkeep:
             runs = [run for run in found if run is not None and _is_in(segment, run)]
             if builder.add_runs(topic, [run for run in runs if not builder.has(topic, run)]):
                 builder.clears.add(segment)
-        return builder.job()
 
     # ------------------------------------------------------------------ erasing
 
@@ -305,94 +316,143 @@ class Upkeep:
 
     def plan_seal(self, now_ms: int) -> SealJob | None:
         """The next runs to seal, if any are due; `on_sealed` or `on_seal_failed` must follow."""
+        return self.planning_seal(now_ms).whole()
+
+    def planning_seal(self, now_ms: int) -> "Planning":
+        """The same in slices, between which commands may go on."""
         builder = _Builder(self)
+        return Planning(builder, self._add_due(builder, now_ms))
+
+    def _add_due(self, builder: "_Builder", now_ms: int) -> Iterator[None]:
         for topic in self._due(now_ms):
             if not builder.add_topic(topic):
                 self._state.full[topic.topic_id] = topic
-        return builder.job()
+            if builder.is_full:
+                return
+            yield
 
     def _due(self, now_ms: int) -> Iterator[Topic]:
-        """Topics with hot runs to seal now, those runs frozen."""
+        """Topics with hot runs to seal now, those runs frozen; no more are looked at than taken."""
         limits, state = self._engine.limits, self._state
-        full, state.full = state.full, {}
-        for topic in full.values():
-            yield topic
+        while state.full:
+            yield state.full.popitem()[1]
         for topic in self._pressing():
-            freeze(topic)
-            yield topic
+            if topic.topic_id in state.by_id:
+                freeze(topic)
+                yield topic
         if now_ms < self._next_age_check_ms:
             return
-        self._next_age_check_ms = now_ms + AGE_CHECK_MS
         if limits.segment_max_age_ms:
-            for topic in list(state.hot.values()):
-                oldest = next((r for r in topic.runs if is_sealable(r)), None)
-                if oldest is None:
+            for topic in list(islice(state.hot.values(), JOB_ENTRIES_MAX)):
+                if topic.topic_id not in state.hot:
                     continue
-                if now_ms - int(oldest.columns.ts_ms[0]) >= limits.segment_max_age_ms:
-                    freeze(topic)
-                    yield topic
+                oldest = next(r for r in topic.runs if is_sealable(r))
+                if now_ms - int(oldest.columns.ts_ms[0]) < limits.segment_max_age_ms:
+                    break  # those behind it are about as young, or younger
+                freeze(topic)
+                yield topic
+        self._next_age_check_ms = now_ms + AGE_CHECK_MS
 
     def _pressing(self) -> list[Topic]:
         """Topics to seal before their time: the largest, or of many small ones any."""
         state, share = self._state, self._state.hot_share
         if self._is_pressed or state.logged_bytes > share:
             self._is_pressed = False
-            return nlargest(JOB_ENTRIES_MAX, state.hot.values(), key=_hot_bytes)
+            return [state.by_id[topic_id] for topic_id in state.largest.first(JOB_ENTRIES_MAX)]
         if state.hot_weight > share:
             return list(islice(state.hot.values(), JOB_ENTRIES_MAX))
         return []
 
     def begin_checkpoint(self, now_ms: int, *, is_last: bool = False) -> CheckpointPlan:
-        """Freeze every hot run and take the image.  The shell has just rotated the log, or, where
-        it `is_last`, stops."""
+        """The checkpoint is of this moment.  The shell has just rotated the log, or, where it
+        `is_last`, stops.  `make_images`, then `next_job` and its seal, are to be repeated."""
         self._engine.advance(now_ms)
-        for topic in self._state.hot.values():
-            freeze(topic)
-        image = self._state.image(is_last=is_last)
-        hot = deque(self._state.hot.values())
-        return CheckpointPlan(image, hot, {t.topic_id: t for t in image.topics})
+        self._state.images.begin(is_last=is_last)
+        return CheckpointPlan(self._state.images)
+
+    def make_images(self, plan: CheckpointPlan) -> bool:
+        """Make a slice of the images, within some milliseconds; False where nothing more can be
+        done, before what is unsealed is sealed, or at all."""
+        images = plan.images
+        return images.take_some() or (not images.unsealed and images.encode_some())
 
     def next_job(self, plan: CheckpointPlan) -> SealJob | None:
         """The next part of what a checkpoint has to seal; a part at a time, so that many small
         topics do not hold up the loop."""
+        return self.planning_next(plan).whole()
+
+    def planning_next(self, plan: CheckpointPlan) -> "Planning":
         builder = _Builder(self)
-        while plan.unsealed and not builder.is_full:
-            topic = plan.unsealed.popleft()
+        return Planning(builder, self._add_unsealed(builder, plan))
+
+    def _add_unsealed(self, builder: "_Builder", plan: CheckpointPlan) -> Iterator[None]:
+        unsealed = plan.images.unsealed
+        while unsealed and not builder.is_full:
+            yield
+            topic = unsealed.popleft()
             if topic.topic_id not in self._state.by_id:
                 continue
+            # What expired since the boundary is sealed no more, and counted in the image.
+            self._engine.turn.log_expiry(topic, self._state.now_ms)
             # What was begun since is in the log behind the checkpoint, which would tell it again.
-            if not builder.add_topic(topic, through=plan.topics[topic.topic_id].head_seq):
-                plan.unsealed.appendleft(topic)
-        return builder.job()
+            if not builder.add_topic(topic, through=plan.images.head_seq(topic.topic_id)):
+                unsealed.appendleft(topic)
 
     def abandon(self, plan: CheckpointPlan) -> None:
         """A checkpoint that failed: what it froze and did not seal is due as any full run is."""
-        for topic in plan.unsealed:
+        for topic in plan.images.unsealed:
             if topic.topic_id in self._state.hot:
                 self._state.full[topic.topic_id] = topic
+        plan.images.give_up()
 
     def on_sealed(
         self, job: SealJob, refs: list[RunRef], now_ms: int, plan: CheckpointPlan | None = None
     ) -> None:
         """A file stands: put its runs where the old ones were."""
+        told = 0
+        while told < len(job.entries):
+            told = self.tell_sealed(job, refs, now_ms, plan, told)
+
+    def tell_sealed(
+        self,
+        job: SealJob,
+        refs: list[RunRef],
+        now_ms: int,
+        plan: CheckpointPlan | None,
+        told: int,
+    ) -> int:
+        """The same in slices, between which commands may go on: after the first `told` entries,
+        the next ones.  Returns how many have been told; `on_seal_failed` where not all will be."""
         now_ms = self._engine.advance(now_ms)
-        used = False
-        for entry, (first_seq, last_seq), ref in zip(job.entries, job.ranges, refs, strict=True):
+        changed = self._state.images.changed
+        end = min(told + ENTRIES_MAX, len(job.entries))
+        some = slice(told, end)
+        for entry, (first_seq, last_seq), ref in zip(
+            job.entries[some], job.ranges[some], refs[some], strict=True
+        ):
             if plan is not None:
-                plan.replace(entry.topic_id, first_seq, last_seq, ref)
+                plan.images.replace(entry.topic_id, first_seq, last_seq, ref)
             if entry.topic_id in self._state.by_id:
-                used = True
                 topic = self._state.by_id[entry.topic_id]
                 self._engine.turn.log_expiry(topic, now_ms)
+                is_known = plan is not None and entry.topic_id not in changed
                 self._engine.turn.emit(
                     RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref])
                 )
+                if is_known:
+                    del changed[entry.topic_id]  # its image says so already
                 self._state.attention[entry.topic_id] = topic
-        if not used and refs:
-            self._state.segments.unneeded.append(refs[0].segment)
-        elif refs:
+        if end == len(job.entries):
+            self._is_told(job, refs)
+        return end
+
+    def _is_told(self, job: SealJob, refs: list[RunRef]) -> None:
+        segments, number = self._state.segments, refs[0].segment
+        if number in segments:
             rows, text_bytes = sum(r.count for r in refs), sum(r.text_bytes for r in refs)
-            self._state.segments.measure(refs[0].segment, rows, text_bytes)
+            segments.measure(number, rows, text_bytes)
+        else:
+            segments.unneeded.append(number)
         self._release(job)
 
     def on_seal_failed(self, job: SealJob) -> None:
@@ -428,7 +488,7 @@ class Upkeep:
         if plan is not None:
             topics = {entry.topic_id: None for entry in job.entries}
             hot = self._state.hot
-            plan.unsealed.extend(hot[topic_id] for topic_id in topics if topic_id in hot)
+            plan.images.unsealed.extend(hot[topic_id] for topic_id in topics if topic_id in hot)
         return True
 
     def take_unneeded(self) -> list[int]:
@@ -440,6 +500,28 @@ class Upkeep:
 
     def _release(self, job: SealJob) -> None:
         self._busy -= job.claimed
+
+
+class Planning:
+    """A seal in the making.  What is planned already is busy, until `on_sealed` or
+    `on_seal_failed`."""
+
+    def __init__(self, builder: "_Builder", steps: Iterator[None]) -> None:
+        self._builder = builder
+        self._steps = steps
+
+    def go_on(self) -> bool:
+        """Look at some topics; False where enough were, or all."""
+        return sum(1 for _ in islice(self._steps, ENTRIES_MAX)) == ENTRIES_MAX
+
+    def job(self) -> SealJob | None:
+        """What is planned by now."""
+        return self._builder.job()
+
+    def whole(self) -> SealJob | None:
+        while self.go_on():
+            pass
+        return self.job()
 
 
 class _Builder:
@@ -566,23 +648,8 @@ def is_sealable(run: Run) -> bool:
     return isinstance(run, HotRun) and not run.volatile
 
 
-def freeze(topic: Topic) -> None:
-    """The topic's hot runs take no more: the next append begins a new one."""
-    for run in topic.runs:
-        if isinstance(run, HotRun):
-            run.frozen = True
-
-
-def _is_volatile(run: Run) -> bool:
-    return isinstance(run, HotRun) and run.volatile
-
-
 def _is_in(segment: int, run: Run) -> bool:
     return run.ref is not None and run.ref.segment == segment
-
-
-def _hot_bytes(topic: Topic) -> int:
-    return sum(r.memory_bytes for r in topic.runs if isinstance(r, HotRun) and not r.volatile)
 
 
 def _weight(run: Run) -> int:

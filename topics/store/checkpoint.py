@@ -5,19 +5,22 @@ a checkpoint is whole or it is not there, and the one before it stays, with the 
 the next is durable.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from topics.protocol.errors import Corrupt
-from topics.protocol.events import Checkpoint
-from topics.store.files import Files, discard, publish, read_whole
+from topics.protocol.events import Checkpoint, Image
+from topics.protocol.records import Buffer
+from topics.store.files import File, Files, discard, publish_with, read_whole, write_all
 from topics.store.layout import (
     CHECKPOINT_HEADER,
     CHECKPOINT_MAGIC,
     FORMAT_VERSION,
     VERSIONS,
+    Digest,
     checkpoint_name,
     digest,
     header_holds,
@@ -28,7 +31,10 @@ from topics.store.wal import Position
 
 GENERATIONS: Final = 2
 
-_encode = msgspec.msgpack.Encoder().encode
+WRITE_BYTES: Final = 128 << 10
+"""An image is joined and written in parts of about so much: whoever joins more holds up all other
+threads meanwhile."""
+
 _decode = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
@@ -49,10 +55,34 @@ class Stored:
     clean: bool
 
 
-def encode(image: Checkpoint, stored: Stored, instance: bytes) -> bytes:
-    body = _encode(image)
+def write(file: File, image: Image, stored: Stored, instance: bytes) -> None:
+    """*Blocking.* Write an image, and what is said about it before it.  Raises OSError."""
+    size, body_digest = CHECKPOINT_HEADER.size, Digest()
+    for part in _parts(image):
+        write_all(file, part, size)
+        body_digest.update(part)
+        size += len(part)
+    body_bytes = size - CHECKPOINT_HEADER.size
+    write_all(file, _header(stored, instance, body_bytes, body_digest.value), 0)
+
+
+def _parts(image: Image) -> Iterator[bytes]:
+    """The pieces of an image, many small ones in one."""
+    pieces: list[Buffer] = []
+    size = 0
+    for piece in image.pieces():
+        pieces.append(piece)
+        size += len(piece)
+        if size >= WRITE_BYTES:
+            yield b"".join(pieces)
+            pieces.clear()
+            size = 0
+    yield b"".join(pieces)
+
+
+def _header(stored: Stored, instance: bytes, body_bytes: int, body_digest: int) -> bytes:
     position = stored.position
-    header = seal_header(
+    return seal_header(
         CHECKPOINT_HEADER,
         CHECKPOINT_MAGIC,
         FORMAT_VERSION,
@@ -65,10 +95,9 @@ def encode(image: Checkpoint, stored: Stored, instance: bytes) -> bytes:
         position.batch,
         position.digest,
         stored.next_segment,
-        len(body),
-        digest(body),
+        body_bytes,
+        body_digest,
     )
-    return header + body
 
 
 def decode(data: memoryview, number: int, instance: bytes) -> tuple[Checkpoint, Stored]:
@@ -147,7 +176,7 @@ class Checkpoints:
 
     def save(
         self,
-        image: Checkpoint,
+        image: Image,
         position: Position,
         *,
         incarnation: int,
@@ -157,7 +186,11 @@ class Checkpoints:
         """*Blocking.* Make a checkpoint durable.  Raises OSError: all is as it was."""
         number = self._next_number
         stored = Stored(number, position, incarnation, next_segment, clean)
-        publish(self._files, checkpoint_name(number), encode(image, stored, self._instance))
+        publish_with(
+            self._files,
+            checkpoint_name(number),
+            lambda file: write(file, image, stored, self._instance),
+        )
         self._next_number = number + 1
         self._kept.append(stored)
 

@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from topics.protocol.records import Buffer
@@ -164,7 +164,12 @@ def read_whole(files: Files, name: str) -> memoryview:
 
 
 def publish(files: Files, name: str, data: Buffer) -> None:
-    """Let `name` hold `data` from one moment to the next, durably.
+    """Let `name` hold `data` from one moment to the next, durably.  Raises as `publish_with`."""
+    publish_with(files, name, lambda file: write_all(file, data, 0))
+
+
+def publish_with(files: Files, name: str, write: Callable[[File], None]) -> None:
+    """Let `name` hold what `write` puts into an empty file, from one moment to the next, durably.
 
     The order is what matters: bytes before name, name before anything that relies on it.
 
@@ -176,7 +181,7 @@ def publish(files: Files, name: str, data: Buffer) -> None:
     try:
         file = files.create(temp)
         try:
-            write_all(file, data, 0)
+            write(file)
             file.sync()
         finally:
             file.close()

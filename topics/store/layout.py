@@ -143,10 +143,24 @@ def digest(data: Buffer) -> int:
 
 def digest_all(parts: Iterable[Buffer]) -> int:
     """The digest of the parts' bytes, one after the other; they are not joined for it."""
-    state = xxhash.xxh3_64()
+    state = Digest()
     for part in parts:
         state.update(part)
-    return int(state.intdigest())
+    return state.value
+
+
+class Digest:
+    """The digest of bytes that come in parts."""
+
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_64()
+
+    def update(self, data: Buffer) -> None:
+        self._state.update(data)
+
+    @property
+    def value(self) -> int:
+        return int(self._state.intdigest())
 
 
 def seal_header(layout: struct.Struct, *values: object) -> bytes:

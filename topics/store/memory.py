@@ -7,7 +7,7 @@ same code, as on a disk.  There is no log: events need none where no restart can
 from collections.abc import Sequence
 
 from topics.protocol.codec import Frames
-from topics.protocol.events import Checkpoint, RunRef
+from topics.protocol.events import Image, RunRef
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.protocol.records import Buffer
 from topics.store.files import File
@@ -200,8 +200,8 @@ class MemoryStore:
     def rotate(self, *, fresh: bool = False, stay: bool = False) -> int:
         return 0
 
-    def checkpoint(self, image: Checkpoint, boundary: int) -> None:
+    def checkpoint(self, image: Image, boundary: int) -> None:
         return
 
-    def close(self, image: Checkpoint | None) -> None:
+    def close(self, image: Image | None) -> None:
         self._segments.close()

@@ -321,6 +321,8 @@ def _interned(
     pieces: Sequence[tuple[SealPiece, Columns, NDArray[np.bool_]]], name: str
 ) -> tuple[list[bytes], NDArray[np.uint32]]:
     """The strings that live rows of all pieces use, in byte order, and each row's id among them."""
+    if not any(getattr(c, name)[piece.lo : piece.hi].any() for piece, c, _ in pieces):
+        return [], np.zeros(sum(len(dead) for _, _, dead in pieces), np.uint32)
     used: list[tuple[NDArray[np.uint32], list[bytes]]] = []
     for piece, columns, dead in pieces:
         ids = np.unique(np.where(dead, 0, getattr(columns, name)[piece.lo : piece.hi]))
@@ -341,6 +343,8 @@ def _postings(
     tag_ids: NDArray[np.uint32], tags: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Rows by tag: those of id t are postings[offsets[t - 1]:offsets[t]], ascending."""
+    if not tags:
+        return np.zeros(1, np.uint32), np.empty(0, np.uint32)
     order = np.argsort(tag_ids, kind="stable")
     counts = np.bincount(tag_ids, minlength=tags + 1)
     offsets = np.concatenate([[0], np.cumsum(counts[1:])]).astype(np.uint32)

@@ -9,7 +9,7 @@ import contextlib
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -133,9 +133,17 @@ class Segments:
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(segment_name(number))
 
-    def verify(self, refs: Iterable[RunRef], last_batch: int) -> None:
+    def verify(
+        self,
+        refs: Iterable[RunRef],
+        last_batch: int,
+        checked: Callable[[], None] = lambda: None,
+    ) -> None:
         """*Blocking.* Every run referred to is there, and the log that ends with `last_batch` goes
         as far as it did when any of the files was made; nothing is changed.
+
+        Args:
+            checked: Called after each file.
 
         Raises:
             Corrupt: A file is missing, or its header or size is wrong; or the log lost its end.
@@ -145,6 +153,7 @@ class Segments:
             runs.setdefault(ref.segment, []).append(ref)
         for number, wanted in runs.items():
             self._check_one(number, wanted)
+            checked()
         for number in numbers(self._files.names(), "seg"):
             if number not in runs:
                 self._check_orphan(number, last_batch)

@@ -13,7 +13,7 @@ from typing import Final
 
 from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.protocol.events import Checkpoint, RunRef, RunsSealed
+from topics.protocol.events import Checkpoint, Image, RunRef, RunsSealed
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity, torn
 from topics.store.checkpoint import Checkpoints, Stored
@@ -27,6 +27,7 @@ from topics.store.layout import (
     log_name,
     numbers,
 )
+from topics.store.progress import Progress, Watched
 from topics.store.replay import LogWalk, Tail, events_of
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
@@ -63,7 +64,7 @@ class DiskStore:
         self._wal_file_bytes = wal_file_bytes
         self._reserve_bytes = reserve_bytes
         self._open_segments_max = open_segments_max
-        self._progress = 0.0
+        self._progress = Progress()
         self._recovered = False
         self._incarnation = 1
         self._replayed_bytes = 0
@@ -101,7 +102,7 @@ class DiskStore:
 
     @property
     def progress(self) -> float:
-        return self._progress
+        return self._progress.share
 
     def room(self, *, reserve: bool) -> int:
         if not reserve and self._log.is_space_scarce and self._is_log_too_large():
@@ -128,7 +129,7 @@ class DiskStore:
             raise
         self._segments.next_lsn = 1
         self._recovered = True
-        self._progress = 1.0
+        self._progress.finish()
         return recovery
 
     def _assemble(self, instance: bytes) -> None:
@@ -167,7 +168,10 @@ class DiskStore:
         stored = None
         if loaded is not None:
             image, stored = loaded
+            self._begin_progress(len(image.topics), stored.position.file_number)
             self._restore(image, stored, sink)
+        else:
+            self._begin_progress(0, 1)
         walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
         try:
             walk.open(self._prepare_to_read)
@@ -178,7 +182,7 @@ class DiskStore:
         failed = self._has_lost_pages or FAILED_NAME in self._files.names()
         same_boot = tail.boot_id == self._files.boot_id() and not failed
         refs = sink.refs()
-        self._segments.verify(refs, tail.position.batch)
+        self._segments.verify(refs, tail.position.batch, self._progress.segment_checked)
         # Up to here no byte was changed.
         removed = torn.age_out(self._files)
         identity.upgrade(self._files, instance)
@@ -203,6 +207,22 @@ class DiskStore:
             removed=removed,
             incarnation=self._incarnation,
         )
+
+    def _begin_progress(self, topics: int, first_log: int) -> None:
+        names = self._files.names()
+        logs = [log_name(number) for number in numbers(names, "wal") if number >= first_log]
+        self._progress.begin(
+            topics=topics,
+            log_bytes=sum(map(self._size, logs)),
+            segments=len(numbers(names, "seg")),
+        )
+
+    def _size(self, name: str) -> int:
+        file = self._files.open(name)
+        try:
+            return file.size()
+        finally:
+            file.close()
 
     def _notes(self, tail: Tail) -> tuple[str, ...]:
         """Only a log that goes on to the mark of a clean stop shows that nothing is missing."""
@@ -250,6 +270,8 @@ class DiskStore:
         self._segments.next_number = stored.next_segment
         for topic in image.topics:
             self._segments.seen(topic.runs)
+        topics = len(image.topics)
+        image.topics = Watched(image.topics, self._progress.topics_taken)
         try:
             sink.restore(image)
         except (Corrupt, OSError):
@@ -257,6 +279,7 @@ class DiskStore:
         except Exception as error:
             path = f"{self._files.path}/{checkpoint_name(stored.number)}"
             raise Corrupt(path, 0, _not_applied(error)) from error
+        self._progress.topics_done(topics)
 
     def _apply_all(self, walk: LogWalk, sink: RecoverySink) -> int:
         events = 0
@@ -273,8 +296,9 @@ class DiskStore:
                 path = f"{self._files.path}/{log_name(position.file_number)}"
                 raise Corrupt(path, position.offset, _not_applied(error)) from error
             events += batch.events
-            self._progress = min(0.99, walk.done_bytes / max(1, walk.total_bytes))
+            self._progress.log_read(walk.done_bytes)
         self._replayed_bytes = walk.done_bytes
+        self._progress.log_done(walk.total_bytes)
         return events
 
     def _set_aside(self, tail: Tail) -> None:
@@ -444,14 +468,14 @@ class DiskStore:
         self._boundaries[position.batch] = position, self._log.written_bytes
         return position.batch
 
-    def checkpoint(self, image: Checkpoint, boundary: int) -> None:
+    def checkpoint(self, image: Image, boundary: int) -> None:
         position, written_bytes = self._boundaries[boundary]
         self._log.sync()
         self._save(image, position, clean=False)
         self._boundaries = {b: at for b, at in self._boundaries.items() if b > boundary}
         self._replayed_bytes, self._log_start = 0, written_bytes
 
-    def _save(self, image: Checkpoint, position: Position, *, clean: bool) -> None:
+    def _save(self, image: Image, position: Position, *, clean: bool) -> None:
         self._checkpoints.save(
             image,
             position,
@@ -461,7 +485,7 @@ class DiskStore:
         )
         self._retire()
 
-    def close(self, image: Checkpoint | None) -> None:
+    def close(self, image: Image | None) -> None:
         if not self._recovered:
             self._files.close()
             return
@@ -473,7 +497,7 @@ class DiskStore:
             self._log.close()
             self._files.close()
 
-    def _stop_cleanly(self, image: Checkpoint) -> None:
+    def _stop_cleanly(self, image: Image) -> None:
         if not self._log.has_file:
             # The disk was full from the start and nothing was written: all is as it was found.
             return
