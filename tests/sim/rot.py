@@ -56,10 +56,10 @@ def _check_checkpoint(world: "World", files: SimFiles, rng: random.Random) -> No
     try:
         shown, routers = world.shown_by(damaged)
     except Corrupt as why:
-        check(False, "I36", f"without its newest checkpoint: {why}")
+        check(False, "F14", f"without its newest checkpoint: {why}")
     expected, expected_routers = world.shown_by(files.kill())
-    check(routers == expected_routers, "I36", f"{name} is missed: {routers} {expected_routers}")
-    check(_lasting(shown) == _lasting(expected), "I36", f"{name} is missed")
+    check(routers == expected_routers, "F14", f"{name} is missed: {routers} {expected_routers}")
+    check(_lasting(shown) == _lasting(expected), "F14", f"{name} is missed")
 
 
 def _lasting(found: dict[str, Found]) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def _check_refused(world: "World", damaged: SimFiles, chosen: Placed) -> None:
     try:
         world.shown_by(damaged)
     except Corrupt as why:
-        check(chosen.name in why.path, "I36", f"{chosen.name} is damaged, not {why.path}")
+        check(chosen.name in why.path, "F12", f"{chosen.name} is damaged, not {why.path}")
     else:
         what = f"batch {chosen.batch.number} at {chosen.offset} of {chosen.name}"
-        check(False, "I36", f"{what} is damaged, and nobody says so")
+        check(False, "F12", f"{what} is damaged, and nobody says so")
 
 
 def _vouched_for(files: SimFiles) -> list[Placed]:
