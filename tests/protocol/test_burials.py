@@ -70,6 +70,18 @@ def test_a_nacked_job_waits_from_the_time_that_it_may_be_claimed(delay_ms: int) 
     assert engine.now_ms == at_ms
 
 
+def test_a_job_that_was_given_back_twice_goes_once() -> None:
+    """In one millisecond, by its last holder: its time is noted twice, and it is one job. (§10.5)"""
+    engine = exhausted()
+    engine.nack(1)
+    engine.nack(1)
+
+    engine.now_ms += AFTER_MS
+    engine.work_off()
+
+    assert (buried(engine), engine.seqs(name="d")) == (1, [1])
+
+
 def test_a_queue_without_such_a_job_has_no_alarm() -> None:
     """Nothing is asked of the clock for jobs that may be delivered again, nor where there is no
     dead-letter topic."""

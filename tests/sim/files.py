@@ -28,10 +28,17 @@ class Fault:
     Attributes:
         error: An errno; 0 for a short write.
         cleans: A failing sync marks the pages clean all the same, as Linux does.
+        kind: What is raised; what is no OSError is no disk's doing, like want of memory.
     """
 
     error: int = errno.EIO
     cleans: bool = True
+    kind: type[Exception] = OSError
+
+    def raised(self, what: str) -> Exception:
+        if self.kind is OSError:
+            return OSError(self.error, "injected", what)
+        return self.kind(f"injected into {what}")
 
 
 @dataclass
@@ -133,7 +140,7 @@ class SimFile:
         fault = self._files.counted(f"write {self.name}")
         if fault is not None and fault.error:
             self._inode.write(view[: len(view) // 2], offset)
-            raise OSError(fault.error, "injected", self.name)
+            raise fault.raised(self.name)
         if fault is not None:
             view = view[: max(1, len(view) // 2)]
         self._files.take(offset + len(view) - len(self._inode.cache))
@@ -152,7 +159,7 @@ class SimFile:
         if fault is not None and fault.error:
             if fault.cleans:
                 self._inode.dirty.clear()
-            raise OSError(fault.error, "injected", self.name)
+            raise fault.raised(self.name)
         self._inode.sync()
 
     def truncate(self, size: int) -> None:
@@ -297,7 +304,7 @@ class SimFiles:
     def failing(self, what: str) -> None:
         fault = self.counted(what)
         if fault is not None and fault.error:
-            raise OSError(fault.error, "injected", what)
+            raise fault.raised(what)
 
     def take(self, size: int) -> None:
         if size > 0 and size > self.free_bytes():

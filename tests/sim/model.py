@@ -352,11 +352,13 @@ class Model:
     topics: dict[str, Topic] = field(default_factory=dict)
     now_ms: int = 0
     routers: "dict[str, Router]" = field(default_factory=dict)
+    logged_ms: int = 0
+    """The time of the newest event in the log."""
 
     def copy(self) -> "Model":
         topics = {name: topic.copy() for name, topic in self.topics.items()}
         routers = {name: dataclasses.replace(one) for name, one in self.routers.items()}
-        return Model(topics, self.now_ms, routers)
+        return Model(topics, self.now_ms, routers, self.logged_ms)
 
     def pass_time(self, now_ms: int) -> None:
         """Records expire with the clock, whether or not somebody looks."""

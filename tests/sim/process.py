@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.protocol.admission import FRAME_BYTES
+from topics.protocol.chores import others_first
 from topics.protocol.commands import Command
 from topics.protocol.debts import Debt
 from topics.protocol.driver import Read, Step
@@ -40,8 +41,10 @@ class Process(InlineHost):
         writing: Called before every write, for the case that it never returns.
         copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
-        holds: Whether a step of the log that may wait for a disk does so now.
+        holds: Whether a step of the log waits for the disk now.
         pays: Commands wait for what routers owe to them.
+        unanswered: Commands that were decided and wait for the log.
+        logged_ms: The time of the newest event that the log was given.
         reading: What it asked for and waits for.
         command: What is just being decided.
         last_words: What the server's log says of a failure.
@@ -71,6 +74,8 @@ class Process(InlineHost):
         self.copied = copied
         self.holds = holds
         self.pays = True
+        self.unanswered: dict[object, Command] = {}
+        self.logged_ms = 0
         self.troubles = 0
         self.gave_up = False
         self.reading: list[Fetch] = []
@@ -95,6 +100,8 @@ class Process(InlineHost):
 
         def emitted(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
+            if logged:
+                self.logged_ms = max(self.logged_ms, event.now_ms)
             self.copied(event)
 
         def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
@@ -170,8 +177,10 @@ class Process(InlineHost):
         who_hears: list[Told] = []
         self.command = command
         self._decided = None
+        waits = object()
 
         def deliver(reply: Reply) -> None:
+            self.unanswered.pop(waits, None)
             if isinstance(reply.result, Rejection):
                 return  # nobody knows, or not erased yet
             for hears in who_hears:
@@ -190,17 +199,20 @@ class Process(InlineHost):
         who_hears.append(told)
         if isinstance(now, Reply):
             deliver(now)
+        else:
+            self.unanswered[waits] = command
         return found
 
     def pay(self, command: Command) -> None:
         """What routers owe to a command comes first, so that it is decided when it comes; what asks
         for a sync gets one."""
+        self.finish_log()
         while not self.failed:
             debt = self.engine.debt_of(command)
             if debt is None or debt.is_settled:
                 break
             self._pay(debt)
-        self.finish_log()
+            self.finish_log()
 
     def _pay(self, debt: Debt) -> None:
         while not debt.is_settled and not self.failed:
@@ -259,11 +271,13 @@ class Process(InlineHost):
         match step:
             case Write():
                 self.writing()
-                self._hold(step, may_wait=step.may_wait)
+                self._hold(step)
             case Rotate() | Mark():
-                self._hold(step, may_wait=True)
+                self._hold(step)
             case Sync() if not self._is_stopping:
                 self._sync_asked = True
+            case Call() if step.call is others_first and not self.holds():
+                super().perform(step)
             case Call() if not self._is_stopping:
                 self._calls.append(step)
             case Read():
@@ -271,8 +285,8 @@ class Process(InlineHost):
             case _:
                 super().perform(step)
 
-    def _hold(self, step: Write | Rotate | Mark, *, may_wait: bool) -> None:
-        if may_wait and not self._is_stopping and self.holds():
+    def _hold(self, step: Write | Rotate | Mark) -> None:
+        if not self._is_stopping and self.holds():
             self._log_steps.append(step)
         else:
             super().perform(step)

@@ -33,10 +33,30 @@ def come_to_rest(world: "World") -> bool:
     return not process.failed and process.troubles == before
 
 
+def check_rest(world: "World") -> None:
+    """What is due has happened once nothing else goes on: everybody who waited for the log was
+    answered, also where it failed; a checkpoint that was due was taken, and the log before it let
+    go; what died gave its space back. (I33 and liveness)"""
+    is_at_rest = come_to_rest(world)
+    process = world.process
+    waiting = [
+        command
+        for command in process.unanswered.values()
+        # An erasure that a disk broke off is tried again.
+        if is_at_rest or process.failed or not getattr(command, "erase", False)
+    ]
+    check(not waiting, "I33", f"nobody answers {waiting[:1]}")
+    if is_at_rest:
+        maintenance = process.driver.maintenance
+        bound, log_bytes = process.limits.wal_file_bytes, process.store.log_bytes
+        is_tried_later = maintenance.chores._failures > 0
+        check(log_bytes < bound or is_tried_later, "log", f"{log_bytes} of {bound}")
+        check(process.driver.commit.is_synced, "sync", "something is unsynced")
+        check_space(world)
+
+
 def check_space(world: "World") -> None:
     """Of no segment file lives less than a quarter, and each of them is needed. (§5)"""
-    if not come_to_rest(world):
-        return
     upkeep = world.process.upkeep
     live: dict[str, int] = {}
     for topic in world.process.engine.state.topics.values():

@@ -11,7 +11,7 @@ import pytest
 
 from .files import Cut
 from .script import append, delete, plain, put, upkeep, work_off
-from .space import check_space
+from .space import check_rest
 from .traffic import Style
 from .world import World, told_story
 
@@ -123,7 +123,7 @@ def erased(world: World) -> None:
     world.traffic.delete_topic("b")
     world.end_turn()
     upkeep(world)
-    check_space(world)
+    check_rest(world)
 
 
 def rotated(world: World) -> None:

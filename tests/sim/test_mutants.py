@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.protocol import codec, engine, state, turn
+from topics.protocol import codec, engine, images, state, turn
 from topics.protocol.admission import Admission
-from topics.protocol.chores import Chore, Chores
+from topics.protocol.chores import Chore, Chores, Rotation, UntilWritten
 from topics.protocol.codec import Frames
 from topics.protocol.commands import Append, Claim, Command
 from topics.protocol.dedupe import Keys
@@ -35,6 +35,7 @@ from topics.protocol.events import (
     JobsReleased,
     RecordsAppended,
 )
+from topics.protocol.group_commit import GroupCommit
 from topics.protocol.hot import HotRun
 from topics.protocol.passes import Passes
 from topics.protocol.ports import Recovery
@@ -46,7 +47,7 @@ from topics.protocol.upkeep import Upkeep
 from topics.protocol.work import Work, _Claimer
 from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
-from topics.store.layout import FAILED_NAME, log_name, numbers
+from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
 from topics.store.replay import FileHeader, LogBatch, LogWalk, Tail
 from topics.store.segments import Segments
 from topics.store.store import DiskStore
@@ -476,6 +477,80 @@ def jobs_end_as_soon_as_they_may_be_claimed(patch: Patch) -> None:
     patch.setattr(Queue, "_end_ms", lambda self, job: max(job.since_ms, self._opened_ms))
 
 
+def _imaged(patch: Patch, **lost: Any) -> None:
+    """A checkpoint leaves something of a topic out."""
+    whole = images.topic_image
+    patch.setattr(images, "topic_image", lambda t: msgspec.structs.replace(whole(t), **lost))
+
+
+def last_times_left_out_of_a_checkpoint(patch: Patch) -> None:
+    _imaged(patch, last_ts_ms=0)
+
+
+def expiry_left_out_of_a_checkpoint(patch: Patch) -> None:
+    _imaged(patch, expired_through=0)
+
+
+def engine_time_left_out_of_a_checkpoint(patch: Patch) -> None:
+    restore = state.State.restore
+
+    def timeless(self: state.State, checkpoint: Any) -> None:
+        checkpoint.now_ms = 0
+        restore(self, checkpoint)
+
+    patch.setattr(state.State, "restore", timeless)
+
+
+def image_taken_behind_its_boundary(patch: Patch) -> None:
+    begin = Upkeep.begin_checkpoint
+
+    def prepare(self: Chores, *, fresh: bool) -> Chore:
+        yield UntilWritten()
+        boundary = yield Rotation(fresh=fresh)
+        plan = begin(self._upkeep, self._host.now_ms)
+        yield from self._make_images(plan)
+        while (job := self._upkeep.next_job(plan)) is not None:
+            yield from self._seal(job, plan)
+        yield from self._make_images(plan)
+        self._unpublished = plan.image, boundary
+
+    patch.setattr(Chores, "_prepare_checkpoint", prepare)
+
+
+def checkpoints_never_due(patch: Patch) -> None:
+    patch.setattr(Chores, "is_checkpoint_due", lambda self: False)
+
+
+def shown_before_what_is_on_its_way_is_synced(patch: Patch) -> None:
+    patch.setattr(Turn, "_will_wait", lambda self, topic: False)
+
+
+def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
+    fail = GroupCommit.fail
+
+    def forgetful(self: GroupCommit, error: Exception) -> None:
+        self._syncing.clear()
+        fail(self, error)
+
+    patch.setattr(GroupCommit, "fail", forgetful)
+
+
+def failures_that_are_no_disks_not_heeded(patch: Patch) -> None:
+    """Want of memory in a write, taken for a write of nothing."""
+    append = Log._append
+
+    def careless(self: Log, kind: int, frames: Frames) -> None:
+        try:
+            append(self, kind, frames)
+        except WriteFailed as failed:
+            if isinstance(failed.__cause__, OSError):
+                raise
+            self.failed = None
+            self.written_lsn += kind == EVENTS
+
+    patch.setattr(Log, "_append", careless)
+
+
 AT_WORK = (
     jobs_end_only_at_a_claim,
     jobs_end_as_soon_as_they_may_be_claimed,
@@ -547,6 +622,12 @@ MUTANTS = (
     segments_left_by_an_erasure,
     erasure_told_before_its_files_are_gone,
     one_generation_of_the_log_left_by_an_erasure,
+    last_times_left_out_of_a_checkpoint,
+    expiry_left_out_of_a_checkpoint,
+    engine_time_left_out_of_a_checkpoint,
+    image_taken_behind_its_boundary,
+    checkpoints_never_due,
+    shown_before_what_is_on_its_way_is_synced,
 )
 
 
@@ -554,6 +635,8 @@ ON_A_BAD_DISK = (
     failed_sync_kept_quiet,
     failed_sync_told_in_a_new_file_only,
     memory_of_the_log_believed,
+    who_came_while_the_log_failed_not_answered,
+    failures_that_are_no_disks_not_heeded,
 )
 
 

@@ -34,7 +34,7 @@ from .process import Process, payload
 from .reading import Ask, Page
 from .rot import check_rot
 from .routing import Router, follow
-from .space import check_space
+from .space import check_rest
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import SLACK_MS, Waiting
 
@@ -52,6 +52,7 @@ class World:
         durable_lsn: What a sync has covered, or what was acknowledged as if it were.
         in_flight: The model as a write has it that was begun and has not returned.
         is_full: The disk may refuse.
+        was_disturbed: It refused something to the start of this process.
         is_unseen: A process was stopped in the call that was to leave a mark of its failed sync:
             what the kernel remembers is all that tells.
     """
@@ -59,7 +60,12 @@ class World:
     def __init__(self, seed: int, style: Style | None = None) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
+        self.whims = random.Random(-seed - 1)
         self.style = style or Style.drawn(self.rng)
+        if style is None or style.queues:
+            # Drawn apart, so that nothing else of a seed's world is another for it.
+            held = self.whims.choice((0.0, 0.0, 0.4))
+            self.style = dataclasses.replace(self.style, held=max(held, self.style.held))
         self.files = SimFiles(seed)
         self.clock_ms = self.highest_ms = START_MS
         self.model = Model(now_ms=START_MS)
@@ -68,10 +74,12 @@ class World:
         self.crashes = 0
         self.process: Process
         self.recovery: Recovery
+        self.recovered_ms = 0
         self.history: list[tuple[int, Model]] = []
         self.durable_lsn = 0
         self.in_flight: Model | None = None
         self.is_full = False
+        self.was_disturbed = False
         self.is_unseen = False
         self.asked: str | None = None
         self.traffic = Traffic(self)
@@ -93,15 +101,22 @@ class World:
             wrote=self._wrote,
             moved=self.moved,
             copied=self._heard,
-            holds=lambda: self.rng.random() < self.style.held,
+            holds=lambda: self.whims.random() < self.style.held,
         )
-        self.recovery = self.process.recover(self.clock_ms)
+        back_ms = self.whims.choice((0, 0, 5000, 10_000_000))
+        if self.style.queues or self.style.ttls_ms != (0,):
+            back_ms = 0  # what time took and nobody logged would be there again
+        self.recovery = self.process.recover(self.clock_ms - back_ms)
+        # Somebody had set the wall clock back while no process ran, and sets it right at once.
+        self.recovered_ms = self.process.engine.state.now_ms
+        self.process.now_ms = self.clock_ms
 
     def store(self) -> Store:
         """What a process gets to work with, not yet recovered."""
         return DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
 
     def _writing(self) -> None:
+        self.model.logged_ms = max(self.model.logged_ms, self.process.logged_ms)
         self.in_flight = self.model.copy()
 
     def _wrote(self, lsn: int) -> None:
@@ -185,6 +200,7 @@ class World:
                 self.files = self._next_files(again)
                 self._heed(str(why))
         self.files.cut_at = None
+        self.was_disturbed = self._was_refused_a_call
         self.files.faults.clear()
         self._adopt(how, candidates)
         self._recover_again()
@@ -221,11 +237,13 @@ class World:
         )
 
     @property
+    def _was_refused_a_call(self) -> bool:
+        return any(at <= self.files.calls for at in self.files.faults)
+
+    @property
     def has_no_space(self) -> bool:
         """Whether the disk is full, or refused a file to this process that the log needs."""
-        files = self.files
-        tried = (files.log[at - 1] for at in files.faults if at <= files.calls)
-        return self.is_full or any(".wal.tmp" in what or what == "sync_dir" for what in tried)
+        return self.is_full or self.was_disturbed or self._was_refused_a_call
 
     def _next_files(self, how: str) -> SimFiles:
         if how == "cut":
@@ -265,8 +283,26 @@ class World:
             told = " | ".join(str(reason)[:70] for reason in reversed(reasons))
             raise Violation(reasons[0].invariant, f"after {how}, oldest first: {told}")
         self.model = matching[0]
+        least_ms = min(model.logged_ms for model in matching)
+        check(self.recovered_ms >= least_ms, "time", f"{self.recovered_ms} after {least_ms}")
+        self._check_seeks(found)
         _doubt_keys(self.model, matching)
         self._begin_history()
+
+    def _check_seeks(self, found: dict[str, Found]) -> None:
+        """Who asks for the time of a topic's last record finds it. (§3, decision of seeking by time)"""
+        self.process.pays = False
+        for name, topic in found.items():
+            for seq in sorted(topic.texts)[-1:]:
+                at_ms = orjson.loads(topic.texts[seq])["$ts"]
+                page = self.page(diff_of(name, Ask(None, from_ts=at_ms, limit=1000)))
+                texts = split(page)
+                while not page.fields["caught_up"]:  # a loss before it is told first
+                    page = self.page(diff_of(name, Ask(page.next_seq, limit=1000)))
+                    texts += split(page)
+                seqs = [orjson.loads(text)["$seq"] for text in texts]
+                check(seq in seqs, "seek", f"{name}: {seq} at {at_ms} is not in {seqs}")
+        self.process.pays = True
 
     def _begin_history(self) -> None:
         self.clients.acked.clear()
@@ -417,7 +453,7 @@ class World:
             process.give_up_upkeep()
         elif kind < 0.97:
             process.finish_upkeep()
-            check_space(self)
+            check_rest(self)
         elif kind < 0.985:
             self._settle_idle()
         elif kind < 0.99:
@@ -431,8 +467,10 @@ class World:
         error = self.rng.choice((errno.EIO, errno.EIO, errno.ENOSPC, 0))
         at = self.files.calls + self.rng.randint(1, 8)
         cleans = self.rng.random() < 0.7
+        kind = self.whims.choice((OSError, OSError, MemoryError, ValueError))
         for call in range(at, at + self._calls_that_fail()):
-            self.files.faults[call] = Fault(error, cleans=cleans)
+            cleans &= kind is OSError
+            self.files.faults[call] = Fault(error, cleans=cleans, kind=kind)
         if self.rng.random() < 0.2:
             # It hung, somebody lost patience, and the process was gone when it returned.
             self.files.cut_at = at
@@ -491,6 +529,7 @@ class World:
             self.history[-1] = before, self.model.copy()
         if not self.process.failed:
             self.process.ring_engine()
+        if not self.process.failed and not self.process.is_writing:
             self.waiting.check_rest()
         if not (self.process.failed or self.process.is_reading or self.is_full):
             overdue = self.model.overdue(self.style.limits.dead_letter_after_ms + SLACK_MS)

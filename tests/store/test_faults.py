@@ -253,6 +253,7 @@ def test_a_full_disk_is_known_before_a_write() -> None:
     assert recovered(files.kill()).content() == ledger.history[-1]
 
     files.capacity_bytes = 1 << 30
+    store.find_room()
     assert store.room(reserve=False) > len(text)
     ledger.append(1, text)
     store.sync()

@@ -132,6 +132,8 @@ class Chores:
             OSError, StoreError: It could not be done; what was planned is due again.
         """
         self.has_more = False
+        if self.disk_is_full or self._store.room(reserve=True) < UPKEEP_BYTES:
+            yield Blocking(self._store.find_room)
         self._require_room(UPKEEP_BYTES)
         yield from self._give_back()
         erasures = list(self._host.take_erasures())
@@ -231,7 +233,7 @@ class Chores:
     def _drop_runs(self) -> Chore:
         while self._upkeep.drop_runs(self._host.now_ms):
             yield UntilWritten()
-            yield Blocking(_others_first)
+            yield Blocking(others_first)
         yield UntilWritten()
 
     def last(self) -> Chore:
@@ -254,7 +256,7 @@ class Chores:
     def _make_images(self, plan: CheckpointPlan) -> Chore:
         """Commands go on between two slices."""
         while self._upkeep.make_images(plan):
-            yield Blocking(_others_first)
+            yield Blocking(others_first)
 
     def _make_room(self) -> Chore:
         """Turn the log on a full disk into segments, without what was deleted since; the second
@@ -338,7 +340,7 @@ class Chores:
         """What is planned; commands go on between two slices."""
         try:
             while planning.go_on():
-                yield Blocking(_others_first)
+                yield Blocking(others_first)
         except BaseException:
             if (job := planning.job()) is not None:
                 self._upkeep.on_seal_failed(job)
@@ -354,7 +356,7 @@ class Chores:
                 yield UntilWritten()
                 if told == len(job.entries):
                     return
-                yield Blocking(_others_first)
+                yield Blocking(others_first)
         except BaseException:
             if told < len(job.entries):
                 self._upkeep.on_seal_failed(job)
@@ -432,7 +434,7 @@ def _hot_bytes(job: SealJob) -> int:
     return sum(piece.run.text_bytes for piece in pieces if piece.run.ref is None)
 
 
-def _others_first() -> None:
+def others_first() -> None:
     """What the worker does between two slices of work on the engine's thread."""
 
 

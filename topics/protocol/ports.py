@@ -259,9 +259,12 @@ class Store(Protocol):
     def room(self, *, reserve: bool) -> int:
         """Bytes of frames that `write` is sure to find space for, now.
 
-        With `reserve`, the file kept back for deletes and acks counts too.  May preallocate the
-        next log file; never raises.
+        With `reserve`, the file kept back for deletes and acks counts too.  Waits for no disk, and
+        never raises: what is missing is made by `sync` and `find_room`.
         """
+
+    def find_room(self) -> None:
+        """*Blocking.* Make what the log needs next, where space was missing and is there again."""
 
     def fits(self, size_bytes: int) -> bool:
         """Whether frames of so many bytes go into the file that is being written: nothing has to be

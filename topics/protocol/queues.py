@@ -379,15 +379,15 @@ class Queue:
             job = self.jobs.get(unsorted.pop())
             if job is not None and job.place in _LASTING:
                 self._note_end(job)
-        taken: list[Job] = []
+        taken: dict[int, Job] = {}  # a time that was noted twice is two entries of the heap
         while len(taken) < limit and not unsorted:
             at_ms = self.next_end_ms()
             if at_ms is None or at_ms > now_ms:
                 break
             job = self.jobs[heappop(self._ends)[1]]
             if job.place is Place.AGAIN:
-                taken.append(job)
-        return taken
+                taken[job.seq] = job
+        return list(taken.values())
 
     # ------------------------------------------------------------------ leaving
 

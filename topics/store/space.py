@@ -129,17 +129,16 @@ class Space:
             # A larger file is made when it is needed, and the reserve stands behind the promise
             # should somebody else take the space in between.
             return max(room, min(self._free_bytes // 4, PROMISE_BYTES_MAX))
-        if spare is None or self._reserve is None:
-            room = max(room, self._room_made())
+        self._free_bytes = self._files.free_bytes()
         if reserve:
             room = max(room, self._reserved_room(current))
         return room
 
-    def _room_made(self) -> int:
+    def find(self) -> None:
+        """*Blocking.* Make what is missing of reserve and spare, where there is space again."""
         self._free_bytes = self._files.free_bytes()
         with self.lock:
             self._replenish()
-            return self._spare.size - FILE_MARGIN if self._spare is not None else 0
 
     def _reserved_room(self, current: LogFile | None) -> int:
         reserve = self._reserve

@@ -109,6 +109,9 @@ class DiskStore:
             return 0
         return self._log.room(reserve=reserve)
 
+    def find_room(self) -> None:
+        self._log.find_room()
+
     def _is_log_too_large(self) -> bool:
         """Whether what the log holds might not find space as segments: then the log must not
         grow, or nothing could ever be sealed and no log file ever let go."""

@@ -70,9 +70,9 @@ def leave_failure_mark(files: Files) -> str:
     """
     try:
         _make_mark(files)
-    except OSError:
+    except Exception:
         return f"; {UNMARKED}"
-    with suppress(OSError):
+    with suppress(Exception):
         files.sync_dir()  # a kernel that lives on knows the name by now
     return ""
 
@@ -82,7 +82,7 @@ def _make_mark(files: Files) -> None:
         files.create(FAILED_NAME).close()
     except FileExistsError:
         return
-    except OSError:
+    except Exception:
         files.rename(RESERVE_NAME, FAILED_NAME)
 
 
@@ -169,6 +169,11 @@ class Log:
     def room(self, *, reserve: bool) -> int:
         """Bytes of frames that one `write` is sure to find space for."""
         return 0 if self.failed is not None else self._space.room(self._current, reserve=reserve)
+
+    def find_room(self) -> None:
+        """*Blocking.* Look for space where there was none."""
+        if self.failed is None:
+            self._space.find()
 
     @property
     def is_space_scarce(self) -> bool:
