@@ -224,6 +224,23 @@ def test_a_short_write_is_finished() -> None:
     assert recovered(files.kill()).content() == ledger.history[-1]
 
 
+def test_a_large_write_finds_room_on_a_small_disk() -> None:
+    """Where space is counted, the next file is as large as the write that was refused needs, if the
+    disk has so much more. (F6)"""
+    files = SimFiles()
+    files.capacity_bytes = 15 * FILE
+    ledger = begun(files)
+    text = b"x" * (2 * FILE)
+    assert ledger.store.room(reserve=False) < len(text)
+
+    ledger.store.find_room(len(text) + 4096)
+
+    assert ledger.store.room(reserve=False) > len(text)
+    ledger.append(1, text)
+    ledger.store.sync()
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+
 def test_a_full_disk_is_known_before_a_write() -> None:
     """Appends stop at `room`, deletes go on into the reserve, and no write ever fails. (F6)"""
     files = SimFiles()

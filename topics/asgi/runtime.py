@@ -22,7 +22,7 @@ from topics.asgi.payload import log_damage
 from topics.asgi.workers import Worker
 from topics.protocol.commands import Command
 from topics.protocol.driver import Driver, Read, Step, Ticket
-from topics.protocol.errors import Corrupt, StoreError
+from topics.protocol.errors import Corrupt, Rejection, StoreError
 from topics.protocol.group_commit import (
     Deliver,
     LeaveMark,
@@ -214,7 +214,11 @@ class Runtime:
         Raises:
             Rejection: Refused; nothing has changed.
         """
-        found = self.driver.submit(command, deliver)
+        try:
+            found = self.driver.submit(command, deliver)
+        except Rejection:
+            self._set_alarm()  # upkeep may be due for want of room
+            raise
         if isinstance(found, Ticket):
             self._set_alarm()
         return found

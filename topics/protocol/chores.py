@@ -92,6 +92,7 @@ class Chores:
 
     Attributes:
         disk_is_full: A write was refused for want of space; a round then makes what it can.
+        need_bytes: Room for want of which it was.
         has_more: The last round left something that was due, because it had done its part.
         log_bytes_max: What the log may grow to before writers wait; 0: some files of it.
     """
@@ -102,6 +103,7 @@ class Chores:
         self._store = store
         self._host = host
         self.disk_is_full = False
+        self.need_bytes = 0
         self.has_more = False
         self.log_bytes_max = 0
         self._has_dropped = False
@@ -133,7 +135,8 @@ class Chores:
         """
         self.has_more = False
         if self.disk_is_full or self._store.room(reserve=True) < UPKEEP_BYTES:
-            yield Blocking(self._store.find_room)
+            need_bytes, self.need_bytes = self.need_bytes, 0
+            yield Blocking(lambda: self._store.find_room(need_bytes))
         self._require_room(UPKEEP_BYTES)
         yield from self._give_back()
         erasures = list(self._host.take_erasures())

@@ -273,7 +273,7 @@ class Driver:
         except Rejection as refusal:
             if isinstance(refusal.__cause__, Corrupt):
                 self._host.on_damage(refusal.__cause__)
-            self._note_refusal(refusal.detail or {})
+            self._note_refusal(refusal)
             raise
         finally:
             if self.engine.has_events:
@@ -291,12 +291,13 @@ class Driver:
         self.commit.wait(deliver, result, throttle_ms)
         return Ticket(_nothing)
 
-    def _note_refusal(self, detail: Mapping[str, Any]) -> None:
+    def _note_refusal(self, refusal: Rejection) -> None:
+        detail: Mapping[str, Any] = refusal.detail or {}
         limit = detail.get("limit")
         if limit in ("disk", "max_hot_bytes"):
             self.refused_for_room += 1
         if limit == "disk":
-            self.maintenance.disk_is_full(detail["max"])
+            self.maintenance.disk_is_full(detail["max"], refusal.need_bytes)
         elif limit == "max_hot_bytes":
             self.maintenance.memory_is_full()
 

@@ -48,6 +48,7 @@ class Rejection(Exception):
         message: For people; quotes the name and the bound.
         detail: Optional structured context, rendered as `error.detail`.
         retry_after_s: Seconds for `Retry-After`; 429 and 503 always carry one.
+        need_bytes: Room in the log for want of which it is refused.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Rejection(Exception):
         *,
         retry_after_s: int | None = None,
         allow: tuple[str, ...] = (),
+        need_bytes: int = 0,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -67,6 +69,7 @@ class Rejection(Exception):
             retry_after_s = 1
         self.retry_after_s = retry_after_s
         self.allow = allow
+        self.need_bytes = need_bytes
 
 
 class StoreError(Exception):

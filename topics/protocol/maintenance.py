@@ -130,8 +130,8 @@ class Maintenance:
         self.upkeep.press()
         self.soon()
 
-    def disk_is_full(self, room_bytes: int) -> None:
-        """A write was refused, as there was no more room than this."""
+    def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:
+        """A write was refused, as there was no more room than this, and it needed more."""
         if self._too_little is None:
             self._host.log(
                 "warning",
@@ -140,6 +140,7 @@ class Maintenance:
             )
         self._too_little = max(self._too_little or 0, room_bytes)
         self.chores.disk_is_full = True
+        self.chores.need_bytes = max(self.chores.need_bytes, need_bytes)
         self.soon()
 
     def _look_for_space(self) -> None:

@@ -263,8 +263,9 @@ class Store(Protocol):
         never raises: what is missing is made by `sync` and `find_room`.
         """
 
-    def find_room(self) -> None:
-        """*Blocking.* Make what the log needs next, where space was missing and is there again."""
+    def find_room(self, need_bytes: int = 0) -> None:
+        """*Blocking.* Make what the log needs next, where space was missing and is there again; with
+        room for frames of so many bytes, where there is space for it."""
 
     def fits(self, size_bytes: int) -> bool:
         """Whether frames of so many bytes go into the file that is being written: nothing has to be

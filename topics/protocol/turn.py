@@ -314,6 +314,7 @@ class Turn:
                 f"the disk is full: a write of up to {need} bytes does not fit",
                 {"limit": "disk", "max": max(room, 0)},
                 retry_after_s=5,
+                need_bytes=need,
             )
 
     def create(self, created: TopicCreated) -> Topic:

@@ -157,7 +157,7 @@ class MemoryStore:
     def room(self, *, reserve: bool) -> int:
         return ROOM_BYTES
 
-    def find_room(self) -> None:
+    def find_room(self, need_bytes: int = 0) -> None:
         return
 
     def fits(self, size_bytes: int) -> bool:

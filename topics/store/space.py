@@ -134,11 +134,20 @@ class Space:
             room = max(room, self._reserved_room(current))
         return room
 
-    def find(self) -> None:
-        """*Blocking.* Make what is missing of reserve and spare, where there is space again."""
+    def find(self, need_bytes: int) -> None:
+        """*Blocking.* Make what is missing of reserve and spare, where there is space again; the
+        spare with room for `need_bytes`, where that leaves as much again, so that it can be sealed."""
         self._free_bytes = self._files.free_bytes()
         with self.lock:
             self._replenish()
+            size = aligned(need_bytes + FILE_MARGIN, PAGE)
+            spare = self._spare
+            if spare is None or spare.size >= size or self._free_bytes < ROOMY_FILES * size:
+                return
+            self.drop_spare()
+            self._spare = self._prepare(log_name(self.next_number), size)
+            if self._spare is None:
+                self._replenish()
 
     def _reserved_room(self, current: LogFile | None) -> int:
         reserve = self._reserve

@@ -109,8 +109,8 @@ class DiskStore:
             return 0
         return self._log.room(reserve=reserve)
 
-    def find_room(self) -> None:
-        self._log.find_room()
+    def find_room(self, need_bytes: int = 0) -> None:
+        self._log.find_room(need_bytes)
 
     def _is_log_too_large(self) -> bool:
         """Whether what the log holds might not find space as segments: then the log must not

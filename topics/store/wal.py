@@ -146,6 +146,9 @@ class Log:
             # Before any batch: what stands behind the mark of a clean stop, without a header that
             # a later process began, is damage.
             first.file.sync_data()
+            if self._space.is_scarce:
+                # Where space has to be counted only what is prepared counts.
+                self._space.find(0)
 
     def close(self) -> None:
         """Let go of every file; nothing is written."""
@@ -170,10 +173,10 @@ class Log:
         """Bytes of frames that one `write` is sure to find space for."""
         return 0 if self.failed is not None else self._space.room(self._current, reserve=reserve)
 
-    def find_room(self) -> None:
+    def find_room(self, need_bytes: int) -> None:
         """*Blocking.* Look for space where there was none."""
         if self.failed is None:
-            self._space.find()
+            self._space.find(need_bytes)
 
     @property
     def is_space_scarce(self) -> bool:
