@@ -6,9 +6,12 @@ from contextlib import suppress
 import pytest
 from sim.files import Cut, SimFiles
 
+from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable
+from topics.protocol.events import Floors, RunsDropped
 from topics.store.inspect import inspect
 from topics.store.layout import CHECKPOINT_HEADER, PAGE, RESERVE_NAME, SECTOR
+from topics.store.reader import open_readonly
 from topics.store.store import DiskStore
 
 from .ledger import Content, Ledger
@@ -418,3 +421,35 @@ def test_an_inspection_counts_what_is_there() -> None:
     assert [c.clean for c in report.checkpoints] == [False, False]
     assert report.checkpoints[-1].topics == 2
     assert (report.torn_bytes, report.clean, report.others) == (0, False, [])
+
+
+def written_for_a_topic_that_never_was() -> SimFiles:
+    """A log whose batches verify, one of which does not follow from those before it."""
+    files = SimFiles()
+    ledger = Ledger(None)
+    ledger.store = store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
+    store.recover(ledger)
+    ledger.create(1)
+    store.write(Frames.of([RunsDropped(1000, 7, [1], Floors())]))
+    store.sync()
+    store.idle()
+    store.close(None)
+    return files
+
+
+def test_a_batch_that_cannot_be_applied_is_named() -> None:
+    """Its digest holds, so somebody wrote it so: it is damage with file and offset, not a bug that
+    ends a start without a word. (F12)"""
+    refused = outcome(written_for_a_topic_that_never_was())
+
+    assert isinstance(refused, str)
+    assert "0000000001.wal: corrupt at byte" in refused
+    assert "cannot be applied: KeyError: 7" in refused
+
+
+def test_a_reader_names_it_too() -> None:
+    """So does an inspection, which recovers the topics as a reader does."""
+    files = written_for_a_topic_that_never_was()
+
+    with pytest.raises(Corrupt, match="cannot be applied: KeyError: 7"):
+        open_readonly(files, lambda store: Ledger(store))

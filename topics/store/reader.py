@@ -16,7 +16,7 @@ from topics.store import identity
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import Files
 from topics.store.layout import CLEAN, EVENTS, IDLE
-from topics.store.replay import LogBatch, LogWalk, events_of
+from topics.store.replay import LogBatch, LogWalk, applied
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
 from topics.store.wal import Position
@@ -81,8 +81,7 @@ class ReadOnlyStore:
         return Recovery(clean=clean, same_boot=same_boot, fresh=False, events=events)
 
     def _apply(self, position: Position, batch: LogBatch, sink: RecoverySink) -> int:
-        for event in events_of(self._files, position, batch):
-            sink.apply(event)
+        applied(self._files, position, batch, sink.apply)
         if batch.kind in (EVENTS, IDLE):
             # Never beyond the mark that ends a file: the next walk learns from it where to go on.
             end = batch.end(position.offset)

@@ -137,6 +137,30 @@ def events_of(files: Files, position: Position, batch: LogBatch) -> Sequence[Eve
         raise Corrupt(path, position.offset, str(error)) from error
 
 
+def applied(
+    files: Files, position: Position, batch: LogBatch, apply: Callable[[Event], None]
+) -> int:
+    """Apply the events of a batch; returns how many.
+
+    Raises:
+        Corrupt: They can't be read, or do not follow from what stands before them: the batch
+            verifies, and was never to be written so.
+    """
+    try:
+        for event in events_of(files, position, batch):
+            apply(event)
+    except (Corrupt, OSError):
+        raise
+    except Exception as error:
+        path = f"{files.path}/{log_name(position.file_number)}"
+        raise Corrupt(path, position.offset, not_applied(error)) from error
+    return batch.events
+
+
+def not_applied(error: Exception) -> str:
+    return f"what it holds cannot be applied: {type(error).__name__}: {error}"
+
+
 class Window:
     """Reads a file forwards through a buffer, so that small batches do not cost a call each."""
 

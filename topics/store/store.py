@@ -13,7 +13,7 @@ from typing import Final
 
 from topics.protocol.codec import Frames
 from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.protocol.events import Checkpoint, Image, RunRef, RunsSealed
+from topics.protocol.events import Checkpoint, Event, Image, RunRef, RunsSealed
 from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity, torn
 from topics.store.checkpoint import Checkpoints, Stored
@@ -28,7 +28,7 @@ from topics.store.layout import (
     numbers,
 )
 from topics.store.progress import Progress, Watched
-from topics.store.replay import LogWalk, Tail, events_of
+from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
 from topics.store.wal import Log, Position, leave_failure_mark
@@ -281,24 +281,18 @@ class DiskStore:
             raise
         except Exception as error:
             path = f"{self._files.path}/{checkpoint_name(stored.number)}"
-            raise Corrupt(path, 0, _not_applied(error)) from error
+            raise Corrupt(path, 0, not_applied(error)) from error
         self._progress.topics_done(topics)
 
     def _apply_all(self, walk: LogWalk, sink: RecoverySink) -> int:
+        def apply(event: Event) -> None:
+            if type(event) is RunsSealed:
+                self._segments.seen(event.runs)
+            sink.apply(event)
+
         events = 0
         for position, batch in walk.batches():
-            try:
-                for event in events_of(self._files, position, batch):
-                    if type(event) is RunsSealed:
-                        self._segments.seen(event.runs)
-                    sink.apply(event)
-            except (Corrupt, OSError):
-                raise
-            except Exception as error:
-                # The batch verifies, and does not follow from what stands before it.
-                path = f"{self._files.path}/{log_name(position.file_number)}"
-                raise Corrupt(path, position.offset, _not_applied(error)) from error
-            events += batch.events
+            events += applied(self._files, position, batch, apply)
             self._progress.log_read(walk.done_bytes)
         self._replayed_bytes = walk.done_bytes
         self._progress.log_done(walk.total_bytes)
@@ -513,10 +507,6 @@ class DiskStore:
             self._log.end(CLEAN)
         except OSError as error:
             raise WriteFailed(self._files.path, error.strerror or str(error)) from error
-
-
-def _not_applied(error: Exception) -> str:
-    return f"what it holds cannot be applied: {type(error).__name__}: {error}"
 
 
 def _torn_name(number: int, tail: Tail) -> str:
