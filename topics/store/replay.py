@@ -7,7 +7,6 @@ ever believed, but as a witness; and the header of a file that a later process b
 which batch the log had ended by then.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -257,7 +256,9 @@ class LogWalk:
         """The batch at an offset; None where its header does not verify."""
         window = self._windows[number]
         data = window.take(offset, BATCH_HEADER.size)
-        if not header_holds(BATCH_HEADER, data):
+        # Behind a batch that was synced alone there are zeros up to the next page: the look at them
+        # is to cost nothing.
+        if bytes(data[:8]) != BATCH_MAGIC or not header_holds(BATCH_HEADER, data):
             return None
         magic, version, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
         batch, events, _, size, previous, synced, body_digest, header_digest = rest
@@ -317,7 +318,7 @@ class LogWalk:
         end = self._end
         found = self._follower(header, end)
         if found is None and end.offset % PAGE:
-            end = dataclasses.replace(end, offset=aligned(end.offset, PAGE))
+            end = Position(end.file_number, aligned(end.offset, PAGE), end.batch, end.digest)
             found = self._follower(header, end)
         return None if found is None else (end, found)
 
