@@ -205,6 +205,22 @@ def test_draining_lets_the_line_in(host: Pressed) -> None:
     assert ended == [None]
 
 
+def test_draining_waits_for_no_room_in_memory(host: Pressed) -> None:
+    """Who finds none is refused at once: a stop does not turn round and round for it. (§8.2)"""
+    host.fill(0.8)
+    for n in range(2):
+        host.append(f"{n}", size=MB)
+    full = Rejection(ErrorCode.THROTTLED, "full", {"limit": "max_hot_bytes", "max": 1})
+
+    def refuse(command: Any, **given: Any) -> Any:
+        raise full
+
+    host.driver.engine.submit = refuse  # type: ignore[method-assign]
+    host.driver.drain()
+
+    assert host.heard == ["1: 429 throttled"]
+
+
 def test_no_memory_for_one_in_line_is_that_ones_alone(
     host: Pressed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

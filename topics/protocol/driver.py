@@ -212,11 +212,12 @@ class Driver:
         """Answer those that only wait: no more commands will come."""
         # First: some of them wait on once they are decided.
         self._decide_paid(all_of_them=True)
+        # Nobody waits for room any more: who finds none now is refused.
+        self._is_open = False
         while self._line:
             self._let_in(self._line.popleft())
         self.engine.release_all()
         self._answer_woken()
-        self._is_open = False
 
     def stop(self, ended: Callable[[Exception | None], None]) -> None:
         """Write and sync what was decided, seal, leave a checkpoint and the clean mark; `ended`

@@ -277,11 +277,12 @@ class GroupCommit:
 
     def _open(self, waiter: Waiter, sync_ms: float) -> None:
         if waiter.outcome.erases is None:
-            self._answer(waiter, waiter.reply(sync_ms))
+            self.answer(waiter, waiter.reply(sync_ms))
         else:
             self._turns.erase(waiter)
 
-    def _answer(self, waiter: Waiter, reply: Reply) -> None:
+    def answer(self, waiter: Waiter, reply: Reply) -> None:
+        """Deliver; what that breaks is the waiter's alone."""
         try:
             waiter.deliver(reply)
         except Exception as error:
@@ -366,7 +367,7 @@ class GroupCommit:
         self._syncing.clear()
         self._on_its_way, self._turn = [], []
         for waiter in waiters:
-            self._answer(waiter, Reply(unknown()))
+            self.answer(waiter, Reply(unknown()))
         calls, self._when_written = self._when_written, deque()
         for call in calls:
             call(read_only())

@@ -284,7 +284,8 @@ class Maintenance:
     def erased(self, damage: Corrupt | None) -> None:
         waiters, self._taken = self._taken, []
         for waiter in waiters:
-            waiter.deliver(waiter.reply() if damage is None else Reply(_not_erased(damage)))
+            reply = waiter.reply() if damage is None else Reply(_not_erased(damage))
+            self._commit.answer(waiter, reply)
 
     def erase_later(self) -> None:
         self._erasing = self._taken + self._erasing
@@ -310,7 +311,7 @@ class Maintenance:
         waiters, self._erasing = self._taken + self._erasing, []
         self._taken = []
         for waiter in waiters:
-            waiter.deliver(Reply(why))
+            self._commit.answer(waiter, Reply(why))
 
 
 def _not_erased(damage: Corrupt) -> Rejection:
