@@ -26,31 +26,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.protocol import codec, engine, state, turn
-from topics.protocol.admission import Admission
-from topics.protocol.chores import Chore, Chores, Rotation, UntilWritten
-from topics.protocol.codec import Frames
-from topics.protocol.commands import Append, Claim, Command
-from topics.protocol.dedupe import Keys
+from topics.protocol import engine
+from topics.protocol.commit import unit_of_work
+from topics.protocol.commit.admission import Admission
+from topics.protocol.commit.unit_of_work import Turn
+from topics.protocol.decide.forwarding import Passes
+from topics.protocol.decide.queues import Work, _Claimer
+from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Rejection, StoreError, WriteFailed
-from topics.protocol.events import (
+from topics.protocol.maintenance.schedule import Chore, Chores, Rotation, UntilWritten
+from topics.protocol.maintenance.upkeep import Upkeep
+from topics.protocol.model import codec
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.commands import Append, Claim, Command
+from topics.protocol.model.errors import Rejection, StoreError, WriteFailed
+from topics.protocol.model.events import (
     Event,
     Floors,
     JobsLeased,
     JobsReleased,
     RecordsAppended,
 )
-from topics.protocol.group_commit import GroupCommit
-from topics.protocol.hot import HotRun
-from topics.protocol.passes import Passes
-from topics.protocol.ports import Recovery
-from topics.protocol.queues import Job, Queue
-from topics.protocol.segments import SegmentUse
-from topics.protocol.topic import Reading, Removal, Selection, Topic
-from topics.protocol.turn import Turn
-from topics.protocol.upkeep import Upkeep
-from topics.protocol.work import Work, _Claimer
+from topics.protocol.model.ports import Recovery
+from topics.protocol.state import state
+from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.queue import Job, Queue
+from topics.protocol.state.segment_usage import SegmentUse
+from topics.protocol.state.topic import Reading, Removal, Selection, Topic
 from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
 from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
@@ -240,7 +243,7 @@ def segment_numbers_used_again(patch: Patch) -> None:
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
     """What the log gets is not what became true."""
     encode = codec.encode
-    patch.setattr(turn, "encode", lambda event: encode(change(event)))
+    patch.setattr(unit_of_work, "encode", lambda event: encode(change(event)))
 
 
 def evict_floor_not_logged(patch: Patch) -> None:

@@ -17,9 +17,26 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from topics.protocol.admission import FRAME_BYTES
-from topics.protocol.codec import Frames
-from topics.protocol.commands import (
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.unit_of_work import Room, StateUnknown, Turn, no_such_topic
+from topics.protocol.decide.partial_scans import Finding, Sweep, Sweeps
+from topics.protocol.decide.queues import Work, WorkStream
+from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.routers import Forwarding
+from topics.protocol.decide.watches import Watching
+from topics.protocol.http.answers import (
+    append_head,
+    delete_outcome,
+    diff_outcome,
+    effective_priority,
+    list_cursor,
+    open_object,
+    put_outcome,
+    queue_counters,
+    summary,
+)
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.commands import (
     Append,
     Claim,
     Command,
@@ -31,43 +48,25 @@ from topics.protocol.commands import (
     Purge,
     PutTopic,
 )
-from topics.protocol.debts import Debt
-from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Wake
-from topics.protocol.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.events import (
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.events import (
     TailLost,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.forwarding import Forwarding
-from topics.protocol.limits import Limits
-from topics.protocol.models import TopicConfig
-from topics.protocol.ports import Recovery, RunSource, TagMatch
-from topics.protocol.replies import (
-    append_head,
-    delete_outcome,
-    diff_outcome,
-    effective_priority,
-    list_cursor,
-    open_object,
-    put_outcome,
-    queue_counters,
-    summary,
-)
-from topics.protocol.state import State, floors_with
-from topics.protocol.sweeps import Finding, Sweep, Sweeps
-from topics.protocol.topic import (
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
+from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
+from topics.protocol.state.state import State, floors_with
+from topics.protocol.state.topic import (
     NOTHING_REMOVED,
-    Extent,
     Reading,
     Selection,
     Tombstone,
     Topic,
 )
-from topics.protocol.turn import Room, StateUnknown, Turn, no_such_topic
-from topics.protocol.watching import Watching
-from topics.protocol.work import Work, WorkStream
 
 LEASES_BITS: Final = 40
 """Bits of a lease number that count within one incarnation of the store; the rest is that."""
