@@ -86,7 +86,7 @@ def purge(engine: Harness, **asked: object) -> Asked:
 def remove(engine: Harness, seq: int) -> None:
     """Another client's delete, decided in one turn."""
     seqs = np.array([seq], np.uint64)
-    engine.engine.turn.remove(engine.topic(), seqs, engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.unit.remove(engine.topic(), seqs, engine.now_ms, lambda _: engine.room_bytes)
     engine.sync()
 
 

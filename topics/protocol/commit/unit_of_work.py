@@ -78,7 +78,7 @@ class StateUnknown(BaseException):
     """
 
 
-class Turn:
+class UnitOfWork:
     """The write side of one engine.
 
     Args:

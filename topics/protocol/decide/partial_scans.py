@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.commit.unit_of_work import Room, Turn, no_such_topic
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
@@ -65,9 +65,9 @@ class _Going:
 class Sweeps:
     """The sweeps of one engine: a part of each at a time, one after the other."""
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        self._state = turn.state
+    def __init__(self, unit: UnitOfWork) -> None:
+        self._unit = unit
+        self._state = unit.state
         self._going: dict[object, _Going] = {}
         self._due: dict[_Going, None] = {}
 
@@ -120,7 +120,7 @@ class Sweeps:
         for token, going in self._going.items():
             going.sweep.close()
             why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
-            self._turn.wakes.append(Wake(token, why))
+            self._unit.wakes.append(Wake(token, why))
         self._going.clear()
         self._due.clear()
 
@@ -131,7 +131,7 @@ class Sweeps:
             result = no_such_topic(topic.name)
             going.sweep.close()
         else:
-            self._turn.expire(topic, now_ms)
+            self._unit.expire(topic, now_ms)
             try:
                 runs = going.sweep.send((now_ms, room))
             except StopIteration as end:
@@ -146,7 +146,7 @@ class Sweeps:
                 return
         del self._going[going.token]
         if result is not None:
-            self._turn.wakes.append(Wake(going.token, result))
+            self._unit.wakes.append(Wake(going.token, result))
 
     def _go_on(self, going: _Going, runs: Sequence[Run]) -> None:
         if not runs:
@@ -159,7 +159,7 @@ class Sweeps:
                 self._due[going] = None
 
         going.is_reading = True
-        self._turn.fetches.append(Warming((), warmed, runs))
+        self._unit.fetches.append(Warming((), warmed, runs))
 
 
 # ---------------------------------------------------------------------- what a delete finds
@@ -255,15 +255,15 @@ class Finding:
             piece.records = len(rows)
             piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
 
-    def remove(self, turn: Turn, now_ms: int, room: Room) -> tuple[int, Gate]:
-        """Decide it, in the turn in which `search` ended; as `Turn.remove`."""
+    def remove(self, unit: UnitOfWork, now_ms: int, room: Room) -> tuple[int, Gate]:
+        """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
         pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
         if not pieces:
-            return 0, turn.repeated(self.topic)
+            return 0, unit.repeated(self.topic)
         spans = b"".join(piece.spans for piece in pieces)
         records = sum(piece.records for piece in pieces)
         size_bytes = sum(piece.size_bytes for piece in pieces)
-        gate = turn.remove_spans(self.topic, spans, records, size_bytes, now_ms, room)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, now_ms, room)
         return records, gate
 
 

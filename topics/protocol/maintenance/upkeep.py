@@ -124,7 +124,7 @@ class Upkeep:
         """Let go of runs that hold no live record; expire topics by time alone.  Of so many topics
         in one go; whether there are more."""
         now_ms = self._engine.advance(now_ms)
-        self._engine.turn.expire_due(now_ms, LOOKS_MAX)
+        self._engine.unit.expire_due(now_ms, LOOKS_MAX)
         self._state.forget_keys(now_ms)
         self._suspect_found()
         attention = self._state.attention
@@ -144,9 +144,9 @@ class Upkeep:
         ):
             if firsts:
                 if is_logged:
-                    self._engine.turn.log_expiry(topic, now_ms)
+                    self._engine.unit.log_expiry(topic, now_ms)
                 event = RunsDropped(now_ms, topic.topic_id, firsts, topic.floors)
-                self._engine.turn.emit(event, logged=is_logged)
+                self._engine.unit.emit(event, logged=is_logged)
         self._suspect(topic)
 
     def _suspect_found(self) -> None:
@@ -393,7 +393,7 @@ class Upkeep:
             if topic.topic_id not in self._state.by_id:
                 continue
             # What expired since the boundary is sealed no more, and counted in the image.
-            self._engine.turn.log_expiry(topic, self._state.now_ms)
+            self._engine.unit.log_expiry(topic, self._state.now_ms)
             # What was begun since is in the log behind the checkpoint, which would tell it again.
             if not builder.add_topic(topic, through=plan.images.head_seq(topic.topic_id)):
                 unsealed.appendleft(topic)
@@ -434,9 +434,9 @@ class Upkeep:
                 plan.images.replace(entry.topic_id, first_seq, last_seq, ref)
             if entry.topic_id in self._state.by_id:
                 topic = self._state.by_id[entry.topic_id]
-                self._engine.turn.log_expiry(topic, now_ms)
+                self._engine.unit.log_expiry(topic, now_ms)
                 is_known = plan is not None and entry.topic_id not in changed
-                self._engine.turn.emit(
+                self._engine.unit.emit(
                     RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref])
                 )
                 if is_known:
