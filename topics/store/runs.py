@@ -1,9 +1,8 @@
 """Sealed runs as readers see them.
 
-Owns the delete flags of a run that its file does not show yet, and which blocks of its text were
-checked; refuses to know what a topic is.  A run costs a small object until it is asked for
-something.  Invariant: a flag is seen at once by readers, and leaves memory only once it is in the
-file.
+Owns the delete flags of a run that its file does not have yet, and the set of its text blocks that
+were verified; knows nothing of topics.  An unused run costs one small object.  Invariant: readers see
+a delete flag at once, and it leaves memory only after it is in the file.
 """
 
 import threading
@@ -21,17 +20,17 @@ from topics.store.handle import Handle, Segment
 from topics.store.layout import BLOCK, digest
 
 NEAR_BYTES: Final = 16 << 10
-"""Spans that lie no further apart are read at once."""
+"""Spans with smaller gaps between them are read with one call."""
 
 _BITS: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
 NEAREST: Final = np.where(
     _BITS[np.arange(256) ^ LIVE] < _BITS[np.arange(256) ^ DELETED], LIVE, DELETED
 )
-"""What a flag byte means: the one of LIVE and DELETED that fewer flipped bits lead to."""
+"""The meaning of each flag byte: LIVE or DELETED, whichever is fewer bit flips away."""
 
 
 class Home(Protocol):
-    """Where a run's segment is opened and its kills are remembered: `segments.Segments`."""
+    """What opens a run's segment and remembers its deletes: `segments.Segments`."""
 
     lock: threading.RLock
     stats: StoreStats
@@ -73,7 +72,7 @@ class SealedRun:
         return self._pinned or self._segments.handle(self._segment)
 
     def _opened(self) -> Handle:
-        """The handle, once the run table says what the reference said."""
+        """The handle, after the run table was compared with the reference."""
         try:
             return self._compared()
         except Corrupt as damage:
@@ -94,7 +93,7 @@ class SealedRun:
         return handle
 
     def open(self) -> None:
-        """Open the segment now; it stays open as long as this run.  Raises Corrupt."""
+        """Open the segment now and keep it open as long as this run lives.  Raises Corrupt."""
         self._pinned = self._opened()
 
     # -- columns and tables --------------------------------------------------------------------
@@ -191,8 +190,8 @@ class SealedRun:
             raise self._damaged(damage) from None
 
     def _counted(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The file's flags, their dead counted, where a kill did not come in between (upkeep looks
-        at flags on its own thread)."""
+        """The file's flags, with the deleted rows counted, unless a delete came in between:
+        maintenance reads flags on a thread of its own."""
         with self._segments.lock:
             dead = int(np.count_nonzero(stored))
             if self._kills or dead != int(np.count_nonzero(stored == DELETED)):
@@ -201,8 +200,8 @@ class SealedRun:
         return stored
 
     def _to_heap(self) -> NDArray[np.uint8]:
-        """The file's flags with what was killed since, in memory; bytes that are neither flag are
-        read as the nearer one, and counted."""
+        """A copy of the file's flags in memory, with the deletes since; a byte that is no flag is
+        read as the nearer one and counted."""
         with self._segments.lock:
             stored = self._stored_flags()
             flags = NEAREST[stored].astype(np.uint8)
@@ -230,31 +229,32 @@ class SealedRun:
                 self._dead += int(np.count_nonzero(self._heap[rows] != DELETED))
                 self._heap[rows] = DELETED
                 return
-            # Not opened here: while the log is replayed the file may be gone, dropped later on.
+            # The segment is not opened here: during replay its file may be gone already, because a
+            # later event drops it.
             self._dead = None
 
     def killed(self) -> NDArray[np.int64]:
         if self._checked is not None:
             return np.flatnonzero(self.flags == DELETED)
-        told = [rows for _, rows in self._kills]
-        return np.unique(np.concatenate(told)) if told else np.zeros(0, np.int64)
+        deleted = [rows for _, rows in self._kills]
+        return np.unique(np.concatenate(deleted)) if deleted else np.zeros(0, np.int64)
 
     @property
     def segment(self) -> int:
         return self._segment.number
 
     def note(self, lsn: int, rows: NDArray[np.int64]) -> None:
-        """Rows killed by the frame `lsn`; under the lock, like the two below."""
+        """Rows deleted by the frame `lsn`; the caller holds the lock, as for the two below."""
         if isinstance(self._kills, tuple):
             self._kills = []
         self._kills.append((lsn, rows))
 
     def due(self, lsn: int) -> list[NDArray[np.int64]]:
-        """Rows killed by frames up to `lsn`."""
+        """Rows deleted by frames up to `lsn`."""
         return [rows for at, rows in self._kills if at <= lsn]
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
-        """The file shows what was due: let go of the copy, unless more was killed meanwhile."""
+        """The file has the flags that were due: drop the copy unless more rows were deleted."""
         self._kills = [kill for kill in self._kills if kill[0] > lsn] or ()
         if self._kills:
             return False
@@ -291,7 +291,7 @@ class SealedRun:
         return buffers
 
     def _fetch(self, handle: Handle, lo: int, hi: int, nowait: bool) -> memoryview | None:
-        """Bytes [lo, hi) of the text, verified now or before."""
+        """Bytes [lo, hi) of the text, verified now or by an earlier call."""
         checked = self._checked
         assert checked is not None
         if lo >= hi:
@@ -331,12 +331,12 @@ def _fill(handle: Handle, view: memoryview, offset: int) -> None:
 
 
 def _byte_ranges(columns: Columns, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Where the text of each span lies, the final comma left out."""
+    """Byte range of each span's text, without its final comma."""
     offset, size = columns.offset, columns.size
     ranges = []
     for lo, hi in spans:
         start, end, last = int(offset[lo]), int(offset[hi - 1]), int(size[hi - 1])
-        # A last row without text stands where the next one would: behind a comma.
+        # The offset of a last row without text is that of the next row: behind a comma.
         end = end + last if last else max(start, end - 1)
         ranges.append((start, end))
     return ranges
@@ -347,7 +347,7 @@ def _at(offsets: NDArray[np.uint32], text: NDArray[np.uint8], rank: int) -> byte
 
 
 def _rank(offsets: NDArray[np.uint32], text: NDArray[np.uint8], wanted: bytes) -> int:
-    """How many strings of a table are less than `wanted`, by bisection."""
+    """Number of strings of a table that are less than `wanted`, by bisection."""
     lo, hi = 0, len(offsets) - 1
     while lo < hi:
         middle = (lo + hi) // 2
