@@ -1,0 +1,206 @@
+"""Topics of a data directory as record batches, read while an engine writes it."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from protocol.durable import Durable
+
+from topics.arrow.columns import FIELDS, schema
+from topics.arrow.local import NoSuchTopic, NotReadable, Wanted
+from topics.arrow.loss import Gap
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.tags import begins_with, equals
+
+from .writer import as_rows, opened, read_all, writer
+
+ALL = schema(list(FIELDS))
+
+
+def rows(engine: Durable, first: int = 1, last: int = 1 << 40, **more: Any) -> Any:
+    wanted = Wanted(**{"columns": ALL, **more})
+    with opened(engine) as source:
+        return as_rows(source.batches("t", first, last, wanted))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+ODD = [
+    {"data": {"a": "ü€𝄞", "b": [1.0, 1e5, 2**63, None]}},
+    {"data": None},
+    {"data": "", "tag": "x", "node": "n-1"},
+    {"data": [[[]]], "meta": {"k": {"deep": "}"}}},
+    {"data": {"$seq": 1, "meta": {"data": '},"meta":{'}}, "meta": {"m": ',"data":'}},
+    {"data": "x" * 100_000, "tag": "täg"},
+    {"data": 0, "node": "n-2", "meta": {}},
+]
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_every_record_is_there_as_it_was_appended(path: Path, is_sealed: bool) -> None:
+    """A scan has what paging from 0 has: text verbatim, strings, times, absent fields null. (§3)"""
+    engine = writer(path)
+    engine.put(ttl_ms=0)
+    engine.append(*ODD)
+    engine.append(*({"data": {"n": n}, "tag": f"t{n % 7}"} for n in range(300)))
+    if is_sealed:
+        engine.seal_all()
+
+    assert rows(engine) == read_all(engine)
+
+
+def test_data_is_verbatim(path: Path) -> None:
+    """Numbers and spaces stay as they were sent: no parser was between. (§0.4)"""
+    engine = writer(path)
+    engine.append_raw(b'{"records":[{"data":{"a": 1.0,  "b":1e5, "c":18446744073709551616}}]}')
+
+    with opened(engine) as source:
+        [batch] = source.batches("t", 1, 1, Wanted(schema(["data"])))
+    assert batch.schema.names == ["data"]
+    assert batch.column("data").to_pylist() == ['{"a": 1.0,  "b":1e5, "c":18446744073709551616}']
+
+
+def _lives(seed: int) -> Iterator[tuple[random.Random, int]]:
+    chance = random.Random(seed)
+    for step in range(60):
+        yield chance, step
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_scan_is_what_paging_is(path: Path, seed: int) -> None:
+    """Whatever was appended, deleted, evicted, sealed or restarted before: same records. (§3, §5)"""
+    engine = writer(path, segment_max_records=64)
+    engine.put(cap_records=400 if seed % 2 else 0)
+    for chance, _ in _lives(seed):
+        match chance.randrange(6):
+            case 0 | 1:
+                many = chance.randrange(1, 90)
+                tags = [f"tag-{chance.randrange(30)}" for _ in range(many)]
+                engine.append(*({"data": [n, tag], "tag": tag} for n, tag in enumerate(tags)))
+            case 2 if engine.state()["head_seq"]:
+                engine.delete(match=["tag", "Eq", f"tag-{chance.randrange(30)}"])
+            case 3:
+                engine.delete(before_seq=max(engine.state()["earliest_seq"] + 5, 1))
+            case 4:
+                engine.seal_all()
+            case 5:
+                engine = engine.kill() if chance.random() < 0.5 else engine.stop()
+    wanted = {"batch_rows": random.Random(seed).choice([1, 7, 65_536])}
+
+    expected = read_all(engine)
+
+    assert rows(engine, **wanted) == expected
+    head = engine.state()["head_seq"]
+    cuts = sorted(random.Random(seed).sample(range(1, head + 2), min(5, head)))
+    parts = [
+        row
+        for first, last in zip([1, *cuts], [*(cut - 1 for cut in cuts), head], strict=True)
+        for row in rows(engine, first=first, last=last, **wanted)
+    ]
+    assert parts == expected
+
+
+def test_a_tag_is_found_by_its_column(path: Path) -> None:
+    """By name or by prefix, in sealed and in unsealed records. (§5.1)"""
+    engine = writer(path)
+    for part in range(2):
+        engine.append(*({"data": n, "tag": f"{'ab'[n % 2]}-{n % 3}"} for n in range(30)))
+        if not part:
+            engine.seal_all()
+    every = read_all(engine)
+
+    assert rows(engine, match=equals("a-0")) == [r for r in every if r["$tag"] == "a-0"]
+    assert rows(engine, match=begins_with("b-")) == [r for r in every if r["$tag"][0] == "b"]
+    assert rows(engine, match=equals("none")) == []
+
+
+def test_a_node_is_left_out(path: Path) -> None:
+    """As a reader leaves out its own writes. (§3.4)"""
+    engine = writer(path)
+    engine.append({"data": 1, "node": "a"}, {"data": 2, "node": "b"}, {"data": 3})
+
+    assert [r["data"] for r in rows(engine, exclude_nodes=("a", "z"))] == [2, 3]
+
+
+def test_what_has_expired_is_judged_by_the_clock_given(path: Path) -> None:
+    """A replay passes the same time and sees the same records; the gap has them. (§0.10, §3.3)"""
+    engine = writer(path)
+    engine.put(ttl_ms=1000)
+    engine.append(1, 2)
+    engine.now_ms += 600
+    engine.append(3)
+    now_ms = engine.now_ms
+
+    with opened(engine) as source:
+        assert [r["data"] for r in as_rows(source.batches("t", 1, 9, Wanted(ALL, asof_ms=now_ms)))]
+        later = Wanted(ALL, asof_ms=now_ms + 500)
+        assert [r["data"] for r in as_rows(source.batches("t", 1, 9, later))] == [3]
+        assert source.gaps("t", 1, 3, asof_ms=now_ms) == []
+        assert source.gaps("t", 1, 3, asof_ms=now_ms + 500) == [Gap("t", 1, 2, "ttl")]
+        assert source.gaps("t", 2, 3, asof_ms=now_ms + 5000) == [Gap("t", 2, 3, "ttl")]
+
+
+def test_eviction_is_a_gap_and_a_delete_is_none(path: Path) -> None:
+    """Loss is told with its ends and its reason; what was asked to go is silent. (§3.3, §5)"""
+    engine = writer(path)
+    engine.put(cap_records=3)
+    engine.append(1, 2, 3, {"data": 4, "tag": "gone"}, 5)
+    engine.delete(match=["tag", "Eq", "gone"])
+
+    with opened(engine) as source:
+        extent = source.extent("t")
+        assert (extent.earliest_seq, extent.head_seq, extent.evict_floor) == (3, 5, 3)
+        assert source.gaps("t", 1, 5, asof_ms=engine.now_ms) == [Gap("t", 1, 2, "cap")]
+        assert source.gaps("t", 2, 2, asof_ms=engine.now_ms) == [Gap("t", 2, 2, "cap")]
+        assert source.gaps("t", 3, 5, asof_ms=engine.now_ms) == []
+        assert source.topics() == ["t"]
+
+
+def test_an_ephemeral_topic_is_refused(path: Path) -> None:
+    """Its records are in no file: an empty answer would be a wrong one."""
+    engine = writer(path)
+    engine.put(durability="ephemeral")
+    engine.append(1)
+
+    with opened(engine) as source, pytest.raises(NotReadable, match='topic "t" is ephemeral'):
+        source.extent("t")
+    with opened(engine) as source, pytest.raises(NoSuchTopic, match='topic "u" does not exist'):
+        source.extent("u")
+
+
+def test_damage_is_an_error_that_names_the_place(path: Path) -> None:
+    """A flipped bit in sealed text fails the scan, with file and offset; nothing is skipped."""
+    engine = writer(path)
+    engine.append(*("x" * 1000 for _ in range(50)))
+    engine.seal_all()
+    [segment] = path.glob("*.seg")
+    raw = bytearray(segment.read_bytes())
+    raw[-5000] ^= 4
+    segment.write_bytes(raw)
+
+    with opened(engine) as source, pytest.raises(Corrupt, match=r"\.seg") as caught:
+        list(source.batches("t", 1, 50, Wanted(ALL)))
+    assert caught.value.offset > 0
+
+
+def test_a_column_that_is_not_there(path: Path) -> None:
+    """A misspelt column is an error with the right names."""
+    with pytest.raises(ValueError, match='no column "dat"; there are topic, seq'):
+        schema(["dat"])
+
+
+def test_the_types_are_those_that_spark_takes() -> None:
+    """Strings with 32-bit offsets, microseconds in UTC, signed integers, every field nullable."""
+    assert [field.type for field in ALL] == [
+        pa.string(),
+        pa.int64(),
+        pa.timestamp("us", tz="UTC"),
+        *[pa.string()] * 4,
+    ]
+    assert all(field.nullable for field in ALL)

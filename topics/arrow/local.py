@@ -1,0 +1,254 @@
+"""Topics of a data directory, read in place while a server may be writing it.
+
+Owns a read-only recovery (`topics.store.reader`) and what a scan asks of it: which topics there are,
+where each begins and ends, what was lost, and the batches of a range of seqs.  Changes nothing and
+takes no lock.
+
+Invariant: only durable records are shown: what a crash of the server could still take away is not
+part of any answer, so no seq that was read is ever given to another record.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from topics.arrow.columns import BATCH_ROWS, BATCH_TEXT_BYTES, batch, schema
+from topics.arrow.loss import Gap
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.records import LIVE
+from topics.protocol.state.state import State
+from topics.protocol.state.topic import Topic
+from topics.store.files import OsFiles
+from topics.store.reader import open_readonly
+from topics.store.runs import SealedRun
+
+
+class NoSuchTopic(KeyError):
+    """There is no topic of this name."""
+
+    def __str__(self) -> str:
+        return f'topic "{self.args[0]}" does not exist'
+
+
+class NotReadable(Exception):
+    """The topic's records are in the server's memory only (`ephemeral`): no file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a topic begins and ends.
+
+    Attributes:
+        epoch: Changes when the topic is deleted and created again.
+        head_seq: The last durable seq.
+        earliest_seq: Seq of the first live record; `head_seq + 1` where there is none.
+        evict_floor: Every lost seq below the first live record is below it (§2.4).
+    """
+
+    epoch: str
+    head_seq: int
+    earliest_seq: int
+    evict_floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records of a range are wanted, and which columns of them.
+
+    Attributes:
+        match: Only records whose tag matches.
+        exclude_nodes: No records that one of these wrote.
+        asof_ms: The wall clock by which records expire, milliseconds since the epoch: a replay of
+            the same scan passes the same value and sees the same records expired.
+    """
+
+    columns: pa.Schema
+    match: TagMatch | None = None
+    exclude_nodes: tuple[str, ...] = ()
+    asof_ms: int = 0
+    batch_rows: int = BATCH_ROWS
+
+
+class LocalSource:
+    """The topics of one data directory as they were when it was opened; `refresh` follows the log.
+
+    Raises:
+        Unusable: It is no data directory of this version's formats.
+        Corrupt: A file does not verify.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._store, self._state, _ = open_readonly(
+            OsFiles(self.path), lambda store: State(Limits(), store), runs_of=_sealed_runs
+        )
+        self.instance_id = self._store.instance_id
+
+    def __enter__(self) -> "LocalSource":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def topics(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._state.topics)
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._state.topics.get(name)
+        if topic is None:
+            raise NoSuchTopic(name)
+        if topic.config.durability == "ephemeral":
+            raise NotReadable(
+                f'topic "{name}" is ephemeral: its records are only in the memory of its server; '
+                "read it by the server's URL"
+            )
+        topic.published_seq = topic.head_seq
+        return topic
+
+    def extent(self, name: str) -> Extent:
+        """Raises NoSuchTopic, NotReadable."""
+        topic = self._topic(name)
+        return Extent(topic.epoch, topic.head_seq, topic.earliest_seq, topic.evict_floor)
+
+    def seek(self, name: str, from_ts: int) -> int:
+        """The first seq whose time is `from_ts` (milliseconds) or later; the head's next if none."""
+        return self._topic(name).seek(from_ts) + 1
+
+    def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
+        """First seqs of the runs within (first_seq, last_seq], at which a range is best cut."""
+        topic = self._topic(name)
+        return [run.first_seq for run in topic.runs if first_seq < run.first_seq <= last_seq]
+
+    def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
+        """What of [first_seq, last_seq] is lost, ascending (§3.3); deleted records are not."""
+        topic = self._topic(name)
+        found = []
+        floor = self._floor(topic, asof_ms)
+        seq = first_seq
+        if seq < topic.evict_floor:
+            stone = topic.tombstone(seq - 1)
+            assert stone is not None
+            found.append(Gap(name, seq, min(stone.gap_to, last_seq), stone.reason))
+            seq = stone.gap_to + 1
+        expired = self._expired_through(topic, floor)
+        if seq <= expired:
+            found.append(Gap(name, seq, min(expired, last_seq), "ttl"))
+            seq = expired + 1
+        for hole in topic.holes:
+            if hole.last_seq >= seq and hole.first_seq <= last_seq:
+                first, last = max(hole.first_seq, seq), min(hole.last_seq, last_seq)
+                found.append(Gap(name, first, last, hole.reason))
+        return _joined(found)
+
+    @staticmethod
+    def _floor(topic: Topic, asof_ms: int) -> int:
+        """Records with a time below this have expired; 0: none."""
+        return asof_ms - topic.config.ttl_ms if topic.config.ttl_ms else 0
+
+    def _expired_through(self, topic: Topic, floor_ms: int) -> int:
+        """Seq of the last live record that expired and that no event says so of; 0: none."""
+        through = 0
+        if floor_ms <= 0:
+            return through
+        for run in topic.runs:
+            if run.first_seq + run.count - 1 <= topic.gone_through:
+                continue
+            hi = int(np.searchsorted(run.columns.ts_ms, floor_ms, "left"))
+            lo = max(topic.gone_through + 1 - run.first_seq, 0)
+            live = np.flatnonzero(run.flags[lo:hi] == LIVE)
+            if len(live):
+                through = run.first_seq + lo + int(live[-1])
+            if hi < run.count:
+                break
+        return through
+
+    def batches(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted
+    ) -> Iterator[pa.RecordBatch]:
+        """*Blocking.* The live records of [first_seq, last_seq], ascending; no batch is empty.
+
+        Raises:
+            NoSuchTopic, NotReadable.
+            Corrupt: A digest does not match; it names file and offset.
+            OSError: The disk cannot read it.
+        """
+        topic = self._topic(name)
+        floor_ms = self._floor(topic, wanted.asof_ms)
+        first_seq = max(first_seq, topic.gone_through + 1)
+        for run in topic.runs:
+            lo = max(first_seq - run.first_seq, 0)
+            hi = min(last_seq + 1 - run.first_seq, run.count)
+            if lo >= hi:
+                continue
+            rows = _kept(run, lo, hi, floor_ms, wanted)
+            for part in _parts(run, rows, wanted):
+                yield batch(name, run, part, wanted.columns)
+
+
+def _sealed_runs(state: State) -> Iterator[SealedRun]:
+    for topic in state.topics.values():
+        for run in topic.runs:
+            if isinstance(run, SealedRun):
+                yield run
+
+
+def _joined(gaps: Sequence[Gap]) -> list[Gap]:
+    """Adjacent gaps as one; of several causes, the reason is `mixed`, as for readers."""
+    joined: list[Gap] = []
+    for gap in gaps:
+        if joined and joined[-1].last_seq + 1 == gap.first_seq:
+            last = joined.pop()
+            reason = gap.reason if gap.reason == last.reason else "mixed"
+            gap = Gap(gap.topic, last.first_seq, gap.last_seq, reason)
+        joined.append(gap)
+    return joined
+
+
+def _kept(run: Run, lo: int, hi: int, floor_ms: int, wanted: Wanted) -> NDArray[np.int64]:
+    """Rows of [lo, hi) that are live and wanted, ascending."""
+    keep = run.flags[lo:hi] == LIVE
+    columns = run.columns
+    if floor_ms > 0:
+        keep &= columns.ts_ms[lo:hi] >= floor_ms
+    if wanted.match is not None:
+        matching = run.tag_rows(wanted.match)
+        of_tag = np.zeros(hi - lo, np.bool_)
+        of_tag[matching[(matching >= lo) & (matching < hi)] - lo] = True
+        keep &= of_tag
+    if wanted.exclude_nodes:
+        ids = run.node_ids(wanted.exclude_nodes)
+        if len(ids):
+            keep &= ~np.isin(columns.node_id[lo:hi], ids)
+    rows: NDArray[np.int64] = np.flatnonzero(keep) + lo
+    return rows
+
+
+def _parts(run: Run, rows: NDArray[np.int64], wanted: Wanted) -> Iterator[NDArray[np.int64]]:
+    """Rows in pieces of `batch_rows` and `BATCH_TEXT_BYTES` of text, at least one row each."""
+    offset = run.columns.offset
+    at = 0
+    while at < len(rows):
+        stop = min(at + wanted.batch_rows, len(rows))
+        limit = int(offset[rows[at]]) + BATCH_TEXT_BYTES
+        fits = at + int(np.searchsorted(offset[rows[at:stop]], limit, "left"))
+        stop = max(min(stop, fits), at + 1)
+        yield rows[at:stop]
+        at = stop
+
+
+def now_ms() -> int:
+    """The wall clock, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+__all__ = ["Extent", "LocalSource", "NoSuchTopic", "NotReadable", "Wanted", "now_ms", "schema"]
