@@ -10,10 +10,9 @@ import pytest
 from protocol.durable import Durable
 
 from topics.arrow.columns import FIELDS, schema
-from topics.arrow.local import NoSuchTopic, NotReadable, Wanted
 from topics.arrow.loss import Gap
+from topics.arrow.source import NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.tags import begins_with, equals
 
 from .writer import as_rows, opened, read_all, writer
 
@@ -115,9 +114,9 @@ def test_a_tag_is_found_by_its_column(path: Path) -> None:
             engine.seal_all()
     every = read_all(engine)
 
-    assert rows(engine, match=equals("a-0")) == [r for r in every if r["$tag"] == "a-0"]
-    assert rows(engine, match=begins_with("b-")) == [r for r in every if r["$tag"][0] == "b"]
-    assert rows(engine, match=equals("none")) == []
+    assert rows(engine, tag="a-0") == [r for r in every if r["$tag"] == "a-0"]
+    assert rows(engine, tag_prefix="b-") == [r for r in every if r["$tag"][0] == "b"]
+    assert rows(engine, tag="none") == []
 
 
 def test_a_node_is_left_out(path: Path) -> None:
@@ -154,8 +153,8 @@ def test_eviction_is_a_gap_and_a_delete_is_none(path: Path) -> None:
     engine.delete(match=["tag", "Eq", "gone"])
 
     with opened(engine) as source:
-        extent = source.extent("t")
-        assert (extent.earliest_seq, extent.head_seq, extent.evict_floor) == (3, 5, 3)
+        bounds = source.bounds("t")
+        assert (bounds.earliest_seq, bounds.head_seq, bounds.evict_floor) == (3, 5, 3)
         assert source.gaps("t", 1, 5, asof_ms=engine.now_ms) == [Gap("t", 1, 2, "cap")]
         assert source.gaps("t", 2, 2, asof_ms=engine.now_ms) == [Gap("t", 2, 2, "cap")]
         assert source.gaps("t", 3, 5, asof_ms=engine.now_ms) == []
@@ -169,9 +168,9 @@ def test_an_ephemeral_topic_is_refused(path: Path) -> None:
     engine.append(1)
 
     with opened(engine) as source, pytest.raises(NotReadable, match='topic "t" is ephemeral'):
-        source.extent("t")
+        source.bounds("t")
     with opened(engine) as source, pytest.raises(NoSuchTopic, match='topic "u" does not exist'):
-        source.extent("u")
+        source.bounds("u")
 
 
 def test_damage_is_an_error_that_names_the_place(path: Path) -> None:

@@ -9,74 +9,30 @@ part of any answer, so no seq that was read is ever given to another record.
 """
 
 import os
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from topics.arrow.columns import BATCH_ROWS, BATCH_TEXT_BYTES, batch, schema
+from topics.arrow.columns import BATCH_TEXT_BYTES, batch
 from topics.arrow.loss import Gap
+from topics.arrow.source import Bounds, NoSuchTopic, NotReadable, Wanted
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.ports import Run
 from topics.protocol.model.records import LIVE
+from topics.protocol.model.tags import TagRange, begins_with, equals
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 from topics.store.files import OsFiles
-from topics.store.reader import open_readonly
+from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
-
-
-class NoSuchTopic(KeyError):
-    """There is no topic of this name."""
-
-    def __str__(self) -> str:
-        return f'topic "{self.args[0]}" does not exist'
-
-
-class NotReadable(Exception):
-    """The topic's records are in the server's memory only (`ephemeral`): no file has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Where a topic begins and ends.
-
-    Attributes:
-        epoch: Changes when the topic is deleted and created again.
-        head_seq: The last durable seq.
-        earliest_seq: Seq of the first live record; `head_seq + 1` where there is none.
-        evict_floor: Every lost seq below the first live record is below it (§2.4).
-    """
-
-    epoch: str
-    head_seq: int
-    earliest_seq: int
-    evict_floor: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which records of a range are wanted, and which columns of them.
-
-    Attributes:
-        match: Only records whose tag matches.
-        exclude_nodes: No records that one of these wrote.
-        asof_ms: The wall clock by which records expire, milliseconds since the epoch: a replay of
-            the same scan passes the same value and sees the same records expired.
-    """
-
-    columns: pa.Schema
-    match: TagMatch | None = None
-    exclude_nodes: tuple[str, ...] = ()
-    asof_ms: int = 0
-    batch_rows: int = BATCH_ROWS
 
 
 class LocalSource:
     """The topics of one data directory as they were when it was opened; `refresh` follows the log.
+    Implements `source.Source`.
 
     Raises:
         Unusable: It is no data directory of this version's formats.
@@ -85,9 +41,9 @@ class LocalSource:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._store, self._state, _ = open_readonly(
-            OsFiles(self.path), lambda store: State(Limits(), store), runs_of=_sealed_runs
-        )
+        self._store: ReadOnlyStore
+        self._state: State
+        self._open()
         self.instance_id = self._store.instance_id
 
     def __enter__(self) -> "LocalSource":
@@ -98,6 +54,26 @@ class LocalSource:
 
     def close(self) -> None:
         self._store.close()
+
+    def refresh(self) -> None:
+        """Follow the log as far as it is durable by now.
+
+        Raises:
+            Corrupt: A file does not verify.
+        """
+        try:
+            self._store.follow(self._state)
+            self._store.hold(_sealed_runs(self._state))
+        except (Corrupt, FileNotFoundError):
+            # The log went on without this reader, and the files that it needs are retired: only a
+            # new recovery can tell that from damage.
+            self._store.close()
+            self._open()
+
+    def _open(self) -> None:
+        self._store, self._state, _ = open_readonly(
+            OsFiles(self.path), lambda store: State(Limits(), store), runs_of=_sealed_runs
+        )
 
     def topics(self) -> list[str]:
         """All names, sorted."""
@@ -115,22 +91,19 @@ class LocalSource:
         topic.published_seq = topic.head_seq
         return topic
 
-    def extent(self, name: str) -> Extent:
-        """Raises NoSuchTopic, NotReadable."""
+    def bounds(self, name: str) -> Bounds:
         topic = self._topic(name)
-        return Extent(topic.epoch, topic.head_seq, topic.earliest_seq, topic.evict_floor)
+        return Bounds(topic.epoch, topic.head_seq, topic.earliest_seq, topic.evict_floor)
 
     def seek(self, name: str, from_ts: int) -> int:
-        """The first seq whose time is `from_ts` (milliseconds) or later; the head's next if none."""
         return self._topic(name).seek(from_ts) + 1
 
     def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
-        """First seqs of the runs within (first_seq, last_seq], at which a range is best cut."""
+        """First seqs of runs: a part that begins with a run opens no segment of another part."""
         topic = self._topic(name)
         return [run.first_seq for run in topic.runs if first_seq < run.first_seq <= last_seq]
 
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
-        """What of [first_seq, last_seq] is lost, ascending (§3.3); deleted records are not."""
         topic = self._topic(name)
         found = []
         floor = self._floor(topic, asof_ms)
@@ -175,22 +148,16 @@ class LocalSource:
     def batches(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch]:
-        """*Blocking.* The live records of [first_seq, last_seq], ascending; no batch is empty.
-
-        Raises:
-            NoSuchTopic, NotReadable.
-            Corrupt: A digest does not match; it names file and offset.
-            OSError: The disk cannot read it.
-        """
         topic = self._topic(name)
         floor_ms = self._floor(topic, wanted.asof_ms)
+        match = _match(wanted)
         first_seq = max(first_seq, topic.gone_through + 1)
         for run in topic.runs:
             lo = max(first_seq - run.first_seq, 0)
             hi = min(last_seq + 1 - run.first_seq, run.count)
             if lo >= hi:
                 continue
-            rows = _kept(run, lo, hi, floor_ms, wanted)
+            rows = _kept(run, lo, hi, floor_ms, match, wanted)
             for part in _parts(run, rows, wanted):
                 yield batch(name, run, part, wanted.columns)
 
@@ -214,14 +181,22 @@ def _joined(gaps: Sequence[Gap]) -> list[Gap]:
     return joined
 
 
-def _kept(run: Run, lo: int, hi: int, floor_ms: int, wanted: Wanted) -> NDArray[np.int64]:
+def _match(wanted: Wanted) -> TagRange | None:
+    if wanted.tag is not None:
+        return equals(wanted.tag)
+    return None if wanted.tag_prefix is None else begins_with(wanted.tag_prefix)
+
+
+def _kept(
+    run: Run, lo: int, hi: int, floor_ms: int, match: TagRange | None, wanted: Wanted
+) -> NDArray[np.int64]:
     """Rows of [lo, hi) that are live and wanted, ascending."""
     keep = run.flags[lo:hi] == LIVE
     columns = run.columns
     if floor_ms > 0:
         keep &= columns.ts_ms[lo:hi] >= floor_ms
-    if wanted.match is not None:
-        matching = run.tag_rows(wanted.match)
+    if match is not None:
+        matching = run.tag_rows(match)
         of_tag = np.zeros(hi - lo, np.bool_)
         of_tag[matching[(matching >= lo) & (matching < hi)] - lo] = True
         keep &= of_tag
@@ -244,11 +219,3 @@ def _parts(run: Run, rows: NDArray[np.int64], wanted: Wanted) -> Iterator[NDArra
         stop = max(min(stop, fits), at + 1)
         yield rows[at:stop]
         at = stop
-
-
-def now_ms() -> int:
-    """The wall clock, milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-__all__ = ["Extent", "LocalSource", "NoSuchTopic", "NotReadable", "Wanted", "now_ms", "schema"]

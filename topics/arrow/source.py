@@ -1,0 +1,116 @@
+"""What a scan asks of topics, wherever they lie.
+
+Two sources implement it: `local.LocalSource` over a data directory, and `remote.RemoteSource` over a
+server's HTTP API.  Both give identical batches of the same topics.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from topics.arrow.columns import BATCH_ROWS
+from topics.arrow.loss import Gap
+
+
+class NoSuchTopic(KeyError):
+    """There is no topic of this name."""
+
+    def __str__(self) -> str:
+        return f'topic "{self.args[0]}" does not exist'
+
+
+class NotReadable(Exception):
+    """The topic's records are in the server's memory only (`ephemeral`): no file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a topic begins and ends.
+
+    Attributes:
+        epoch: Changes when the topic is deleted and created again.
+        head_seq: The last durable seq; 0 where there is none yet.
+        earliest_seq: Seq of the first live record; `head_seq + 1` where there is none.
+        evict_floor: Every lost seq below the first live record is below it (§2.4).
+    """
+
+    epoch: str
+    head_seq: int
+    earliest_seq: int
+    evict_floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records of a range are wanted, and which columns of them.
+
+    Attributes:
+        columns: The schema of the batches, of `columns.schema`.
+        tag: Only records with this tag.
+        tag_prefix: Only records whose tag begins so.
+        exclude_nodes: No records that one of these nodes wrote.
+        asof_ms: The wall clock by which records expire, milliseconds since the epoch; 0: none has.
+            A replay of the same scan passes the same value and sees the same records.
+        batch_rows: Rows of a batch at most.
+    """
+
+    columns: pa.Schema
+    tag: str | None = None
+    tag_prefix: str | None = None
+    exclude_nodes: tuple[str, ...] = ()
+    asof_ms: int = 0
+    batch_rows: int = BATCH_ROWS
+
+    def __post_init__(self) -> None:
+        if self.tag is not None and self.tag_prefix is not None:
+            raise ValueError("tag and tag_prefix exclude each other")
+        if self.batch_rows < 1:
+            raise ValueError(f"batch_rows {self.batch_rows} is below 1")
+
+
+class Source(Protocol):
+    """Topics of one place.
+
+    Attributes:
+        instance_id: Of the store; changes where the data directory is another one.
+    """
+
+    instance_id: str
+
+    def topics(self) -> list[str]:
+        """All names, sorted."""
+
+    def bounds(self, name: str) -> Bounds:
+        """Raises NoSuchTopic, NotReadable."""
+
+    def seek(self, name: str, from_ts: int) -> int:
+        """The first seq of a record whose time is `from_ts` (milliseconds since the epoch) or later;
+        `head_seq + 1` where there is none.  Raises NoSuchTopic, NotReadable."""
+
+    def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
+        """Seqs within (first_seq, last_seq] at which the range is best cut, ascending."""
+
+    def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
+        """What of [first_seq, last_seq] is lost, ascending (§3.3); deleted records are not."""
+
+    def batches(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted
+    ) -> Iterator[pa.RecordBatch]:
+        """*Blocking.* The live records of [first_seq, last_seq], ascending; no batch is empty.
+
+        Raises:
+            NoSuchTopic, NotReadable.
+            Corrupt: A stored record does not verify.
+            OSError: The disk, or the network, failed.
+        """
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+def now_ms() -> int:
+    """The wall clock, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
