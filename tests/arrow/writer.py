@@ -7,6 +7,7 @@ from typing import Any
 from protocol.durable import Durable
 
 from topics.arrow.local import LocalSource
+from topics.arrow.loss import Gap
 from topics.store.files import OsFiles
 
 
@@ -22,11 +23,13 @@ def opened(engine: Durable) -> LocalSource:
 
 
 def read_all(engine: Durable, name: str = "t") -> list[dict[str, Any]]:
-    """Every record that a reader from 0 gets, `data` and `meta` as the text that was served."""
+    """Every record and every gap that a reader from 0 gets."""
     found: list[dict[str, Any]] = []
     from_seq = 0
     while True:
         page = engine.diff(from_seq, name=name, limit=1000, include_tags=True)
+        if (stone := page["tombstone"]) is not None:
+            found.append({"gap": (stone["gap_from"], stone["gap_to"], stone["reason"])})
         found += page["records"]
         from_seq = page["next_from_seq"]
         if page["caught_up"]:
@@ -34,9 +37,12 @@ def read_all(engine: Durable, name: str = "t") -> list[dict[str, Any]]:
 
 
 def as_rows(batches: Any) -> list[dict[str, Any]]:
-    """The rows of record batches, as `diff` has them."""
-    rows = []
+    """The rows of record batches and the gaps among them, as `read_all` has them."""
+    rows: list[dict[str, Any]] = []
     for batch in batches:
+        if isinstance(batch, Gap):
+            rows.append({"gap": (batch.first_seq, batch.last_seq, batch.reason)})
+            continue
         for row in batch.to_pylist():
             record = {"$seq": row["seq"], "$ts": int(row["ts"].timestamp() * 1000)}
             for name in ("node", "tag"):

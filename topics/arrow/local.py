@@ -145,7 +145,16 @@ class LocalSource:
                 break
         return through
 
-    def batches(
+    def read(
+        self, name: str, first_seq: int, last_seq: int, wanted: Wanted
+    ) -> Iterator[pa.RecordBatch | Gap]:
+        for gap in self.gaps(name, first_seq, last_seq, asof_ms=wanted.asof_ms):
+            yield from self._batches(name, first_seq, gap.first_seq - 1, wanted)
+            yield gap
+            first_seq = gap.last_seq + 1
+        yield from self._batches(name, first_seq, last_seq, wanted)
+
+    def _batches(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch]:
         topic = self._topic(name)

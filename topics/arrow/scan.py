@@ -173,53 +173,54 @@ def scan(
             resolve(opened, name, _of(start, name, "earliest"), _of(end, name, "latest"))
             for name in choose(opened, topics, pattern)
         ]
-        plans = [(each, _met(opened, each, wanted, loss)) for each in ranges]
+        if loss == "fail":
+            for each in ranges:
+                require_whole(opened, each, wanted)
     except BaseException:
         if is_ours:
             opened.close()
         raise
-    return _scanned(opened, plans, wanted, closes=is_ours)
+    return _scanned(opened, ranges, wanted, loss, closes=is_ours)
 
 
 def _of(place: Place | Mapping[str, Place], name: str, default: Place) -> Place:
     return place if isinstance(place, int | str) else place.get(name, default)
 
 
-def _met(source: Source, each: Range, wanted: Wanted, loss: Handling) -> list[Gap]:
-    """The gaps of a range that its batches are to show; handles those that they are not."""
+def require_whole(source: Source, each: Range, wanted: Wanted) -> None:
+    """Raises DataLoss: Some of the range is known to be lost."""
     gaps = source.gaps(each.topic, each.first_seq, each.last_seq, asof_ms=wanted.asof_ms)
-    if not gaps or loss == "rows":
-        return gaps
-    if loss == "fail":
+    if gaps:
         raise DataLoss(gaps)
-    for gap in gaps:
-        warnings.warn(str(gap), DataLossWarning, stacklevel=4)
-    return []
 
 
 def _scanned(
-    source: Source, plans: Sequence[tuple[Range, list[Gap]]], wanted: Wanted, *, closes: bool
+    source: Source, ranges: Sequence[Range], wanted: Wanted, loss: Handling, *, closes: bool
 ) -> Iterator[pa.RecordBatch]:
     try:
-        for each, gaps in plans:
-            yield from with_gaps(source, each, gaps, wanted)
+        for each in ranges:
+            yield from read(source, each, wanted, loss)
     finally:
         if closes:
             source.close()
 
 
-def with_gaps(
-    source: Source, each: Range, gaps: Sequence[Gap], wanted: Wanted
-) -> Iterator[pa.RecordBatch]:
-    """The batches of a range, with a row for each gap where it lies."""
-    first = each.first_seq
-    for gap in gaps:
-        if first < gap.first_seq:
-            yield from source.batches(each.topic, first, gap.first_seq - 1, wanted)
-        yield tombstone(gap, wanted.columns)
-        first = gap.last_seq + 1
-    if first <= each.last_seq:
-        yield from source.batches(each.topic, first, each.last_seq, wanted)
+def read(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
+    """The batches of a range, each gap handled where it is met.
+
+    Raises:
+        DataLoss: `loss` is `fail` and there is a gap.
+        NoSuchTopic, NotReadable, Corrupt, OSError: As `Source.read`.
+    """
+    for found in source.read(each.topic, each.first_seq, each.last_seq, wanted):
+        if not isinstance(found, Gap):
+            yield found
+        elif loss == "fail":
+            raise DataLoss([found])
+        elif loss == "rows":
+            yield tombstone(found, wanted.columns)
+        else:
+            warnings.warn(str(found), DataLossWarning, stacklevel=2)
 
 
 def tombstone(gap: Gap, columns: pa.Schema) -> pa.RecordBatch:
@@ -250,18 +251,3 @@ def reader(
     """`scan` as a `pyarrow.RecordBatchReader`, which DuckDB, Polars and pandas take as it is."""
     batches = scan(source, topics, columns=columns, loss=loss, **more)  # type: ignore[arg-type]
     return pa.RecordBatchReader.from_batches(schema(columns, loss_rows=loss == "rows"), batches)
-
-
-__all__ = [
-    "DataLossWarning",
-    "Place",
-    "Range",
-    "ScanSource",
-    "choose",
-    "open_source",
-    "reader",
-    "resolve",
-    "scan",
-    "tombstone",
-    "with_gaps",
-]

@@ -94,12 +94,14 @@ class Source(Protocol):
         """Seqs within (first_seq, last_seq] at which the range is best cut, ascending."""
 
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
-        """What of [first_seq, last_seq] is lost, ascending (§3.3); deleted records are not."""
+        """What is known to be lost of [first_seq, last_seq] before it is read, ascending (§3.3);
+        deleted records are not lost."""
 
-    def batches(
+    def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
-    ) -> Iterator[pa.RecordBatch]:
-        """*Blocking.* The live records of [first_seq, last_seq], ascending; no batch is empty.
+    ) -> Iterator[pa.RecordBatch | Gap]:
+        """*Blocking.* The live records of [first_seq, last_seq] and every gap among them, in order of
+        their seqs; no batch is empty, and none reaches over a gap.
 
         Raises:
             NoSuchTopic, NotReadable.
