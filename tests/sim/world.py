@@ -21,6 +21,7 @@ from topics.protocol.events import (
     JobsLeased,
     RecordsAppended,
     RecordsDeleted,
+    ScatteredDeleted,
 )
 from topics.protocol.ports import Recovery, Store
 from topics.protocol.queues import Place
@@ -163,7 +164,7 @@ class World:
         if not isinstance(self.process.command, Claim | None):
             return
         match event:
-            case RecordsDeleted() | RecordsAppended(cause=DeadLettered()):
+            case RecordsDeleted() | ScatteredDeleted() | RecordsAppended(cause=DeadLettered()):
                 self._reap(self._places())
                 self.learn_epochs()
             case JobsLeased():
