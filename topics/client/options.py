@@ -7,9 +7,9 @@ whose misspelled option would else be a topic without its cap, or a read from th
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
+from topics.client.encoding import Default
 from topics.client.errors import TopicsError
 from topics.client.models import Appended
-from topics.client.plain import Default
 
 Match = str | tuple[str, str, str]
 """A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""

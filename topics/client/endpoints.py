@@ -1,21 +1,19 @@
-"""Requests and answers as values: what is sent for each call, and how its answer is read.
+"""The calls of the API: the path, parameters and body of each, and the type of its answer.
 
-Owns every path, parameter and body of the API that the client uses.  Does no I/O: a face sends a
-`Call` and hands back what came.  Invariant: a call that could do its work twice is not repeatable.
+Owns every route that the client uses.  Sends nothing.  Invariant: a call that could do its work
+twice is not repeatable.
 """
 
-import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
-from topics.client.errors import BadAnswer, InvalidRequest, Unreachable, error_of
-from topics.client.finite import require_finite
+from topics.client.call import Call, decoder_of
+from topics.client.encoding import encode_record
+from topics.client.errors import InvalidRequest
 from topics.client.models import (
     Acked,
     Appended,
@@ -27,7 +25,6 @@ from topics.client.models import (
     Guarantee,
     Health,
     Nacked,
-    NewRecord,
     Purged,
     Ready,
     Router,
@@ -49,14 +46,9 @@ from topics.client.options import (
     WriteOptions,
     require,
 )
-from topics.client.plain import Default, is_plain, plain
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 J = TypeVar("J")
 R = TypeVar("R")
-Outcome = httpx.Response | httpx.RequestError
-"""What came of sending a request once."""
 
 WAIT_MS_MAX: Final = 30_000
 """The longest long poll that the server grants (§3)."""
@@ -78,67 +70,6 @@ Leases = int | Leased | Iterable[int | Leased]
 """Jobs by their seq, or as they were claimed: then their lease ids go with them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T_co]):
-    """One request, and how to read its answer.
-
-    Attributes:
-        path: From the root, names escaped.
-        decode: Body of a 2xx answer to value.
-        body: JSON, or None for a request without one.
-        accept: Media type asked for.
-        last_event_id: Of an event stream: where to go on.
-        is_repeatable: Doing it twice is the same as doing it once.
-        is_patient: Worth repeating while the server says 429 or 503.
-        outlives_faults: Worth repeating after a 500 too, as for one who has nothing else to do.
-        wait_ms: How long the server may hold the answer back on purpose.
-    """
-
-    method: str
-    path: str
-    decode: Callable[[bytes], T_co]
-    params: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
-    accept: str = "application/json"
-    last_event_id: str | None = None
-    is_repeatable: bool = True
-    is_patient: bool = True
-    outlives_faults: bool = False
-    wait_ms: int = 0
-
-    def result(self, outcome: Outcome) -> T_co:
-        """The value of an answer.
-
-        Raises:
-            TopicsError: The server refused, nothing answered, or not in our form.
-        """
-        if isinstance(outcome, httpx.RequestError):
-            raise Unreachable("unreachable", 0, reason(outcome)) from outcome
-        if not outcome.is_success:
-            raise error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
-        try:
-            return self.decode(outcome.content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"{self.method} {self.path}"
-            raise misfit(what, outcome.status_code, outcome.content, error) from error
-
-
-def reason(error: httpx.RequestError) -> str:
-    """What went wrong with a connection, in one line."""
-    what = str(error) or type(error).__name__
-    try:
-        url = error.request.url
-    except RuntimeError:
-        return what
-    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}: {what}"
-
-
-def retry_after_s(response: httpx.Response) -> float | None:
-    """Seconds of `Retry-After`; None where there is none, or a date."""
-    text = response.headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdigit() else None
-
-
 def topic_path(topic: str, action: str = "") -> str:
     """Path of a topic or of an action on it.
 
@@ -157,7 +88,7 @@ def _segment(name: str, kind: str) -> str:
 
 def put_topic(topic: str, config: Config) -> Call[Configured]:
     require(Config, config, "put_topic()")
-    return Call("PUT", topic_path(topic), reads(Configured), body=_json(config))
+    return Call("PUT", topic_path(topic), decoder_of(Configured), body=_json(config))
 
 
 def merged(config: TopicConfig, changes: Config) -> Config:
@@ -173,7 +104,7 @@ def merged(config: TopicConfig, changes: Config) -> Config:
 
 
 def topic(topic: str, *, touch: bool) -> Call[TopicState]:
-    return Call("GET", topic_path(topic), reads(TopicState), {"touch": _word(touch)})
+    return Call("GET", topic_path(topic), decoder_of(TopicState), {"touch": _word(touch)})
 
 
 def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPage]:
@@ -182,38 +113,13 @@ def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPag
         params["prefix"] = prefix
     if cursor is not None:
         params["cursor"] = cursor
-    return Call("GET", "/v0/topics", reads(TopicsPage), params)
+    return Call("GET", "/v0/topics", decoder_of(TopicsPage), params)
 
 
 def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
     # Not repeatable: between two attempts another writer may have made a topic of that name.
     path, params = topic_path(topic), {"if_empty": _word(if_empty)}
-    return Call("DELETE", path, reads(TopicDeleted), params, is_repeatable=False)
-
-
-def encode_record(
-    value: Any, *, tag: str | None = None, meta: Any = None, default: Default | None = None
-) -> bytes:
-    """A value or a `NewRecord` as an element of `records`; `tag` and `meta` are for bare values.
-
-    Raises:
-        TypeError: JSON has no form for it, and `default` none either.
-        ValueError: Nor for a NaN or an infinity in it.
-    """
-    if not isinstance(value, NewRecord):
-        if tag is None and meta is None and is_plain(value):
-            text = _json(value)
-            # Half of what a record costs that is sent by itself; see `require_finite` for the null.
-            if b"null" not in text:
-                return b'{"data":%b}' % text
-        value = NewRecord(value, tag=tag, meta=meta)
-    if not (is_plain(value.data) and (value.meta is None or is_plain(value.meta))):
-        value = msgspec.structs.replace(
-            value, data=plain(value.data, default), meta=plain(value.meta, default, "meta")
-        )
-    text = _json(value)
-    require_finite(value, text)
-    return text
+    return Call("DELETE", path, decoder_of(TopicDeleted), params, is_repeatable=False)
 
 
 def append(topic: str, values: Iterable[Any], options: AppendOptions) -> Call[Appended]:
@@ -246,7 +152,7 @@ def append_batch(
     return Call(
         "POST",
         topic_path(topic),
-        reads(Appended),
+        decoder_of(Appended),
         {"return_seqs": "false"},
         body + tail[1:],
         is_repeatable=key is not None,
@@ -270,7 +176,7 @@ def create_watch(
     body = {"topics": topics, "cursor": cursor, **options}
     body = {name: value for name, value in body.items() if value is not None}
     params = {"lenient": "true"} if lenient else {}
-    return Call("POST", "/v0/watch", reads(WatchSession), params, _json(body))
+    return Call("POST", "/v0/watch", decoder_of(WatchSession), params, _json(body))
 
 
 def open_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
@@ -283,14 +189,14 @@ def delete(topic: str, *, before_seq: int | None, match: Match | None) -> Call[D
     body: dict[str, Any] = {} if before_seq is None else {"before_seq": before_seq}
     body |= {} if match is None else {"match": match}
     path = topic_path(topic, "delete")
-    return Call("POST", path, reads(Deleted), body=_json(body), is_repeatable=False)
+    return Call("POST", path, decoder_of(Deleted), body=_json(body), is_repeatable=False)
 
 
 def purge(topic: str, *, seq: int | None, keep: int | None, filter: str | None) -> Call[Purged]:
     options = {"seq": seq, "keep": keep, "filter": filter}
     body = _json({name: value for name, value in options.items() if value is not None})
     path = topic_path(topic, "purge")
-    return Call("POST", path, reads(Purged), body=body, is_repeatable=False)
+    return Call("POST", path, decoder_of(Purged), body=body, is_repeatable=False)
 
 
 def claim(
@@ -302,12 +208,12 @@ def claim(
     lease_ms: int | None,
     wait_ms: int | None,
 ) -> Call[Claimed[J]]:
-    """Repeatable: what an attempt whose answer was lost had claimed comes again when its lease ends,
-    as after any worker that vanished (§10.3)."""
+    """Repeatable: what an attempt whose answer was lost had claimed comes again when its lease
+    ends, as after any worker that vanished (§10.3)."""
     options = {"node": node, "max": max, "lease_ms": lease_ms, "wait_ms": wait_ms}
     kind: Any = Claimed[job_type]  # type: ignore[valid-type]
     body, path = _present(options), topic_path(queue, "claim")
-    return Call("POST", path, reads(kind), body=body, wait_ms=min(wait_ms or 0, WAIT_MS_MAX))
+    return Call("POST", path, decoder_of(kind), body=body, wait_ms=min(wait_ms or 0, WAIT_MS_MAX))
 
 
 def open_work(queue: str, *, node: str, max: int, lease_ms: int | None) -> Call[bytes]:
@@ -321,7 +227,7 @@ def open_work(queue: str, *, node: str, max: int, lease_ms: int | None) -> Call[
 def ack(queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None) -> Call[Acked]:
     """Repeatable: what is done is done (§10.4)."""
     body = _present({"node": node, **_leases(jobs, lease_ids)})
-    return Call("POST", topic_path(queue, "ack"), reads(Acked), body=body)
+    return Call("POST", topic_path(queue, "ack"), decoder_of(Acked), body=body)
 
 
 def nack(
@@ -332,7 +238,7 @@ def nack(
     leases = _leases(jobs, lease_ids)
     body = _present({"node": node, "delay_ms": delay_ms, **leases})
     path, is_fenced = topic_path(queue, "nack"), leases["lease_ids"] is not None
-    return Call("POST", path, reads(Nacked), body=body, is_repeatable=is_fenced)
+    return Call("POST", path, decoder_of(Nacked), body=body, is_repeatable=is_fenced)
 
 
 def extend(
@@ -340,7 +246,7 @@ def extend(
 ) -> Call[Extended]:
     """Repeatable: it sets the deadline, and adds nothing to it (§10.6)."""
     body = _present({"node": node, "lease_ms": lease_ms, **_leases(jobs, lease_ids)})
-    return Call("POST", topic_path(queue, "extend"), reads(Extended), body=body)
+    return Call("POST", topic_path(queue, "extend"), decoder_of(Extended), body=body)
 
 
 def _leases(jobs: Leases, lease_ids: list[str] | None) -> dict[str, Any]:
@@ -381,11 +287,11 @@ def put_router(
         "allow_cycle": allow_cycle,
         "guarantee": guarantee,
     }
-    return Call("PUT", router_path(router), reads(RouterConfig), body=_json(body))
+    return Call("PUT", router_path(router), decoder_of(RouterConfig), body=_json(body))
 
 
 def router(router: str) -> Call[Router]:
-    return Call("GET", router_path(router), reads(Router))
+    return Call("GET", router_path(router), decoder_of(Router))
 
 
 def routers(
@@ -394,24 +300,24 @@ def routers(
     asked = {"prefix": prefix or None, "source": source, "dest": dest, "cursor": cursor}
     params = {name: value for name, value in asked.items() if value is not None}
     params["page_size"] = str(page_size)
-    return Call("GET", "/v0/routers", reads(RoutersPage), params)
+    return Call("GET", "/v0/routers", decoder_of(RoutersPage), params)
 
 
 def delete_router(router: str) -> Call[RouterDeleted]:
     # Not repeatable, as of topics: another may have made one of that name between two attempts.
-    return Call("DELETE", router_path(router), reads(RouterDeleted), is_repeatable=False)
+    return Call("DELETE", router_path(router), decoder_of(RouterDeleted), is_repeatable=False)
 
 
 def health() -> Call[Health]:
-    return Call("GET", "/v0/health", reads(Health), is_patient=False)
+    return Call("GET", "/v0/health", decoder_of(Health), is_patient=False)
 
 
 def ready() -> Call[Ready]:
-    return Call("GET", "/v0/ready", reads(Ready), is_patient=False)
+    return Call("GET", "/v0/ready", decoder_of(Ready), is_patient=False)
 
 
 def metrics() -> Call[dict[str, Any]]:
-    return Call("GET", "/v0/metrics", reads(dict[str, Any]), is_patient=False)
+    return Call("GET", "/v0/metrics", decoder_of(dict[str, Any]), is_patient=False)
 
 
 def metrics_text() -> Call[str]:
@@ -419,52 +325,10 @@ def metrics_text() -> Call[str]:
 
 
 def limits() -> Call[dict[str, Any]]:
-    return Call("GET", "/v0/limits", reads(dict[str, Any]))
+    return Call("GET", "/v0/limits", decoder_of(dict[str, Any]))
 
 
 _json: Final = msgspec.json.Encoder().encode
-_DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {}
-
-
-def reads(kind: type[T]) -> Callable[[bytes], T]:
-    """A decoder of `kind`, built once: building costs a hundred times what decoding does."""
-    if kind not in _DECODERS:
-        _DECODERS[kind] = msgspec.json.Decoder(kind).decode
-    return _DECODERS[kind]
-
-
-class _Numbered(msgspec.Struct):
-    seq: int = msgspec.field(name="$seq")
-
-
-class _Page(msgspec.Struct):
-    records: list[_Numbered] = []
-    claimed: list[_Numbered] = []
-
-
-_ITEM: Final = re.compile(r"`\$\.(records|claimed)\[(\d+)\]")
-"""Where in a page it is that msgspec found a value of another type."""
-
-
-def misfit(what: str, status: int, data: bytes, error: Exception) -> BadAnswer:
-    """The error of an answer, or of an event, that does not decode; where it is one record that does
-    not fit the type that was asked for, it names that record, so that it can be looked at."""
-    seq = _seq_of(data, str(error))
-    if seq is None:
-        return BadAnswer("bad_answer", status, f"{what}: {error}")
-    return BadAnswer("bad_answer", status, f"{what}: record {seq}: {error}", {"seq": seq})
-
-
-def _seq_of(data: bytes, told: str) -> int | None:
-    found = _ITEM.search(told)
-    try:
-        if found is None:
-            return reads(_Numbered)(data).seq
-        page = reads(_Page)(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    items: list[_Numbered] = getattr(page, found[1])
-    return items[int(found[2])].seq
 
 
 def _present(fields: Mapping[str, Any]) -> bytes:
@@ -474,7 +338,7 @@ def _present(fields: Mapping[str, Any]) -> bytes:
 
 def _reads_diff(record_type: type[R]) -> Callable[[bytes], Diff[R]]:
     kind: Any = Diff[record_type]  # type: ignore[valid-type]
-    return reads(kind)
+    return decoder_of(kind)
 
 
 def _word(value: bool) -> str:
