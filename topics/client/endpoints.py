@@ -5,7 +5,7 @@ twice is not repeatable.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -53,11 +53,12 @@ R = TypeVar("R")
 WAIT_MS_MAX: Final = 30_000
 """The longest long poll that the server grants (§3)."""
 PAGE_RECORDS: Final = 1000
-"""Records asked for at once: what a server grants by default (§3)."""
+"""Records of one page: the most that a server grants by default (§3)."""
 
 
 class Leased(Protocol):
-    """What an ack names: a `Job`, a `HeldJob`, or anything that says which job and which lease."""
+    """A job under its lease, as an ack names it: a `Job`, a `HeldJob`, or anything with these
+    two."""
 
     @property
     def seq(self) -> int: ...
@@ -67,14 +68,14 @@ class Leased(Protocol):
 
 
 Leases = int | Leased | Iterable[int | Leased]
-"""Jobs by their seq, or as they were claimed: then their lease ids go with them."""
+"""Jobs by their seq, or as they were claimed; in the latter case their lease ids are sent too."""
 
 
 def topic_path(topic: str, action: str = "") -> str:
     """Path of a topic or of an action on it.
 
     Raises:
-        InvalidRequest: A name that would change the path; nothing is sent.
+        InvalidRequest: The name would change the path ("..", for one); nothing is sent.
     """
     path = f"/v0/topics/{_segment(topic, 'topic')}"
     return f"{path}/{action}" if action else path
@@ -92,7 +93,7 @@ def put_topic(topic: str, config: Config) -> Call[Configured]:
 
 
 def merged(config: TopicConfig, changes: Config) -> Config:
-    """A config to `PUT` that changes only `changes`; a `PUT` replaces it all (§1.1).
+    """The whole config with `changes` applied, because a `PUT` replaces the whole (§1.1).
 
     `durable` is left out unless it is changed: `durability` says the same and wins over it.
     """
@@ -117,7 +118,8 @@ def topics(*, prefix: str, page_size: int, cursor: str | None) -> Call[TopicsPag
 
 
 def delete_topic(topic: str, *, if_empty: bool) -> Call[TopicDeleted]:
-    # Not repeatable: between two attempts another writer may have made a topic of that name.
+    # Not repeatable: between two attempts another client may have created a topic of that name,
+    # and the second would delete that one.
     path, params = topic_path(topic), {"if_empty": _word(if_empty)}
     return Call("DELETE", path, decoder_of(TopicDeleted), params, is_repeatable=False)
 
@@ -146,8 +148,8 @@ def append_batch(
     it is not repeatable: an attempt whose answer was lost may have been appended.
     """
     require(Config, options.get("config") or {}, "config of an append")
-    rest = {"idempotency_key": key, **options}
-    tail = _json({name: value for name, value in rest.items() if value is not None})
+    tail = _body({"idempotency_key": key, **options})
+    # The records are JSON already; the rest of the object is encoded and joined to them.
     body = b'{"records":[' + b",".join(records) + b"]" + (b"," if len(tail) > 2 else b"")
     return Call(
         "POST",
@@ -160,23 +162,24 @@ def append_batch(
 
 
 def diff(topic: str, record_type: type[R], options: DiffOptions) -> Call[Diff[R]]:
-    """One page; a long poll carries its wait, so that its timeout can allow for it."""
+    """One page of records.  Its `wait_ms` lets the session add a long poll's wait to the
+    timeout."""
     require(DiffOptions, options, "diff()")
-    body = {"limit": PAGE_RECORDS, **options}
-    body = {name: value for name, value in body.items() if value is not None}
+    body = _body({"limit": PAGE_RECORDS, **options})
     wait_ms = min(options.get("wait_ms", 0), WAIT_MS_MAX)
-    path, decode = topic_path(topic, "diff"), _reads_diff(record_type)
-    return Call("POST", path, decode, body=_json(body), wait_ms=wait_ms)
+    kind: Any = Diff[record_type]  # type: ignore[valid-type]
+    path = topic_path(topic, "diff")
+    return Call("POST", path, decoder_of(kind), body=body, wait_ms=wait_ms)
 
 
 def create_watch(
     topics: Mapping[str, Begin], *, cursor: str | None, options: Mapping[str, Any], lenient: bool
 ) -> Call[WatchSession]:
-    """Repeatable: a session whose answer was lost holds nothing up, and is let go when idle."""
-    body = {"topics": topics, "cursor": cursor, **options}
-    body = {name: value for name, value in body.items() if value is not None}
+    """Repeatable: a session whose answer was lost is dropped by the server when its TTL ends
+    (§7.1)."""
+    body = _body({"topics": topics, "cursor": cursor, **options})
     params = {"lenient": "true"} if lenient else {}
-    return Call("POST", "/v0/watch", decoder_of(WatchSession), params, _json(body))
+    return Call("POST", "/v0/watch", decoder_of(WatchSession), params, body)
 
 
 def open_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
@@ -185,16 +188,16 @@ def open_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
 
 
 def delete(topic: str, *, before_seq: int | None, match: Match | None) -> Call[Deleted]:
-    # Not repeatable: it is point-in-time (§5), and a second attempt is a later point.
-    body: dict[str, Any] = {} if before_seq is None else {"before_seq": before_seq}
-    body |= {} if match is None else {"match": match}
+    # Not repeatable: it removes what is there when it arrives (§5), and a second attempt would
+    # remove what was appended since the first.
+    body = _body({"before_seq": before_seq, "match": match})
     path = topic_path(topic, "delete")
-    return Call("POST", path, decoder_of(Deleted), body=_json(body), is_repeatable=False)
+    return Call("POST", path, decoder_of(Deleted), body=body, is_repeatable=False)
 
 
 def purge(topic: str, *, seq: int | None, keep: int | None, filter: str | None) -> Call[Purged]:
-    options = {"seq": seq, "keep": keep, "filter": filter}
-    body = _json({name: value for name, value in options.items() if value is not None})
+    # Not repeatable, as `delete`.
+    body = _body({"seq": seq, "keep": keep, "filter": filter})
     path = topic_path(topic, "purge")
     return Call("POST", path, decoder_of(Purged), body=body, is_repeatable=False)
 
@@ -208,11 +211,11 @@ def claim(
     lease_ms: int | None,
     wait_ms: int | None,
 ) -> Call[Claimed[J]]:
-    """Repeatable: what an attempt whose answer was lost had claimed comes again when its lease
-    ends, as after any worker that vanished (§10.3)."""
+    """Repeatable: the jobs of a lost answer are handed out again when their lease ends, as those of
+    a worker that died (§10.3)."""
     options = {"node": node, "max": max, "lease_ms": lease_ms, "wait_ms": wait_ms}
     kind: Any = Claimed[job_type]  # type: ignore[valid-type]
-    body, path = _present(options), topic_path(queue, "claim")
+    body, path = _body(options), topic_path(queue, "claim")
     return Call("POST", path, decoder_of(kind), body=body, wait_ms=min(wait_ms or 0, WAIT_MS_MAX))
 
 
@@ -225,18 +228,18 @@ def open_work(queue: str, *, node: str, max: int, lease_ms: int | None) -> Call[
 
 
 def ack(queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None) -> Call[Acked]:
-    """Repeatable: what is done is done (§10.4)."""
-    body = _present({"node": node, **_leases(jobs, lease_ids)})
+    """Repeatable: a job that the first attempt deleted is `skipped` by the second (§10.4)."""
+    body = _body({"node": node, **_leases(jobs, lease_ids)})
     return Call("POST", topic_path(queue, "ack"), decoder_of(Acked), body=body)
 
 
 def nack(
     queue: str, jobs: Leases, *, node: str, delay_ms: int, lease_ids: list[str] | None
 ) -> Call[Nacked]:
-    """Repeatable only under lease ids: without them a second attempt could give back what the same
-    node has claimed again meanwhile."""
+    """Repeatable only under lease ids: without them a second attempt could give back a job that the
+    same node has claimed again meanwhile (§10.5)."""
     leases = _leases(jobs, lease_ids)
-    body = _present({"node": node, "delay_ms": delay_ms, **leases})
+    body = _body({"node": node, "delay_ms": delay_ms, **leases})
     path, is_fenced = topic_path(queue, "nack"), leases["lease_ids"] is not None
     return Call("POST", path, decoder_of(Nacked), body=body, is_repeatable=is_fenced)
 
@@ -244,13 +247,13 @@ def nack(
 def extend(
     queue: str, jobs: Leases, *, node: str, lease_ms: int, lease_ids: list[str] | None
 ) -> Call[Extended]:
-    """Repeatable: it sets the deadline, and adds nothing to it (§10.6)."""
-    body = _present({"node": node, "lease_ms": lease_ms, **_leases(jobs, lease_ids)})
+    """Repeatable: it sets the deadline anew, and does not add to the old one (§10.6)."""
+    body = _body({"node": node, "lease_ms": lease_ms, **_leases(jobs, lease_ids)})
     return Call("POST", topic_path(queue, "extend"), decoder_of(Extended), body=body)
 
 
 def _leases(jobs: Leases, lease_ids: list[str] | None) -> dict[str, Any]:
-    """Fields that name jobs: by seq, and under their leases where these are known."""
+    """The fields that name jobs: their seqs, and their lease ids where these are known."""
     named = list(jobs) if isinstance(jobs, Iterable) else [jobs]
     seqs = [job if isinstance(job, int) else job.seq for job in named]
     known = [job.lease_id for job in named if not isinstance(job, int)]
@@ -277,6 +280,7 @@ def put_router(
     allow_cycle: bool,
     guarantee: Guarantee,
 ) -> Call[RouterConfig]:
+    # Repeatable: the same router again changes nothing (§6.1).
     body = {
         "source": source,
         "dest": dest,
@@ -304,7 +308,7 @@ def routers(
 
 
 def delete_router(router: str) -> Call[RouterDeleted]:
-    # Not repeatable, as of topics: another may have made one of that name between two attempts.
+    # Not repeatable, as `delete_topic`.
     return Call("DELETE", router_path(router), decoder_of(RouterDeleted), is_repeatable=False)
 
 
@@ -331,14 +335,9 @@ def limits() -> Call[dict[str, Any]]:
 _json: Final = msgspec.json.Encoder().encode
 
 
-def _present(fields: Mapping[str, Any]) -> bytes:
-    """A body of the fields that say something."""
+def _body(fields: Mapping[str, Any]) -> bytes:
+    """A JSON object without the fields that are None: the server's default holds for them."""
     return _json({name: value for name, value in fields.items() if value is not None})
-
-
-def _reads_diff(record_type: type[R]) -> Callable[[bytes], Diff[R]]:
-    kind: Any = Diff[record_type]  # type: ignore[valid-type]
-    return decoder_of(kind)
 
 
 def _word(value: bool) -> str:
