@@ -125,7 +125,7 @@ class Cut:
     """Carries requests to the engine, and breaks off at the n-th: before it, or after it."""
 
     def __init__(self, memory: MemoryTopics, at: int, *, after: bool) -> None:
-        self._inner = memory.client._carrier.transport
+        self._inner = memory.client.session.connections.transport
         self._left = at
         self._after = after
 
@@ -153,7 +153,7 @@ def test_a_cut_doubles_nothing(
     monkeypatch.setattr(letters_module, "CLAIMED", 3)
     transport = httpx.MockTransport(Cut(dead, at, after=after))
     source = dead.client.topic("dead")
-    cut = type(dead.client)("http://memory", transport=transport, retry=dead.client._retry)
+    cut = type(dead.client)("http://memory", transport=transport, retry=dead.client.session.retry)
     said: list[str] = []
 
     with cut:

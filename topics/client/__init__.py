@@ -5,9 +5,10 @@ Both faces only carry bytes.  What a request looks like and how an answer is rea
 package knows the contract and nothing of the server's own code.
 """
 
-from topics.client.aio import AsyncClient, AsyncWatch
+from topics.client.aio import AsyncClient
 from topics.client.aioproducer import AsyncProducer, AsyncSent
-from topics.client.aiowork import AsyncHeldJob, AsyncWork
+from topics.client.aiowatch import AsyncWatch
+from topics.client.aioworker import AsyncHeldJob, AsyncWork
 from topics.client.errors import (
     BadAnswer,
     BatchTooLarge,
@@ -76,8 +77,9 @@ from topics.client.options import (
 )
 from topics.client.producer import Producer, Sent
 from topics.client.retry import Clock, Retry
-from topics.client.sync import Client, Watch
-from topics.client.work import HeldJob, Work
+from topics.client.sync import Client
+from topics.client.watch import Watch
+from topics.client.worker import HeldJob, Work
 
 __all__ = [
     "Acked",
