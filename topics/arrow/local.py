@@ -93,7 +93,7 @@ class LocalSource:
 
     def bounds(self, name: str) -> Bounds:
         topic = self._topic(name)
-        return Bounds(topic.epoch, topic.head_seq, topic.earliest_seq, topic.evict_floor)
+        return Bounds(topic.epoch, topic.head_seq, topic.earliest_seq)
 
     def seek(self, name: str, from_ts: int) -> int:
         return self._topic(name).seek(from_ts) + 1

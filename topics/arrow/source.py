@@ -34,13 +34,11 @@ class Bounds:
         epoch: Changes when the topic is deleted and created again.
         head_seq: The last durable seq; 0 where there is none yet.
         earliest_seq: Seq of the first live record; `head_seq + 1` where there is none.
-        evict_floor: Every lost seq below the first live record is below it (§2.4).
     """
 
     epoch: str
     head_seq: int
     earliest_seq: int
-    evict_floor: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,116 @@
+"""Topics of a server as record batches: the same as those of its data directory."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from topics import NewRecord, Tombstone, TopicsError
+from topics.arrow.columns import FIELDS, schema
+from topics.arrow.loss import Gap
+from topics.arrow.remote import RemoteSource
+from topics.arrow.source import NoSuchTopic, Wanted
+from topics.testing import MemoryTopics
+
+from .writer import as_rows
+
+ALL = schema(list(FIELDS))
+
+
+@pytest.fixture
+def memory() -> Iterator[MemoryTopics]:
+    with MemoryTopics() as memory:
+        yield memory
+
+
+def opened(memory: MemoryTopics) -> RemoteSource:
+    """One page at a time: what answers here has no threads."""
+    return RemoteSource(memory.client, ahead=1)
+
+
+def rows(memory: MemoryTopics, first: int = 1, last: int | None = None, **more: Any) -> Any:
+    with opened(memory) as source:
+        last = source.bounds("t").head_seq if last is None else last
+        return as_rows(source.read("t", first, last, Wanted(**{"columns": ALL, **more})))
+
+
+def paged(memory: MemoryTopics) -> list[dict[str, Any]]:
+    """What a reader of all finds, in the form of `as_rows`."""
+    found: list[dict[str, Any]] = []
+    for item in memory.client.read("t", include_tags=True):
+        if isinstance(item, Tombstone):
+            found.append({"gap": (item.gap_from, item.gap_to, item.reason)})
+            continue
+        row = {"$seq": item.seq, "$ts": item.ts_ms, "$node": item.node, "$tag": item.tag}
+        row |= {"data": item.data, "meta": item.meta}
+        found.append({k: v for k, v in row.items() if v is not None or k == "data"})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_scan_is_what_paging_is(memory: MemoryTopics, seed: int) -> None:
+    """Over deleted stretches, evicted beginnings and many pages, in any size of batch. (§3)"""
+    chance = random.Random(seed)
+    client = memory.client
+    client.put_topic("t", cap_records=4000 if seed % 2 else 0)
+    for _ in range(8):
+        tags = [f"t{chance.randrange(5)}" for _ in range(chance.randrange(1, 1500))]
+        client.append_many("t", [NewRecord({"n": n}, tag=t) for n, t in enumerate(tags)], node="w")
+        if chance.random() < 0.7:
+            client.delete("t", match=("tag", "Eq", f"t{chance.randrange(5)}"))
+    expected = paged(memory)
+
+    for batch_rows in (7, 1000, 65_536):
+        assert rows(memory, batch_rows=batch_rows) == expected
+    t1 = [row for row in expected if row.get("$tag") == "t1" or "gap" in row]
+    assert rows(memory, tag="t1") == t1
+    assert rows(memory, tag_prefix="t") == expected
+    assert [row for row in rows(memory, exclude_nodes=("w",)) if "gap" not in row] == []
+
+
+def test_bytes_are_verbatim(memory: MemoryTopics) -> None:
+    """No parser is between the record and the column. (§0.4)"""
+    text = '{"a": 1.0,  "b":1e5, "c":"\\u00fc"}'
+    memory.client.append("t", msgspec.Raw(text.encode()), meta={"m": 1})
+
+    with opened(memory) as source:
+        [batch] = source.read("t", 1, 1, Wanted(schema(["data", "meta"])))
+    assert batch.to_pylist() == [{"data": text, "meta": '{"m":1}'}]
+
+
+def test_a_gap_is_known_before(memory: MemoryTopics) -> None:
+    """A lost beginning is told with its ends within the range; a deleted one is none. (§3.3)"""
+    memory.client.put_topic("t", cap_records=3)
+    memory.client.append("t", *range(8))
+    memory.client.delete("t", before_seq=7)
+
+    with opened(memory) as source:
+        assert source.gaps("t", 1, 8, asof_ms=0) == [Gap("t", 1, 6, "cap")]
+        assert source.gaps("t", 2, 4, asof_ms=0) == [Gap("t", 2, 4, "cap")]
+        assert source.gaps("t", 6, 8, asof_ms=0) == []
+        assert source.seek("t", memory.now_ms + 1) == 9
+        assert source.seek("t", memory.now_ms) == 7
+
+
+def test_a_topic_that_was_made_anew(memory: MemoryTopics) -> None:
+    """Its head is behind the range: the rest of the range is lost, and the scan ends. (§1.4)"""
+    memory.client.append("t", *range(50))
+    memory.client.delete_topic("t")
+    memory.client.append("t", "new")
+
+    assert rows(memory, 20, 50) == [{"gap": (20, 50, "recreated")}]
+
+
+def test_errors_say_what_is_wrong(memory: MemoryTopics) -> None:
+    """A topic that is not there; a server that is not there."""
+    with opened(memory) as source, pytest.raises(NoSuchTopic, match='topic "t" does not exist'):
+        source.bounds("t")
+    with opened(memory) as source, pytest.raises(NoSuchTopic):
+        list(source.read("t", 1, 5, Wanted(ALL)))
+    with (
+        RemoteSource("http://127.0.0.1:9") as source,
+        pytest.raises(TopicsError, match="127"),
+    ):
+        source.topics()
