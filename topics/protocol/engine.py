@@ -273,12 +273,10 @@ class Engine:
         """
         now_ms = self.advance(now_ms)
         for topic in self.state.by_id.values():
-            durability = topic.config.durability
+            durability = topic.config.durability_class
             first, last = topic.head_seq + 1, topic.reserved_through
-            uncertain = durability == "ephemeral" or not (
-                recovery.same_boot or durability == "fsync"
-            )
-            if recovery.clean or not uncertain or not self._was_used(topic):
+            is_certain = durability.survives(same_boot=recovery.same_boot)
+            if recovery.clean or is_certain or not self._was_used(topic):
                 last = topic.head_seq
             is_lossy = topic.topic_id in self.state.lossy
             if is_lossy or first <= last:
@@ -286,7 +284,7 @@ class Engine:
                 # there are right, whatever followed it, unless they took in what lived in memory
                 # only: to count that anew opens every run.
                 count, size_bytes = topic.count, topic.size_bytes
-                if is_lossy or durability == "ephemeral":
+                if is_lossy or not durability.is_logged:
                     count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.unit.emit(lost)
@@ -371,7 +369,7 @@ class Engine:
             return put_outcome(topic.name, config, created=False)
         self.unit.require_writable(room(False))
         self.unit.expire(topic, now_ms)
-        promised = topic.config.durability == "fsync"
+        promised = topic.config.durability_class.waits_for_sync
         self.unit.emit(self._configured(topic, config, now_ms))
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which
@@ -499,7 +497,7 @@ class Engine:
             if known is not None:
                 return known
         event, log_bytes = self.unit.admission.appended(topic, command, now_ms)
-        volatile = topic.config.durability == "ephemeral"
+        volatile = not topic.config.durability_class.is_logged
         need = FRAME_BYTES if volatile else log_bytes
         self.unit.require_writable(room(False), need + (FRAME_BYTES if created else 0))
         if created is not None:
@@ -514,7 +512,7 @@ class Engine:
             status=201 if created else 200,
             gate=Gate.SYNCED if synced else Gate.WRITTEN,
             logs=True,
-            is_fsync=topic.config.durability == "fsync",
+            is_fsync=topic.config.durability_class.waits_for_sync,
         )  # fmt: skip
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:

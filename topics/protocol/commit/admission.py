@@ -154,7 +154,7 @@ class Admission:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
         ones where it is larger than the cap; never its last."""
         config, n = topic.config, len(batch)
-        volatile = config.durability == "ephemeral"
+        volatile = not config.durability_class.is_logged
         if pressed or volatile:
             self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
         if config.discard != "old":
@@ -205,12 +205,12 @@ class Admission:
         over = state.hot_bytes + need - limit
         if over <= 0:
             return
-        if topic.config.durability == "ephemeral" and topic.config.discard == "old":
+        volatile = not topic.config.durability_class.is_logged
+        if volatile and topic.config.discard == "old":
             # Where what was held before could not be evicted, the topic's own may have to do.
             others = state.hot_bytes - topic.volatile_bytes
             refused = state.hot_bytes > limit < others + need
         else:
-            volatile = topic.config.durability == "ephemeral"
             others = state.hot_bytes if volatile else state.logged_bytes
             refused = over > state.volatile_bytes - state.firm_bytes - limit // 2
         if refused and others:

@@ -155,7 +155,7 @@ class UnitOfWork:
             self._reservations.append((lsn, topic, through))
         for owed in unit.owed.values():
             if owed.written is not None:
-                if owed.topic.config.durability == "disk":
+                if owed.topic.config.durability_class.strong_waits_for_sync:
                     self._written.append((lsn, owed.topic, owed.written))
                 else:
                     owed.topic.synced_seq = owed.written
@@ -192,7 +192,9 @@ class UnitOfWork:
         self._written.clear()
 
     def _needs_sync(self, topic: Topic) -> bool:
-        return topic.config.durability == "fsync" or topic.head_seq > topic.reserved_durably
+        return (
+            topic.config.durability_class.waits_for_sync or topic.head_seq > topic.reserved_durably
+        )
 
     def owe(self, topic: Topic) -> bool:
         """Whether a sync has to cover the topic's new head, or an earlier one, before it is shown."""
@@ -363,7 +365,7 @@ class UnitOfWork:
             Rejection: The destination does not take them, or the log does not; nothing changed.
         """
         event, log_bytes = self.admit(dest, copies, cause, now_ms, room, freed_bytes=freed_bytes)
-        volatile = dest.config.durability == "ephemeral"
+        volatile = not dest.config.durability_class.is_logged
         self.log_append(dest, event, log_bytes, volatile=volatile)
         if volatile:
             match cause:
@@ -385,7 +387,7 @@ class UnitOfWork:
     ) -> tuple[RecordsAppended, int]:
         """The event of copies that are taken, and the room it may need in the log; nothing changes.
         Raises Rejection."""
-        volatile = dest.config.durability == "ephemeral"
+        volatile = not dest.config.durability_class.is_logged
         event, log_bytes = self.admission.copied(
             dest, copies, now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
         )
@@ -424,8 +426,7 @@ class UnitOfWork:
         event = RecordsDeleted(
             now_ms, queue.topic_id, cause.spans, cause.count, cause.size_bytes, cause.jobs
         )
-        logged = queue.config.durability != "ephemeral" or holds_logged(queue)
-        self.emit(event, logged=logged, log_bytes=FRAME_BYTES + len(event.spans))
+        self.emit(event, logged=logs_deletes(queue), log_bytes=FRAME_BYTES + len(event.spans))
 
     def remove(
         self, topic: Topic, seqs: NDArray[np.uint64], now_ms: int, room: Callable[[bool], int]
@@ -452,7 +453,7 @@ class UnitOfWork:
         """Delete live records by spans of seqs, as `RecordsDeleted` has them, of which it is known
         how many records and bytes of text they hold; returns when to say so."""
         self.require_writable(room(True), len(spans) + FRAME_BYTES)
-        logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        logged = logs_deletes(topic)
         if logged:
             self.log_expiry(topic, now_ms)
         event = RecordsDeleted(
@@ -468,7 +469,18 @@ class UnitOfWork:
 
     def repeated(self, topic: Topic) -> Gate:
         """A delete that finds nothing may repeat one that is still on its way to the disk."""
-        return Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+        return gate_of(topic)
+
+
+def gate_of(topic: Topic) -> Gate:
+    """What an answer about the topic waits for in its durability class (§0.10)."""
+    return Gate.SYNCED if topic.config.durability_class.waits_for_sync else Gate.WRITTEN
+
+
+def logs_deletes(topic: Topic) -> bool:
+    """Whether a delete of the topic's records is an event of the log: a restart would bring the
+    records back without it."""
+    return topic.config.durability_class.is_logged or holds_logged(topic)
 
 
 def holds_logged(topic: Topic) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, holds_logged, no_such_topic
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, logs_deletes, no_such_topic
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
@@ -157,7 +157,7 @@ class DeadLetters:
                 "$dead_letter_src_seq": b"%d" % seq,
             }
 
-        is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        is_logged = logs_deletes(topic)
         if is_logged:
             self._unit.log_expiry(topic, now_ms)
         size_bytes = _size_of(topic, spans)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, gate_of, no_such_topic
 from topics.protocol.decide.dead_letters import DeadLetters
 from topics.protocol.decide.exhausted_jobs import BURIED_MAX, Burials
 from topics.protocol.http.answers import claim_outcome, held_outcome, lease_insert
@@ -671,4 +671,4 @@ class Work:
         """Leases are as durable as they promise to be, before anybody hears of them."""
         if not topic.config.leases_durable:
             return Gate.NOW
-        return Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+        return gate_of(topic)

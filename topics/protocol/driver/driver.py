@@ -433,8 +433,8 @@ class Driver:
         if (refusal.detail or {}).get("limit") != "max_hot_bytes" or not self._is_open:
             return False
         topic = self.engine.state.topics.get(command.topic)
-        volatile = topic is not None and topic.config.durability == "ephemeral"
-        return not volatile and self.engine.state.logged_bytes > 0
+        is_logged = topic is None or topic.config.durability_class.is_logged
+        return is_logged and self.engine.state.logged_bytes > 0
 
     # ------------------------------------------------------------------ what is owed
 

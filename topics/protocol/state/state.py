@@ -284,7 +284,7 @@ class State:
         topic, batch = self._topic(event.topic_id), event.batch
         n = len(batch)
         self._reach(topic, event.first_seq - 1)
-        volatile = topic.config.durability == "ephemeral"
+        volatile = not topic.config.durability_class.is_logged
         run = self._open_hot_run(topic, event, n, volatile)
         before = run.memory_bytes
         run.append(batch)
