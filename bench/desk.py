@@ -15,7 +15,7 @@ from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.metrics import Process
-from topics.protocol.maintenance.schedule import Chore
+from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, Records
@@ -50,12 +50,11 @@ class Desk:
         self.host = InlineHost(self.limits, store, NOW_MS)
         self.driver = self.host.driver
         self.engine = self.driver.engine
-        self.upkeep = self.driver.maintenance.upkeep
-        self.chores = self.driver.maintenance.chores
+        self.schedule = self.driver.maintenance.schedule
         self.phase = Phase.READY
         self.exchange = TopicsExchange(self)
         # No write waits for room: the clock stands still.
-        self.chores.log_bytes_max = 1 << 62
+        self.schedule.log_bytes_max = 1 << 62
         self.recovery = self.driver.recover()
         self.driver.start()
 
@@ -92,7 +91,7 @@ class Desk:
     def sync(self) -> None:
         self.driver.commit.want_sync()
 
-    # ------------------------------------------------------------------ upkeep
+    # ------------------------------------------------------------------ maintenance
 
     def seal_full(self) -> None:
         """Seal the runs that are full, as the server does in the background."""
@@ -107,17 +106,17 @@ class Desk:
         self.seal_full()
 
     def round(self, *, checkpoint: bool = False) -> None:
-        """One round of upkeep."""
+        """One round of maintenance."""
         ended: list[Exception | None] = []
         self.driver.maintenance.round(ended.append, checkpoint=checkpoint)
         if ended[0] is not None:
             raise ended[0]
 
-    def slices(self, chore: Chore) -> list[float]:
-        """Do a chore; CPU time of each of its pieces on the event loop, seconds."""
+    def slices(self, task: Task) -> list[float]:
+        """Do a task; CPU time of each of its pieces on the event loop, seconds."""
         times: list[float] = []
         ended: list[Exception | None] = []
-        self.driver.maintenance.run(_timed(chore, times), ended.append)
+        self.driver.maintenance.run(_timed(task, times), ended.append)
         assert ended == [None]
         return times
 
@@ -167,13 +166,13 @@ class Desk:
         raise AssertionError("the data of a benchmark is in the page cache")
 
 
-def _timed(chore: Chore, times: list[float]) -> Chore:
-    """A chore that notes the CPU time between what it waits for."""
+def _timed(task: Task, times: list[float]) -> Task:
+    """A task that notes the CPU time between what it waits for."""
     value, error = None, None
     while True:
         begun = time.thread_time()
         try:
-            step = chore.send(value) if error is None else chore.throw(error)
+            step = task.send(value) if error is None else task.throw(error)
         except StopIteration:
             return
         finally:

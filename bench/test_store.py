@@ -69,7 +69,7 @@ def test_seal(benchmark: Any, goal: Any, desk: Desk, scale: Scale) -> None:
     fill(desk, "t", records, batch=BATCH_RECORDS)
     freeze(desk.engine.state.topics["t"])
     desk.engine.state.full = dict(desk.engine.state.hot)
-    job = desk.upkeep.plan_seal(NOW_MS)
+    job = desk.schedule.sealing.plan(NOW_MS)
     assert job is not None
 
     def sealed(entries: tuple[SealEntry, ...]) -> int:
@@ -115,7 +115,7 @@ def test_checkpoint(benchmark: Any, goal: Any, busy: Desk, scale: Scale) -> None
 
 @pytest.mark.timeout(1200)
 def test_checkpoint_on_loop(benchmark: Any, report: Any, tmp_path: Path, scale: Scale) -> None:
-    """The longest that upkeep holds up the event loop: CPU time, as others use the machine too, and
+    """The longest that maintenance holds up the event loop: CPU time, as others use the machine too, and
     without the garbage collector, which a server keeps away from topics."""
     desk, topics = Desk.on_disk(tmp_path / "data"), scale.most_topics
     write_everywhere(desk, topics)
@@ -124,7 +124,7 @@ def test_checkpoint_on_loop(benchmark: Any, report: Any, tmp_path: Path, scale: 
 
     def measured() -> None:
         for what in ("a hot record each", "nothing new"):
-            slices = desk.slices(desk.chores.round(checkpoint=True))
+            slices = desk.slices(desk.schedule.round(checkpoint=True))
             longest[what] = max(slices), sum(slices)
 
     gc.collect()
@@ -154,7 +154,7 @@ def test_checkpoint_of_keys(benchmark: Any, report: Any, tmp_path: Path, scale: 
         desk.engine.state._remember(topic, digest, 1, 1, NOW_MS)
 
     def measured() -> float:
-        return max(desk.slices(desk.chores.round(checkpoint=True)))
+        return max(desk.slices(desk.schedule.round(checkpoint=True)))
 
     most_s = benchmark.pedantic(measured, rounds=1)
 

@@ -2,7 +2,7 @@
 lets each step take its time.
 
 Owns which of the steps that the driver asked for are done and which wait: a write that is on its way,
-a sync whose end nobody has heard of, a call of upkeep between its return and its report, a read.
+a sync whose end nobody has heard of, a call of maintenance between its return and its report, a read.
 Refuses to know what answers mean, and decides nothing of what a server decides.
 """
 
@@ -16,7 +16,7 @@ from topics.protocol.decide.read_your_writes import Debt
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.maintenance.schedule import others_first
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
@@ -48,8 +48,8 @@ class Process(InlineHost):
         reading: What it asked for and waits for.
         command: What is just being decided.
         last_words: What the server's log says of a failure.
-        troubles: Rounds of upkeep that a disk broke off.
-        gave_up: Upkeep was let lie, perhaps with a file that nobody knows until the next start.
+        troubles: Rounds of maintenance that a disk broke off.
+        gave_up: Maintenance was let lie, perhaps with a file that nobody knows until the next start.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class Process(InlineHost):
         super().__init__(limits, store, now_ms)
         self.limits = limits
         self.engine = self.driver.engine
-        self.upkeep = self.driver.maintenance.upkeep
         self.writing = writing
         self.wrote = wrote
         self.moved = moved
@@ -162,7 +161,7 @@ class Process(InlineHost):
         recovery = self.driver.recover()
         self.driver.start()
         self.driver.maintenance.calm()
-        self.driver.maintenance.chores.log_bytes_max = 1 << 40  # no write waits for room
+        self.driver.maintenance.schedule.log_bytes_max = 1 << 40  # no write waits for room
         return recovery
 
     # -- a turn --------------------------------------------------------------------------------
@@ -354,10 +353,10 @@ class Process(InlineHost):
             self.driver.commit.ring()
             self.sync()
 
-    # -- upkeep --------------------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------
 
-    def step_upkeep(self, *, checkpoint: bool) -> None:
-        """Go on with upkeep to where the server would wait for a thread, or begin a round of it."""
+    def step_maintenance(self, *, checkpoint: bool) -> None:
+        """Go on with maintenance to where the server would wait for a thread, or begin a round of it."""
         if self.failed:
             return
         if self._returns:
@@ -386,16 +385,16 @@ class Process(InlineHost):
         self.troubles += error is not None
 
     @property
-    def is_upkeeping(self) -> bool:
+    def is_maintaining(self) -> bool:
         return not self.driver.maintenance.is_idle
 
-    def finish_upkeep(self) -> None:
-        while self.is_upkeeping and not self.failed:
-            self.step_upkeep(checkpoint=False)
+    def finish_maintenance(self) -> None:
+        while self.is_maintaining and not self.failed:
+            self.step_maintenance(checkpoint=False)
 
-    def give_up_upkeep(self) -> None:
+    def give_up_maintenance(self) -> None:
         """As where a disk had no space for it: what was planned is due again."""
-        if self.is_upkeeping:
+        if self.is_maintaining:
             self.gave_up = True
             self.finish_log()
             self.driver.maintenance.end()

@@ -9,7 +9,7 @@ from topics.protocol.model.errors import Rejection
 from .files import Fault
 from .model import Violation
 from .reading import Ask
-from .script import append, delete, plain, put, upkeep
+from .script import append, delete, maintain, plain, put
 from .traffic import diff_of
 from .world import World
 
@@ -78,7 +78,7 @@ def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: 
     calls = world.files.calls
     world.process.sync()
     world.process.idle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     assert refusal_of_an_append(world).code.status == 503
     assert not [call for call in world.files.log[calls:] if ".wal" in call]
     world.crash(how)
@@ -97,8 +97,8 @@ def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
     before = shown(world)
     world.files.faults[world.files.calls + 1 + call] = Fault(error)
 
-    upkeep(world, checkpoint=True)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
+    maintain(world, checkpoint=True)
 
     assert shown(world) == before
     world.crash("kill")

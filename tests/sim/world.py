@@ -448,11 +448,11 @@ class World:
         elif kind < 0.78:
             self.settle()
         elif kind < 0.93:
-            process.step_upkeep(checkpoint=self.rng.random() < 0.15)
+            process.step_maintenance(checkpoint=self.rng.random() < 0.15)
         elif kind < 0.95:
-            process.give_up_upkeep()
+            process.give_up_maintenance()
         elif kind < 0.97:
-            process.finish_upkeep()
+            process.finish_maintenance()
             check_rest(self)
         elif kind < 0.985:
             self._settle_idle()

@@ -272,7 +272,7 @@ def test_what_may_not_be_evicted_pushes_back_and_lets_the_log_be() -> None:
     engine.put("d", durability="disk")
     for _ in range(20):
         while refused(engine, BIG, "d"):
-            engine.upkeep.press()
+            engine.sealing.press()
             engine.seal()
         assert held(engine) < LIMIT + 11_000
     assert (engine.state("e")["count"], engine.state("d")["count"]) == (count, 20)

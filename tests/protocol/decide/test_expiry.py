@@ -7,7 +7,7 @@ from topics.protocol.state.state import State
 
 
 def test_expired_records_free_room_unseen() -> None:
-    """Of a topic that nobody has read since, before upkeep comes round."""
+    """Of a topic that nobody has read since, before maintenance comes round."""
     engine = Harness(max_total_bytes=1000)
     engine.put("old", ttl_ms=200)
     for n in range(12):

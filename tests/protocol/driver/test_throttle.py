@@ -74,7 +74,7 @@ class Pressed(Slow):
     log_bytes = 0
 
     def fill(self, part: float) -> None:
-        bound = self.driver.maintenance.chores.log_bound
+        bound = self.driver.maintenance.schedule.log_bound
         self.store.log_bytes = int(part * bound)  # type: ignore[misc]
 
     def append(self, name: str = "", size: int = 1000, **fields: Any) -> Reply | Ticket:

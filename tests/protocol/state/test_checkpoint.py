@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from protocol.harness import Harness, read_back, tagged
-from topics.protocol.maintenance import upkeep
-from topics.protocol.maintenance.upkeep import CheckpointPlan
+from topics.protocol.maintenance import sealing
+from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, TopicImage
 from topics.protocol.state import checkpoint
@@ -31,7 +31,7 @@ CLASSES = ("disk", "disk", "memory", "fsync", "ephemeral")
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """One topic, or two jobs, in one go; a queue of three is taken in several."""
     monkeypatch.setattr(checkpoint, "SLICE_WEIGHT", 1)
-    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 1)
+    monkeypatch.setattr(sealing, "ENTRIES_MAX", 1)
     monkeypatch.setattr(checkpoint, "SLICE_JOBS", 2)
 
 
@@ -136,28 +136,30 @@ class Busy:
 
     def checkpoint(self, *, clock: bool = True) -> tuple[CheckpointPlan, Checkpoint]:
         """A checkpoint, commands between any two of its steps; and what it is to be of."""
-        engine, keeper = self.engine, self.engine.upkeep
+        engine, checkpointing = self.engine, self.engine.checkpointing
         engine.sync()
         if not clock:
             self.let_pass()
-        plan = keeper.begin_checkpoint(engine.now_ms)
+        plan = checkpointing.begin(engine.now_ms)
         known = copied(engine.engine.state.image())
         engine.events.clear()
-        while keeper.make_images(plan):
+        while checkpointing.make_images(plan):
             self.act(clock=clock)
         while True:
-            planning = keeper.planning_next(plan)
+            planning = checkpointing.planning_seal(plan)
             while planning.go_on():
                 self.act(clock=clock)
             if (job := planning.job()) is None:
                 break
             self.act(clock=clock)
-            refs, told = engine.store.seal(job.entries), 0
-            while told < len(job.entries):
+            refs, installed = engine.store.seal(job.entries), 0
+            while installed < len(job.entries):
                 self.act(clock=clock)
-                told = keeper.tell_sealed(job, refs, engine.now_ms, plan, told)
+                installed = engine.sealing.install_some(
+                    job, refs, engine.now_ms, plan.images, installed
+                )
                 engine.sync()
-        while keeper.make_images(plan):
+        while checkpointing.make_images(plan):
             self.act(clock=clock)
         engine.sync()
         engine.store.flip()

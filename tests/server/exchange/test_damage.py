@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_told_with_its_place(
     play(rotten, story)
 
 
-def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
+def test_damage_keeps_nothing_else_from_maintenance(rotten: Path) -> None:
     """Its topic is listed, and written to; every topic is sealed and checkpointed. (§1.3)"""
 
     before = checkpoint_of(rotten)
@@ -508,10 +508,10 @@ def test_an_erasure_that_meets_damage_says_so(tmp_path: Path) -> None:
     play(tmp_path, second)
 
 
-def test_a_bug_in_upkeep_does_not_end_it(
+def test_a_bug_in_maintenance_does_not_end_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told with its trace, and upkeep goes on."""
+    """It is told with its trace, and maintenance goes on."""
 
     async def story(runtime: Runtime) -> None:
         failed = asyncio.Event()
@@ -521,7 +521,7 @@ def test_a_bug_in_upkeep_does_not_end_it(
             raise AssertionError("made up")
 
         with monkeypatch.context() as patched:
-            patched.setattr(runtime.driver.maintenance.upkeep, "drop_runs", broken)
+            patched.setattr(runtime.driver.maintenance.schedule.compaction, "drop_runs", broken)
             runtime.driver.maintenance.soon()
             runtime.nudge()
             await failed.wait()

@@ -32,7 +32,7 @@ from topics.protocol.driver.group_commit import (
     read_only,
     unknown,
 )
-from topics.protocol.driver.rounds import Call, Maintenance
+from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
@@ -168,7 +168,7 @@ class Driver:
             self.engine, store, host, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
         self._throttle = Throttle()
-        self.maintenance = Maintenance(
+        self.maintenance = MaintenanceDriver(
             limits, self.engine, store, self.commit, self._throttle, host
         )
         self.refused_for_room = 0
@@ -228,7 +228,7 @@ class Driver:
         def last(error: WriteFailed | None) -> None:
             self.commit.is_over = True
             if error is None:
-                self.maintenance.run(self.maintenance.chores.last(), ended)
+                self.maintenance.run(self.maintenance.schedule.last(), ended)
             else:
                 ended(error)
 
@@ -367,7 +367,7 @@ class Driver:
     def pressure(self) -> float:
         """How full the fuller of the log and the memory for what is sealed later is, 1.0 at its
         bound."""
-        log_part = self.store.log_bytes / self.maintenance.chores.log_bound
+        log_part = self.store.log_bytes / self.maintenance.schedule.log_bound
         return max(log_part, self.engine.state.logged_bytes / self.limits.max_hot_bytes)
 
     def _throttled(self, command: Append, deliver: Deliver) -> _Waiting | None:

@@ -10,7 +10,7 @@ from typing import Any
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.driver import Driver, Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store

@@ -49,7 +49,7 @@ from topics.protocol.state.hot_run import HOT_RUN_BYTES, HotRun
 from topics.protocol.state.idempotency import Keys
 from topics.protocol.state.queue import Job, Queue
 from topics.protocol.state.routers import Routers
-from topics.protocol.state.segment_usage import SegmentUse
+from topics.protocol.state.segment_usage import SegmentUsage
 from topics.protocol.state.topic import Expiry, Topic
 
 _VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
@@ -123,7 +123,7 @@ class State:
         self.largest = BySize()
         self.full: dict[int, Topic] = {}
         self.attention: dict[int, Topic] = {}
-        self.segments = SegmentUse()
+        self.segments = SegmentUsage()
         self.volatile: dict[int, Topic] = {}
         self.logged_bytes = 0
         self.volatile_bytes = 0

@@ -27,7 +27,7 @@ from topics.protocol.driver.group_commit import (
     Sync,
     Write,
 )
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.http.metrics import Process
 from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.commands import Command
