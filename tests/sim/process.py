@@ -137,7 +137,7 @@ class Process(InlineHost):
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
                 fetch.done(fetch.read())
-            engine.sweeps.step(self.now_ms, turn.left(self.driver.room))
+            engine.sweeps.step(self.driver.moment)
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)
         if isinstance(wake.result, Exception):
@@ -216,7 +216,7 @@ class Process(InlineHost):
 
     def _pay(self, debt: Debt) -> None:
         while not debt.is_settled and not self.failed:
-            debt.work(self.now_ms, self.driver.room)
+            debt.work(self.driver.moment)
             self.driver.nudge()
             self.reading += self.engine.take_fetches()
             while self.reading:
