@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.driver.inline_host import InlineHost
@@ -18,6 +17,7 @@ from topics.protocol.http.metrics import Process
 from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
@@ -81,8 +81,8 @@ class Desk:
         return result
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def turn(self) -> None:
         """Write what was decided, as one batch, and publish it."""

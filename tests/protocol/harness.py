@@ -32,6 +32,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, Event, Image
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.render import project
@@ -88,12 +89,14 @@ class Harness:
         self._tokens += 1
         if self.auto:
             self.pay(command)
-        result = self.engine.submit(
-            command, token=self._tokens, now_ms=self.now_ms, room=lambda _: self.room_bytes
-        )
+        result = self.engine.submit(command, token=self._tokens, moment=self.moment)
         if self.auto:
             self.sync()
         return result
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, lambda _: self.room_bytes)
 
     @property
     def last_token(self) -> int:
@@ -103,17 +106,17 @@ class Harness:
         """Work off what is owed to a command, as a shell does before it submits one."""
         debt = self.engine.debt_of(command)
         while debt is not None and not debt.is_settled:
-            debt.work(self.now_ms, lambda _: self.room_bytes)
+            debt.work(self.moment)
             self.read_fetches()
             self.sync()
 
     def work_off(self) -> None:
         """Do what is owed (copies, jobs for who waits) until nothing is, a turn each."""
-        self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+        self.engine.work_off(self.moment)
         self.read_fetches()
         self.sync()
         while self.engine.owes:
-            self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+            self.engine.work_off(self.moment)
             self.read_fetches()
             self.sync()
 

@@ -17,7 +17,7 @@ from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
-from topics.protocol.maintenance.schedule import others_first
+from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Event
@@ -136,7 +136,7 @@ class Process(InlineHost):
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
                 fetch.done(fetch.read())
-            engine.sweeps.step(self.now_ms, turn.left(self.driver.room))
+            engine.sweeps.step(self.driver.moment)
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)
         if isinstance(wake.result, Exception):
@@ -215,7 +215,7 @@ class Process(InlineHost):
 
     def _pay(self, debt: Debt) -> None:
         while not debt.is_settled and not self.failed:
-            debt.work(self.now_ms, self.driver.room)
+            debt.work(self.driver.moment)
             self.driver.nudge()
             self.reading += self.engine.take_fetches()
             while self.reading:
@@ -275,7 +275,7 @@ class Process(InlineHost):
                 self._hold(step)
             case Sync() if not self._is_stopping:
                 self._sync_asked = True
-            case Call() if step.call is others_first and not self.holds():
+            case Call() if step.call is yield_to_commands and not self.holds():
                 super().perform(step)
             case Call() if not self._is_stopping:
                 self._calls.append(step)

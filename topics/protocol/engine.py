@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, StateUnknown, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork, no_such_topic
 from topics.protocol.decide.partial_scans import Finding, Sweep, Sweeps
 from topics.protocol.decide.queues import Work, WorkStream
 from topics.protocol.decide.read_your_writes import Debt
@@ -57,6 +57,7 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
 from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
 from topics.protocol.state.state import State, floors_with
@@ -117,7 +118,7 @@ class Engine:
         self.watches.is_awaited = self.forwarding.is_awaited
         self.sweeps = Sweeps(self.unit)
         self._parked: dict[int, dict[object, _Waiting]] = {}
-        self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
+        self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutTopic: self._put_topic,
             GetTopic: self._get_topic,
             ListTopics: self._list_topics,
@@ -130,30 +131,27 @@ class Engine:
 
     # ------------------------------------------------------------------ the shell's side
 
-    def submit(
-        self, command: Command, *, token: object, now_ms: int, room: Room
-    ) -> Outcome | Parked:
+    def submit(self, command: Command, *, token: object, moment: Moment) -> Outcome | Parked:
         """Decide a command and make what it decides true.
 
         Args:
             token: Comes back with the wake of a command that parks.
-            now_ms: Wall clock; never taken to run backwards.
-            room: Bytes of frames that the log is sure to take, given whether the reserve counts.
+            moment: The wall clock, never taken to run backwards, and the room in the log.
 
         Raises:
             Rejection: Nothing has changed, but for what time took.
         """
-        now_ms = self.advance(now_ms)
+        moment = self.unit.in_engine_time(moment)
         try:
             if isinstance(command, Diff):
-                return self._diff(command, token, now_ms)
+                return self._diff(command, token, moment.now_ms)
             if isinstance(command, Claim):
-                return self.work.claim(command, token, now_ms, self.unit.left(room))
+                return self.work.claim(command, token, moment)
             if isinstance(command, DeleteRecords):
-                return self._delete_records(command, token, now_ms, room)
+                return self._delete_records(command, token, moment)
             if isinstance(command, Purge):
-                return self._purge(command, token, now_ms, room)
-            return self._decide[type(command)](command, now_ms, self.unit.left(room))
+                return self._purge(command, token, moment)
+            return self._decide[type(command)](command, moment)
         except DamagedRun as damage:
             raise damage.refusal() from damage
 
@@ -216,14 +214,13 @@ class Engine:
             or bool(self.unit.fetches)
         )
 
-    def work_off(self, now_ms: int, room: Room) -> None:
+    def work_off(self, moment: Moment) -> None:
         """Do a bounded part of what is owed now; its events are written with this turn.  Where
         something is owed still, ask again after the write."""
-        now_ms = self.advance(now_ms)
-        left = self.unit.left(room)
-        self.work.step(now_ms, left)
-        self.forwarding.step(now_ms, left)
-        self.sweeps.step(now_ms, left)
+        moment = self.unit.in_engine_time(moment)
+        self.work.step(moment)
+        self.forwarding.step(moment)
+        self.sweeps.step(moment)
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
@@ -349,13 +346,13 @@ class Engine:
 
     # ------------------------------------------------------------------ topics
 
-    def _put_topic(self, command: PutTopic, now_ms: int, room: Room) -> Outcome:
+    def _put_topic(self, command: PutTopic, moment: Moment) -> Outcome:
         """§1.1: create, or replace the config; an identical one changes nothing."""
         topic = self.state.topics.get(command.topic)
         config = command.config
         if topic is None:
-            self.unit.require_writable(room(False))
-            self.unit.create(self.unit.admission.creation(command.topic, config, now_ms))
+            self.unit.require_writable(moment)
+            self.unit.create(self.unit.admission.creation(command.topic, config, moment.now_ms))
             return put_outcome(command.topic, config, created=True)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
@@ -367,15 +364,15 @@ class Engine:
             )
         if config == topic.config:
             return put_outcome(topic.name, config, created=False)
-        self.unit.require_writable(room(False))
-        self.unit.expire(topic, now_ms)
+        self.unit.require_writable(moment)
+        self.unit.expire(topic, moment.now_ms)
         promised = topic.config.durability_class.waits_for_sync
-        self.unit.emit(self._configured(topic, config, now_ms))
+        self.unit.emit(self._configured(topic, config, moment.now_ms))
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which
             # no seq is skipped: what is shown meanwhile must be as durable as it promises.
             self.unit.hold_back(topic)
-        self.unit.expire(topic, now_ms)
+        self.unit.expire(topic, moment.now_ms)
         self.forwarding.on_room(topic)
         return put_outcome(topic.name, config, created=False)
 
@@ -400,9 +397,9 @@ class Engine:
             topic.size_bytes - gone.size_bytes,
         )
 
-    def _get_topic(self, command: GetTopic, now_ms: int, _: object) -> Outcome:
+    def _get_topic(self, command: GetTopic, moment: Moment) -> Outcome:
         """§1.2."""
-        topic = self.unit.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, moment.now_ms)
         count, size_bytes = topic.shown()
         state: dict[str, object] = {
             "topic": topic.name,
@@ -414,18 +411,18 @@ class Engine:
             "count": count,
             "bytes": size_bytes,
             "config": topic.config,
-            "effective_priority": effective_priority(topic, now_ms),
+            "effective_priority": effective_priority(topic, moment.now_ms),
             "last_write_ts": topic.last_write_ms,
             "last_read_ts": topic.last_read_ms,
         }
         if (queue := self.state.queues.get(topic.topic_id)) is not None:
-            queue.settle(now_ms)
+            queue.settle(moment.now_ms)
             state["queue"] = queue_counters(topic, queue)
         if command.touch:
-            topic.last_read_ms = now_ms
+            topic.last_read_ms = moment.now_ms
         return Outcome([open_object(state)])
 
-    def _list_topics(self, command: ListTopics, now_ms: int, _: object) -> Outcome:
+    def _list_topics(self, command: ListTopics, moment: Moment) -> Outcome:
         """§1.3: by name, so that a page goes on rightly whatever came and went between."""
         names = self.state.names
         start = bisect_left(names, max(command.prefix, command.after))
@@ -433,11 +430,11 @@ class Engine:
             start += 1
         page = names[start : start + command.page_size + 1]
         page = [name for name in page if name.startswith(command.prefix)]
-        topics = [self.unit.topic(name, now_ms) for name in page[: command.page_size]]
-        answer: dict[str, object] = {"topics": [self._summary(t, now_ms) for t in topics]}
+        topics = [self.unit.topic(name, moment.now_ms) for name in page[: command.page_size]]
+        answer: dict[str, object] = {"topics": [self._summary(t, moment.now_ms) for t in topics]}
         if command.touch:
             for topic in topics:
-                topic.last_read_ms = now_ms
+                topic.last_read_ms = moment.now_ms
         if len(page) > command.page_size:
             answer["next_cursor"] = list_cursor(page[command.page_size - 1])
         return Outcome([open_object(answer)])
@@ -449,7 +446,7 @@ class Engine:
             shown["queue"] = queue_counters(topic, queue)
         return shown
 
-    def _delete_topic(self, command: DeleteTopic, now_ms: int, room: Room) -> Outcome:
+    def _delete_topic(self, command: DeleteTopic, moment: Moment) -> Outcome:
         """§1.4."""
         topic = self.state.topics.get(command.topic)
         removed = [] if topic is None else [r.name for r in self.state.routers.of(topic.topic_id)]
@@ -461,16 +458,16 @@ class Engine:
         if topic is None:
             # What this repeats may still be on its way to the disk.
             return Outcome([open_object(answer)], gate=Gate.SYNCED)
-        self.unit.expire(topic, now_ms)
+        self.unit.expire(topic, moment.now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
                 ErrorCode.TOPIC_NOT_EMPTY,
                 f'topic "{topic.name}" holds {topic.count} records',
                 {"topic": topic.name, "count": topic.count},
             )
-        self.unit.require_writable(room(True))
+        self.unit.require_writable(moment, reserve=True)
         head_seq = topic.published_seq
-        self.unit.emit(TopicDeleted(now_ms, topic.topic_id))
+        self.unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
         self.unit.drop(topic)
         self.forwarding.on_stopped()
         self.work.on_deleted(topic)
@@ -481,7 +478,7 @@ class Engine:
 
     # ------------------------------------------------------------------ append
 
-    def _append(self, command: Append, now_ms: int, room: Room) -> Outcome:
+    def _append(self, command: Append, moment: Moment) -> Outcome:
         """§2: all records or none, with contiguous seqs."""
         topic = self.state.topics.get(command.topic)
         created: TopicCreated | None = None
@@ -489,21 +486,21 @@ class Engine:
             create = command.config.auto_create if command.create is None else command.create
             if not create:
                 raise no_such_topic(command.topic)
-            created = self.unit.admission.creation(command.topic, command.config, now_ms)
+            created = self.unit.admission.creation(command.topic, command.config, moment.now_ms)
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
-            self.unit.expire(topic, now_ms)
-            known = self._remembered(topic, command, now_ms)
+            self.unit.expire(topic, moment.now_ms)
+            known = self._remembered(topic, command, moment.now_ms)
             if known is not None:
                 return known
-        event, log_bytes = self.unit.admission.appended(topic, command, now_ms)
+        event, log_bytes = self.unit.admission.appended(topic, command, moment.now_ms)
         volatile = not topic.config.durability_class.is_logged
         need = FRAME_BYTES if volatile else log_bytes
-        self.unit.require_writable(room(False), need + (FRAME_BYTES if created else 0))
+        self.unit.require_writable(moment, need + (FRAME_BYTES if created else 0))
         if created is not None:
             topic = self.unit.create(created)
         self.unit.log_append(topic, event, log_bytes, volatile=volatile)
-        self.unit.relieve(now_ms)
+        self.unit.relieve(moment.now_ms)
         synced = self.unit.owe(topic)
         return Outcome(
             [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
@@ -591,10 +588,10 @@ class Engine:
     # ------------------------------------------------------------------ delete
 
     def _delete_records(
-        self, command: DeleteRecords, token: object, now_ms: int, room: Room
+        self, command: DeleteRecords, token: object, moment: Moment
     ) -> Outcome | Parked:
         """§5: point-in-time, silent, idempotent."""
-        topic = self.unit.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, moment.now_ms)
 
         def told(deleted: int, gate: Gate) -> Outcome:
             outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
@@ -603,17 +600,17 @@ class Engine:
             return outcome
 
         finding = _finding(topic, command.match, command.before_seq)
-        return self._remove(finding, 0, told, token, now_ms, room)
+        return self._remove(finding, 0, told, token, moment)
 
-    def _purge(self, command: Purge, token: object, now_ms: int, room: Room) -> Outcome | Parked:
+    def _purge(self, command: Purge, token: object, moment: Moment) -> Outcome | Parked:
         """A delete in NATS's words (ADR-10)."""
-        topic = self.unit.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, moment.now_ms)
 
         def told(purged: int, gate: Gate) -> Outcome:
             return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
 
         finding = _finding(topic, command.match, command.seq)
-        return self._remove(finding, command.keep or 0, told, token, now_ms, room)
+        return self._remove(finding, command.keep or 0, told, token, moment)
 
     def _remove(
         self,
@@ -621,17 +618,16 @@ class Engine:
         keep: int,
         told: Callable[[int, Gate], Outcome],
         token: object,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> Outcome | Parked:
         """Find what is to go, in as many turns as that takes, and delete it in one of them."""
 
         def sweep() -> Sweep:
-            now, left = now_ms, self.unit.left(room)
+            now = moment
             for runs in finding.search():
-                now, left = yield runs
+                now = yield runs
             finding.keep(keep)
-            return told(*finding.remove(self.unit, now, left))
+            return told(*finding.remove(self.unit, now))
 
         outcome = self.sweeps.begin(finding.topic, token, sweep())
         return Parked(None) if outcome is None else outcome

@@ -54,7 +54,7 @@ class Asked:
         engine = self.engine
         assert isinstance(self.first, Parked)
         engine.read_fetches()
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         engine.sync()
         self.turns += 1
         for wake in engine.engine.take_wakes():
@@ -86,7 +86,7 @@ def purge(engine: Harness, **asked: object) -> Asked:
 def remove(engine: Harness, seq: int) -> None:
     """Another client's delete, decided in one turn."""
     seqs = np.array([seq], np.uint64)
-    engine.engine.unit.remove(engine.topic(), seqs, engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.unit.remove(engine.topic(), seqs, engine.moment)
     engine.sync()
 
 

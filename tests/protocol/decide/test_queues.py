@@ -16,6 +16,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import JobsLeased, JobsReleased, RecordsAppended
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery
 from topics.store.memory import MemoryStore
@@ -1022,9 +1023,9 @@ def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> 
     engine.nack(*range(1002, 2001, 2))
     asked, require = list[int](), engine.engine.unit.require_writable
 
-    def noted(room: int, need: int = FRAME_BYTES) -> None:
+    def noted(moment: Moment, need: int = FRAME_BYTES, *, reserve: bool = False) -> None:
         asked.append(need)
-        require(room, need)
+        require(moment, need, reserve=reserve)
 
     engine.engine.unit.require_writable = noted  # type: ignore[method-assign]
     before = len(engine.events)

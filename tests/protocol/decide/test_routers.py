@@ -608,7 +608,7 @@ def test_a_gap_that_is_not_shown_yet_is_no_gap() -> None:
     engine.put("d", durability="fsync")
     engine.route()
     lose_some(engine)
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     engine.write()
 
     engine.auto = False
@@ -809,11 +809,11 @@ def test_nothing_is_copied_that_is_not_shown() -> None:
     engine.sync()
     engine.append(1, name="s")
     engine.write()
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     assert (engine.engine.owes, engine.router()["cursor"]) == (False, 0)
 
     engine.sync()
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     engine.write()
     assert engine.state("d")["head_seq"] == 0
     engine.sync()

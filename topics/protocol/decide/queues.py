@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, gate_of, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, no_such_topic
 from topics.protocol.decide.dead_letters import DeadLetters
 from topics.protocol.decide.exhausted_jobs import BURIED_MAX, Burials
 from topics.protocol.http.answers import claim_outcome, held_outcome, lease_insert
@@ -23,6 +23,7 @@ from topics.protocol.model.commands import Ack, Claim, Extend, Held, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Gate, Grant, Outcome, Parked, Records, Wake
 from topics.protocol.state.queue import Job, Place, Queue
 from topics.protocol.state.topic import Topic, seq_spans
@@ -113,7 +114,7 @@ class Work:
         self.streams_open = 0
         self._letters = DeadLetters(unit, self._on_moved, report)
         self._burials = Burials(unit, self._letters)
-        self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
             Extend: self._extend,
@@ -185,17 +186,17 @@ class Work:
             heappop(self._alarms)
         return None
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """Give what there is to who waits, where something has changed or the time has come."""
-        while (at_ms := self._line_alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self._line_alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, topic_id = heappop(self._alarms)
             self._lines[topic_id].alarm_ms = None
             self._due[topic_id] = None
         due, self._due = self._due, {}
         for topic_id in due:
             if topic_id in self._lines and not self._unit.read_only:
-                self._serve(self._state.by_id[topic_id], self._lines[topic_id], now_ms, room)
-        self._burials.step(now_ms, room)
+                self._serve(self._state.by_id[topic_id], self._lines[topic_id], moment)
+        self._burials.step(moment)
 
     def _on_moved(self, topic: Topic, queue: Queue) -> None:
         """Dying jobs went, or came back to wait."""
@@ -208,19 +209,19 @@ class Work:
         if line is not None and (line.waiting or line.streams):
             self._due[topic_id] = None
 
-    def _serve(self, topic: Topic, line: _Line, now_ms: int, room: Room) -> None:
+    def _serve(self, topic: Topic, line: _Line, moment: Moment) -> None:
         """One look at a line: open a window, wait for it, or hand out and answer who is due."""
-        self._unit.expire(topic, now_ms)
-        queue = self._settled(topic, now_ms)
+        self._unit.expire(topic, moment.now_ms)
+        queue = self._settled(topic, moment.now_ms)
         self._free(queue)  # before it is asked who may take more
         jitter_ms = topic.config.claim_jitter_ms
         if line.closes_ms is None and jitter_ms and line.waiting and self._ready(topic, queue):
-            line.closes_ms = now_ms + jitter_ms
-        if line.closes_ms is None or line.closes_ms <= now_ms:
+            line.closes_ms = moment.now_ms + jitter_ms
+        if line.closes_ms is None or line.closes_ms <= moment.now_ms:
             line.closes_ms = None
             if line.waiting:
-                self._hand_out(topic, queue, line, now_ms, room)
-        while (end_ms := line.next_end_ms()) is not None and end_ms <= now_ms:
+                self._hand_out(topic, queue, line, moment)
+        while (end_ms := line.next_end_ms()) is not None and end_ms <= moment.now_ms:
             token = heappop(line.ends)[2]
             del line.waiting[token]
             self._answer(token, topic, None)
@@ -244,19 +245,19 @@ class Work:
 
     # ------------------------------------------------------------------ giving jobs
 
-    def claim(self, command: Claim, token: object, now_ms: int, room: Room) -> Outcome | Parked:
+    def claim(self, command: Claim, token: object, moment: Moment) -> Outcome | Parked:
         """§10.2."""
-        topic, queue = self._queue(command.topic, now_ms)
-        self._require_writable(topic, command.limit, room)
+        topic, queue = self._queue(command.topic, moment.now_ms)
+        self._require_writable(topic, command.limit, moment)
         line = self._lines.get(topic.topic_id)
         if line is not None and (line.waiting or line.closes_ms is not None):
-            self._serve(topic, line, now_ms, room)
+            self._serve(topic, line, moment)
         jitter_ms = topic.config.claim_jitter_ms
         if not jitter_ms:
             self._letters.gate = Gate.NOW
-            seqs = self._choose(topic, queue, command.limit, BATCH_BYTES_MAX, now_ms, room)
+            seqs = self._choose(topic, queue, command.limit, BATCH_BYTES_MAX, moment)
             if seqs or not command.wait_ms:
-                grant = self._grant(topic, queue, command, seqs, now_ms) if seqs else None
+                grant = self._grant(topic, queue, command, seqs, moment.now_ms) if seqs else None
                 self._free(queue)
                 # Who waits is woken when these leases run out.
                 self._look_soon(topic.topic_id)
@@ -265,10 +266,10 @@ class Work:
                 outcome.gate = max(outcome.gate, self._letters.gate, key=GATES.index)
                 return outcome
         line = self._lines.setdefault(topic.topic_id, _Line())
-        until_ms = now_ms + command.wait_ms
+        until_ms = moment.now_ms + command.wait_ms
         if jitter_ms:
             if line.closes_ms is None:
-                line.closes_ms = now_ms + jitter_ms
+                line.closes_ms = moment.now_ms + jitter_ms
             until_ms = max(until_ms, line.closes_ms)
         claimer = _Claimer(command.node, command.limit, command.lease_ms, until_ms)
         line.waiting[token] = claimer
@@ -276,7 +277,7 @@ class Work:
         self._set_alarm(topic, queue, line)
         return Parked(None)
 
-    def _hand_out(self, topic: Topic, queue: Queue, line: _Line, now_ms: int, room: Room) -> None:
+    def _hand_out(self, topic: Topic, queue: Queue, line: _Line, moment: Moment) -> None:
         """One job at a time in turn, until nobody wants more or none is left (§10.2)."""
         line.retry_ms = None
         # One job each goes round first: who stands behind as many as there are jobs gets none.
@@ -286,13 +287,13 @@ class Work:
         wanted = min(sum(who.wants for _, who in hungry), ready)
         if topic.config.leases_durable and wanted > 0:
             frames = min(wanted, len(hungry)) * FRAME_BYTES
-            if room(True) < frames + LEASE_BYTES * wanted:
-                line.retry_ms = now_ms + ROOM_RETRY_MS
+            if self._unit.room(moment, reserve=True) < frames + LEASE_BYTES * wanted:
+                line.retry_ms = moment.now_ms + ROOM_RETRY_MS
                 return
         seqs = []
         if wanted > 0:
             budget = BATCH_BYTES_MAX * len(hungry)
-            seqs = self._choose(topic, queue, wanted, budget, now_ms, room)
+            seqs = self._choose(topic, queue, wanted, budget, moment)
         shares: list[list[int]] = [[] for _ in hungry]
         at, wants = 0, [who.wants for _, who in hungry]
         open_shares = [i for i, want in enumerate(wants) if want]
@@ -307,7 +308,7 @@ class Work:
         for (token, who), share in zip(hungry, shares, strict=True):
             if share:
                 del line.waiting[token]
-                granted.append((token, who, self._grant(topic, queue, who, share, now_ms)))
+                granted.append((token, who, self._grant(topic, queue, who, share, moment.now_ms)))
         for token, who, grant in granted:
             if who.stream is None:
                 self._answer(token, topic, grant)
@@ -315,7 +316,7 @@ class Work:
                 self._give(queue, who.stream, grant)
 
     def _choose(
-        self, topic: Topic, queue: Queue, limit: int, budget: int, now_ms: int, room: Room
+        self, topic: Topic, queue: Queue, limit: int, budget: int, moment: Moment
     ) -> list[int]:
         """Up to `limit` jobs to deliver now, lowest seq first, of at most `budget` bytes of text but
         for the first; those that were delivered too often are on their way to the dead-letter topic
@@ -335,7 +336,7 @@ class Work:
                 else:
                     seqs.append(job.seq)
         if dying:
-            self._letters.bury(topic, queue, dying, now_ms, room)
+            self._letters.bury(topic, queue, dying, moment)
         if len(dying) >= BURIED_MAX:
             self._due[topic.topic_id] = None  # who waits is not to wait for more than that
         fits = self._fitting(topic, seqs, budget)
@@ -414,9 +415,9 @@ class Work:
         """The queue of a name.  Raises Rejection: 404, 409."""
         return self._queue(name, self._unit.advance(now_ms))[0]
 
-    def take(self, stream: WorkStream, now_ms: int, room: Room) -> list[tuple[Records, Grant]]:
+    def take(self, stream: WorkStream, moment: Moment) -> list[tuple[Records, Grant]]:
         """The jobs that a stream which can send is given now; `wake` tells when to ask again."""
-        now_ms = self._unit.advance(now_ms)
+        moment = self._unit.in_engine_time(moment)
         line = self._lines.get(stream.topic_id)
         topic = self._state.by_id.get(stream.topic_id)
         if line is None or topic is None or stream.ended_by is not None:
@@ -427,7 +428,7 @@ class Work:
                 stream.node, stream.limit, stream.lease_ms, stream=stream
             )
             if not self._unit.read_only:
-                self._serve(topic, line, now_ms, self._unit.left(room))
+                self._serve(topic, line, moment)
         given, stream.given = stream.given, []
         return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
 
@@ -444,9 +445,9 @@ class Work:
         stream.given.append(grant)
         stream.wake()
 
-    def close(self, stream: WorkStream, now_ms: int, room: Room) -> None:
+    def close(self, stream: WorkStream, moment: Moment) -> None:
         """The connection is gone: what it holds may be claimed at once (§10.8)."""
-        now_ms = self._unit.advance(now_ms)
+        moment = self._unit.in_engine_time(moment)
         line = self._lines.get(stream.topic_id)
         self.streams_open -= 1
         if line is None or stream not in line.streams:
@@ -454,7 +455,7 @@ class Work:
         del line.streams[stream]
         line.waiting.pop(stream, None)
         topic = self._state.by_id[stream.topic_id]
-        queue = self._settled(topic, now_ms)
+        queue = self._settled(topic, moment.now_ms)
         self._free(queue)
         held = [
             job
@@ -463,8 +464,10 @@ class Work:
         ]
         if held and not self._unit.read_only:
             # Without room it is in no log: after a crash these leases would run out.
-            has_room = self._unit.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
-            self._release(topic, held, 0, now_ms, logged=has_room)
+            has_room = self._unit.room(moment, reserve=True) >= FRAME_BYTES + LEASE_BYTES * len(
+                held
+            )
+            self._release(topic, held, 0, moment.now_ms, logged=has_room)
         self._free(queue)
         queue.pushed.difference_update(self._disown(stream))
         self._set_alarm(topic, queue, line)
@@ -507,36 +510,36 @@ class Work:
 
     # ------------------------------------------------------------------ giving jobs back
 
-    def _ack(self, command: Ack, now_ms: int, room: Room) -> Outcome:
+    def _ack(self, command: Ack, moment: Moment) -> Outcome:
         """§10.4: the ack is the delete."""
-        topic, queue = self._queue(command.topic, now_ms)
+        topic, queue = self._queue(command.topic, moment.now_ms)
         jobs, skipped = self._held(queue, command)
         seqs = np.array([job.seq for job in jobs], np.uint64)
-        acked, gate = self._unit.remove(topic, seqs, now_ms, room)
+        acked, gate = self._unit.remove(topic, seqs, moment)
         return self._told(topic, queue, b"acked", acked, skipped, gate)
 
-    def _nack(self, command: Nack, now_ms: int, room: Room) -> Outcome:
+    def _nack(self, command: Nack, moment: Moment) -> Outcome:
         """§10.5."""
-        topic, queue = self._queue(command.topic, now_ms)
-        self._require_writable(topic, len(command.seqs), room)
+        topic, queue = self._queue(command.topic, moment.now_ms)
+        self._require_writable(topic, len(command.seqs), moment)
         jobs, skipped = self._held(queue, command)
         if jobs:
-            ready_ms = now_ms + command.delay_ms if command.delay_ms else 0
-            self._release(topic, jobs, ready_ms, now_ms)
+            ready_ms = moment.now_ms + command.delay_ms if command.delay_ms else 0
+            self._release(topic, jobs, ready_ms, moment.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
         gate = self._lease_gate(topic)
         return self._told(topic, queue, b"nacked", len(jobs), skipped, gate)
 
-    def _extend(self, command: Extend, now_ms: int, room: Room) -> Outcome:
+    def _extend(self, command: Extend, moment: Moment) -> Outcome:
         """§10.6: the deadline is set, not added to."""
-        topic, queue = self._queue(command.topic, now_ms)
-        self._require_writable(topic, len(command.seqs), room)
+        topic, queue = self._queue(command.topic, moment.now_ms)
+        self._require_writable(topic, len(command.seqs), moment)
         jobs, skipped = self._held(queue, command)
-        until_ms = now_ms + command.lease_ms
+        until_ms = moment.now_ms + command.lease_ms
         if jobs:
             event = JobsLeased(
-                now_ms,
+                moment.now_ms,
                 topic.topic_id,
                 command.node,
                 until_ms,
@@ -561,8 +564,7 @@ class Work:
         grant: Grant,
         damaged: Mapping[int, Exception],
         surplus: Collection[int],
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> Outcome | None:
         """Jobs were leased, and some are not handed out, so those were not delivered: their text
         cannot be read, and they are passed over for a while; or they are more than was asked for,
@@ -572,11 +574,11 @@ class Work:
             The answer to the claim with the other jobs, their texts still to be put between its
             two pieces; None where none is left, or the log takes nothing any more.
         """
-        now_ms = self._unit.advance(now_ms)
+        moment = self._unit.in_engine_time(moment)
         topic = self._state.by_id.get(grant.topic_id)
         if topic is None or self._unit.read_only:
             return None
-        queue = self._settled(topic, now_ms)
+        queue = self._settled(topic, moment.now_ms)
         back: list[tuple[Job, int]] = []
         for seq, lease, deliveries in zip(grant.seqs, grant.leases, grant.deliveries, strict=True):
             job = queue.holds(seq, grant.node, lease)
@@ -585,10 +587,12 @@ class Work:
         if back:
             jobs, counts = zip(*back, strict=True)
             # As on a disconnect: without room it is in no log.
-            has_room = self._unit.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
-            self._release(topic, jobs, 0, now_ms, counts, logged=has_room)
+            has_room = self._unit.room(moment, reserve=True) >= FRAME_BYTES + LEASE_BYTES * len(
+                jobs
+            )
+            self._release(topic, jobs, 0, moment.now_ms, counts, logged=has_room)
             spoiled = [(job, damaged[job.seq]) for job in jobs if job.seq in damaged]
-            self._letters.spoil(topic, queue, spoiled, now_ms)
+            self._letters.spoil(topic, queue, spoiled, moment.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
         n = len(grant.seqs) - len(damaged) - len(surplus)
@@ -661,10 +665,10 @@ class Work:
     def _ready(topic: Topic, queue: Queue) -> int:
         return topic.shown()[0] - queue.in_flight - queue.delayed
 
-    def _require_writable(self, topic: Topic, n: int, room: Room) -> None:
+    def _require_writable(self, topic: Topic, n: int, moment: Moment) -> None:
         """Leases may use what is kept back for deletes: without them nothing could be acked."""
         need = FRAME_BYTES + LEASE_BYTES * n if topic.config.leases_durable else 0
-        self._unit.require_writable(room(True) if need else 0, need)
+        self._unit.require_writable(moment, need, reserve=True)
 
     @staticmethod
     def _lease_gate(topic: Topic) -> Gate:

@@ -13,6 +13,7 @@ from topics.protocol.http.sse import composite, parse_composite
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits, throttled
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watches import (
@@ -37,13 +38,13 @@ class Watching:
         self._unit = unit
         self.watches = Watches(self._shown)
         self._besides = besides
-        self.commands: dict[type, Callable[[Any, int, Any], Outcome]] = {
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CreateWatch: self._create_watch
         }
 
-    def _create_watch(self, command: CreateWatch, now_ms: int, _: object) -> Outcome:
+    def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
-        self.watches.forget_idle(now_ms)
+        self.watches.forget_idle(moment.now_ms)
         limit = self._limits.max_watch_sessions
         if limit and len(self.watches.sessions) >= limit:
             raise throttled("max_watch_sessions", limit)
@@ -51,12 +52,12 @@ class Watching:
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
                 continue
-            topic = self._unit.topic(name, now_ms)
-            topic.last_read_ms = now_ms
+            topic = self._unit.topic(name, moment.now_ms)
+            topic.last_read_ms = moment.now_ms
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
-        session = Session(command.wid, watched, command.heartbeat_ms, now_ms)
+        session = Session(command.wid, watched, command.heartbeat_ms, moment.now_ms)
         self.watches.add_session(session)
         return Outcome([open_object(self._watch_answer(session))])
 

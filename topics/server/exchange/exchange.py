@@ -475,7 +475,7 @@ class _Waiting:
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
         sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
         surplus = {seq for seq, _ in sound[claim.limit :]}
-        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.now_ms, runtime.room)
+        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.moment)
         runtime.nudge()
         if left is None:
             return self._claim_again(claim)

@@ -81,7 +81,7 @@ class WorkFeed:
 
     def _take(self) -> list[tuple[Records, Grant]]:
         engine = self._shell.engine
-        jobs = engine.work.take(self._stream, self._shell.now_ms, self._shell.room)
+        jobs = engine.work.take(self._stream, self._shell.moment)
         # Before they are seen: leases are in the log where they are meant to last.
         self._shell.nudge()
         return jobs
@@ -109,7 +109,7 @@ class WorkFeed:
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
         shell = self._shell
-        shell.engine.work.set_aside(grant, damaged, (), shell.now_ms, shell.room)
+        shell.engine.work.set_aside(grant, damaged, (), shell.moment)
         shell.nudge()
         sound = {seq: text for seq, text in each if not isinstance(text, Exception)}
         return self._encoded(list(sound), list(sound.values()))
@@ -122,5 +122,5 @@ class WorkFeed:
         if not self._is_over:
             self._is_over = True
         self._news.set()
-        self._shell.engine.work.close(self._stream, self._shell.now_ms, self._shell.room)
+        self._shell.engine.work.close(self._stream, self._shell.moment)
         self._shell.nudge()
