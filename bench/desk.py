@@ -21,7 +21,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.checkpoint import freeze
+from topics.protocol.state.hot_memory import freeze
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.runtime.runtime import Phase
 from topics.store.files import OsFiles
@@ -95,14 +95,14 @@ class Desk:
 
     def seal_full(self) -> None:
         """Seal the runs that are full, as the server does in the background."""
-        while self.engine.state.full:
+        while self.engine.state.memory.full:
             self.round()
 
     def seal_all(self) -> None:
         """Seal every run in memory."""
-        for topic in list(self.engine.state.hot.values()):
+        for topic in list(self.engine.state.memory.unsealed.values()):
             freeze(topic)
-            self.engine.state.full[topic.topic_id] = topic
+            self.engine.state.memory.full[topic.topic_id] = topic
         self.seal_full()
 
     def round(self, *, checkpoint: bool = False) -> None:

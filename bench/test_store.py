@@ -12,7 +12,7 @@ from bench.desk import NOTHING_SEALED, NOW_MS, Desk
 from bench.loads import append, append_body, put
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.ports import SealEntry
-from topics.protocol.state.checkpoint import freeze
+from topics.protocol.state.hot_memory import freeze
 
 SEGMENT_RECORDS = 65_536
 BATCH_RECORDS = 8192
@@ -68,7 +68,7 @@ def test_seal(benchmark: Any, goal: Any, desk: Desk, scale: Scale) -> None:
     goal(f"seal of {records:,} records of 64 B", "")
     fill(desk, "t", records, batch=BATCH_RECORDS)
     freeze(desk.engine.state.topics["t"])
-    desk.engine.state.full = dict(desk.engine.state.hot)
+    desk.engine.state.memory.full = dict(desk.engine.state.memory.unsealed)
     job = desk.schedule.sealing.plan(NOW_MS)
     assert job is not None
 
@@ -109,7 +109,7 @@ def test_checkpoint(benchmark: Any, goal: Any, busy: Desk, scale: Scale) -> None
     rounds = max(scale.rounds // 3, 1)
     benchmark.pedantic(busy.checkpoint, setup=setup, rounds=rounds)
 
-    assert not busy.engine.state.hot
+    assert not busy.engine.state.memory.unsealed
     assert busy.engine.state.records_total == (rounds + 1) * scale.topics
 
 
@@ -140,7 +140,7 @@ def test_checkpoint_on_loop(benchmark: Any, report: Any, tmp_path: Path, scale: 
             f"{most_s * 1000:.1f} ms of {whole_s * 1000:.0f} ms",
             "<= 5 ms",
         )
-    assert not desk.engine.state.hot
+    assert not desk.engine.state.memory.unsealed
     desk.kill()
 
 
@@ -164,4 +164,4 @@ def test_checkpoint_of_keys(benchmark: Any, report: Any, tmp_path: Path, scale: 
         "<= 5 ms",
     )
     desk.kill()
-    assert Desk.on_disk(tmp_path / "data").engine.state.keys_total == keys
+    assert Desk.on_disk(tmp_path / "data").engine.state.keys.count == keys

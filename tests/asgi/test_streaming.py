@@ -422,7 +422,7 @@ def test_a_feed_beats_when_nothing_was_sent() -> None:
 
 def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a reader of its own echoes looks, its client hears of it. (§3.2, §7.6)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 1)
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 1)
     with Watched(node="me") as topics:
         for _ in range(50):
             topics.client.append("t", 1, node="me")

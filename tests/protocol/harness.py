@@ -358,6 +358,12 @@ def read_back(image: Image) -> Checkpoint:
     return msgspec.msgpack.decode(b"".join(image.pieces()), type=Checkpoint)
 
 
+def stone(page: dict[str, Any]) -> tuple[int, int, str] | None:
+    """The loss that a page reports: first seq, last seq, reason."""
+    found = page["tombstone"]
+    return None if found is None else (found["gap_from"], found["gap_to"], found["reason"])
+
+
 def shown(outcome: Outcome | Parked) -> Any:
     """The object that an outcome says."""
     assert isinstance(outcome, Outcome)

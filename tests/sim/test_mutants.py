@@ -29,6 +29,7 @@ import pytest
 from topics.protocol import engine
 from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.admission import Admission
+from topics.protocol.commit.publication import Publication
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.forwarding import Passes
 from topics.protocol.decide.queues import Work, _Claimer
@@ -51,12 +52,12 @@ from topics.protocol.model.events import (
     RecordsAppended,
 )
 from topics.protocol.model.ports import Recovery
-from topics.protocol.state import state
+from topics.protocol.state import selection, state
 from topics.protocol.state.hot_run import HotRun
-from topics.protocol.state.idempotency import Keys
 from topics.protocol.state.queue import Job, Queue
 from topics.protocol.state.segment_usage import SegmentUsage
-from topics.protocol.state.topic import Reading, Removal, Selection, Topic
+from topics.protocol.state.selection import ReadQuery, Selection
+from topics.protocol.state.topic import Removal, Topic
 from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
 from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
@@ -286,8 +287,12 @@ def key_remembered_before_its_append(patch: Patch) -> None:
         except Rejection:
             topic = self.state.topics.get(getattr(command, "topic", ""))
             if isinstance(command, Append) and command.key and topic is not None:
-                self.state.keys.setdefault(topic.topic_id, Keys()).remember(
-                    command.key, topic.head_seq + 1, len(command.datas), self.state.now_ms
+                self.state.keys.remember(
+                    topic.topic_id,
+                    command.key,
+                    topic.head_seq + 1,
+                    len(command.datas),
+                    self.state.now_ms,
                 )
             raise
 
@@ -304,16 +309,16 @@ def reservation_ignored(patch: Patch) -> None:
 
 
 def tombstone_off_by_one(patch: Patch) -> None:
-    select = Topic.select
+    select = selection.select
 
-    def lenient(self: Topic, reading: Reading) -> Selection:
-        page = select(self, reading)
+    def lenient(topic: Topic, query: ReadQuery) -> Selection:
+        page = select(topic, query)
         stone = page.tombstone
-        if stone is not None and reading.from_seq + 2 == self.floors.evict_floor:
+        if stone is not None and query.from_seq + 2 == topic.floors.evict_floor:
             page.tombstone = None
         return page
 
-    patch.setattr(Topic, "select", lenient)
+    patch.setattr(selection, "select", lenient)
 
 
 def expiry_counted_twice(patch: Patch) -> None:
@@ -342,7 +347,7 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(UnitOfWork, "_needs_sync", lambda self, topic: False)
+    patch.setattr(Publication, "_needs_sync", lambda self, topic: False)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:

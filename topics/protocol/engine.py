@@ -60,11 +60,12 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
 from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
-from topics.protocol.state.state import State, floors_with
+from topics.protocol.state import selection
+from topics.protocol.state.floors import floors_with
+from topics.protocol.state.selection import ReadQuery, Selection
+from topics.protocol.state.state import State
 from topics.protocol.state.topic import (
     NOTHING_REMOVED,
-    Reading,
-    Selection,
     Tombstone,
     Topic,
 )
@@ -79,7 +80,7 @@ class _Waiting:
 
     command: Diff
     token: object
-    reading: Reading
+    reading: ReadQuery
 
 
 class Engine:
@@ -285,7 +286,7 @@ class Engine:
                     count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.unit.emit(lost)
-            self.unit.show_all(topic)
+            self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=recovery.clean)
         self.state.next_lease = max(self.state.next_lease, recovery.incarnation << LEASES_BITS)
         self.forwarding.on_recovered()
@@ -327,9 +328,9 @@ class Engine:
         from_ts = waiting.command.from_ts
         if from_ts is not None:
             # What came while it waited is older than what it waits for.
-            reached = max(waiting.reading.from_seq, topic.seek(from_ts))
+            reached = max(waiting.reading.from_seq, selection.seek(topic, from_ts))
             waiting.reading = _moved(waiting.reading, reached)
-        return topic.select(waiting.reading)
+        return selection.select(topic, waiting.reading)
 
     def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
         page = self._page_of(topic, waiting)
@@ -371,7 +372,7 @@ class Engine:
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which
             # no seq is skipped: what is shown meanwhile must be as durable as it promises.
-            self.unit.hold_back(topic)
+            self.unit.publication.hold_back(topic)
         self.unit.expire(topic, moment.now_ms)
         self.forwarding.on_room(topic)
         return put_outcome(topic.name, config, created=False)
@@ -380,6 +381,7 @@ class Engine:
         """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
         evicted = None
         if config.discard == "old":
+            self.unit.let_leases_end(topic)
             held = self.unit.admission.first_held(topic)
             evicted = topic.eviction(
                 topic.count - config.cap_records if config.cap_records else 0,
@@ -468,7 +470,7 @@ class Engine:
         self.unit.require_writable(moment, reserve=True)
         head_seq = topic.published_seq
         self.unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
-        self.unit.drop(topic)
+        self.unit.publication.drop(topic)
         self.forwarding.on_stopped()
         self.work.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)
@@ -493,15 +495,15 @@ class Engine:
             known = self._remembered(topic, command, moment.now_ms)
             if known is not None:
                 return known
-        event, log_bytes = self.unit.admission.appended(topic, command, moment.now_ms)
+        event, log_bytes = self.unit.admit_append(topic, command, moment.now_ms)
         volatile = not topic.config.durability_class.is_logged
         need = FRAME_BYTES if volatile else log_bytes
         self.unit.require_writable(moment, need + (FRAME_BYTES if created else 0))
         if created is not None:
             topic = self.unit.create(created)
         self.unit.log_append(topic, event, log_bytes, volatile=volatile)
-        self.unit.relieve(moment.now_ms)
-        synced = self.unit.owe(topic)
+        self.unit.evict_for_memory(moment.now_ms)
+        synced = self.unit.publication.plan(topic)
         return Outcome(
             [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
              b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
@@ -514,11 +516,9 @@ class Engine:
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:
         """The answer of a batch that came before under the same key (§0.8)."""
-        window_ms = topic.config.idempotency_window_ms
-        if not command.key or not window_ms:
+        if not command.key or not topic.config.idempotency_window_ms:
             return None
-        keys = self.state.keys.get(topic.topic_id)
-        entry = None if keys is None else keys.find(command.key, now_ms=now_ms, window_ms=window_ms)
+        entry = self.state.keys.find(topic.topic_id, command.key, now_ms)
         if entry is None:
             return None
         last_seq = entry.first_seq + entry.records - 1
@@ -537,7 +537,7 @@ class Engine:
         topic = self.unit.topic(command.topic, now_ms)
         topic.last_read_ms = now_ms
         reading, recreated = _reading(topic, command)
-        page = topic.select(reading)
+        page = selection.select(topic, reading)
         if recreated is not None:
             page.tombstone = recreated
         if page.is_partial:
@@ -550,26 +550,26 @@ class Engine:
         return Parked(command.wait_ms)
 
     def _wait_on(
-        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
+        self, topic: Topic, command: Diff, token: object, reading: ReadQuery, page: Selection
     ) -> None:
         waiting = _Waiting(command, token, _moved(reading, page.next_seq))
         self._parked.setdefault(topic.topic_id, {})[token] = waiting
 
     def _read_on(
-        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
+        self, topic: Topic, command: Diff, token: object, reading: ReadQuery, page: Selection
     ) -> Sweep:
         """Fill a page that ended because a turn looks at so many runs only (§3.2)."""
         while page.is_partial:
             budget = reading.budget_bytes - sum(map(_text_bytes, page.extents))
             yield topic.cold_from(page.next_seq + 1)
-            left = Reading(
+            left = ReadQuery(
                 page.next_seq,
                 reading.limit - page.count,
                 max(budget, 0),
                 reading.skip_nodes,
                 reading.match,
             )
-            more = topic.select(left)
+            more = selection.select(topic, left)
             if more.tombstone is not None and (page.count or page.tombstone is not None):
                 break  # lost meanwhile: told to who asks on from here
             if page.count and sum(map(_text_bytes, more.extents)) > budget:
@@ -649,11 +649,11 @@ def _text_bytes(extent: Extent) -> int:
     return sum(int(sizes[lo:hi].sum(dtype=np.int64)) for lo, hi in extent.spans)
 
 
-def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
+def _reading(topic: Topic, command: Diff) -> tuple[ReadQuery, Tombstone | None]:
     """The cursor a reader stands at, and the tombstone of one that is from another instance."""
     from_seq, recreated = command.from_seq, None
     if command.from_ts is not None:
-        from_seq = topic.seek(command.from_ts)
+        from_seq = selection.seek(topic, command.from_ts)
     elif from_seq > topic.published_seq or (
         command.epoch is not None and command.epoch != topic.epoch
     ):
@@ -661,7 +661,7 @@ def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
         from_seq = topic.earliest_seq - 1
     skip = command.nodes if topic.config.dedupe_node else ()
     return (
-        Reading(from_seq, command.limit, command.budget_bytes, skip, command.match),
+        ReadQuery(from_seq, command.limit, command.budget_bytes, skip, command.match),
         recreated,
     )
 
@@ -672,5 +672,7 @@ def _is_idle(topic: Topic, page: Selection) -> bool:
     return not page.count and page.tombstone is None and page.next_seq >= topic.published_seq
 
 
-def _moved(reading: Reading, from_seq: int) -> Reading:
-    return Reading(from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match)
+def _moved(reading: ReadQuery, from_seq: int) -> ReadQuery:
+    return ReadQuery(
+        from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match
+    )

@@ -21,7 +21,7 @@ def engine_of(limit: int = LIMIT) -> Harness:
 
 
 def held(engine: Harness) -> int:
-    return engine.engine.state.hot_bytes
+    return engine.engine.state.memory.total_bytes
 
 
 def live(engine: Harness) -> int:
@@ -281,8 +281,8 @@ def test_what_may_not_be_evicted_pushes_back_and_lets_the_log_be() -> None:
     engine.append(BIG, name="d")
     assert engine.state("e")["count"] < count
     engine.drop("e")
-    assert engine.engine.state.volatile_bytes == 0
-    assert engine.engine.state.firm_bytes == 0
+    assert engine.engine.state.memory.volatile_bytes == 0
+    assert engine.engine.state.memory.firm_bytes == 0
 
 
 def test_newest_records_that_fill_memory_refuse_topics_more() -> None:

@@ -13,7 +13,7 @@ from topics.protocol.decide import partial_scans
 from topics.protocol.http import bodies
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.outcomes import Outcome, Parked
-from topics.protocol.state import topic
+from topics.protocol.state import selection, topic
 from topics.store.runs import SealedRun
 
 LOOKS = 4
@@ -22,7 +22,7 @@ LOOKS = 4
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "LOOKS_MAX", LOOKS)
+    monkeypatch.setattr(selection, "LOOKS_MAX", LOOKS)
     monkeypatch.setattr(partial_scans, "LOOKS_MAX", LOOKS)
 
 
@@ -157,7 +157,7 @@ def test_a_long_poll_waits_once_it_has_looked() -> None:
 def test_watchers_and_routers_look_in_parts_too() -> None:
     """A filter of theirs ends a look after as many runs, with the cursor moved. (§6, §7)"""
     engine = sealed()
-    page = engine.topic().select(topic.Reading(0, 100, 1 << 20, (), bodies.parse_diff(
+    page = selection.select(engine.topic(), selection.ReadQuery(0, 100, 1 << 20, (), bodies.parse_diff(
         "t", b'{"match":"absent"}', engine.limits).match))  # fmt: skip
     assert (page.count, page.next_seq, page.is_partial) == (0, 8, True)
 

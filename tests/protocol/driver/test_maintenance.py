@@ -12,7 +12,7 @@ from topics.protocol.http import bodies
 from topics.protocol.maintenance import schedule
 from topics.protocol.model.errors import WriteFailed
 from topics.protocol.model.limits import Limits
-from topics.protocol.state.checkpoint import freeze
+from topics.protocol.state.hot_memory import freeze
 from topics.store.memory import MemoryFiles, MemoryStore
 from topics.store.store import DiskStore
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_that_is_due_comes_before_sealing() -> None:
     for n in range(4):
         host.write(f"t{n}", 120)
     assert host.store.log_bytes > LOG_BYTES
-    assert host.driver.engine.state.full
+    assert host.driver.engine.state.memory.full
 
     done = host.round()
 
@@ -98,9 +98,9 @@ def test_a_round_seals_a_bounded_number_of_files() -> None:
     host.driver.maintenance.schedule._limits = Limits(wal_file_bytes=1 << 30)
     for n in range(schedule.SEALS_MAX + 4):
         host.write(f"t{n}", 20)
-    for topic in host.driver.engine.state.hot.values():
+    for topic in host.driver.engine.state.memory.unsealed.values():
         freeze(topic)
-        host.driver.engine.state.full[topic.topic_id] = topic
+        host.driver.engine.state.memory.full[topic.topic_id] = topic
 
     assert host.round().count("seal") == schedule.SEALS_MAX
     assert host.driver.maintenance.schedule.has_more
@@ -109,7 +109,7 @@ def test_a_round_seals_a_bounded_number_of_files() -> None:
         assert host.round().count("seal") <= 2 * schedule.SEALS_MAX
         rounds += 1
     assert rounds <= 3
-    assert not host.driver.engine.state.hot
+    assert not host.driver.engine.state.memory.unsealed
 
 
 def test_space_comes_back_although_nothing_can_be_sealed() -> None:

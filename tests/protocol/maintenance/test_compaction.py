@@ -211,7 +211,7 @@ def test_keys_are_forgotten_when_their_window_has_passed() -> None:
     totals = []
     for _ in range(4):
         engine.seal()
-        totals.append(engine.engine.state.keys_total)
+        totals.append(engine.engine.state.keys.count)
         engine.now_ms += 500
 
     assert totals == [2, 1, 0, 0]

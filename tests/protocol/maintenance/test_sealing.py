@@ -46,7 +46,7 @@ def test_memory_under_pressure_is_sealed() -> None:
     engine.append("small", name="u")
     engine.seal()
 
-    assert engine.engine.state.hot_bytes < 5000
+    assert engine.engine.state.memory.total_bytes < 5000
     assert engine.seqs() == [1]
 
 
@@ -131,7 +131,7 @@ def test_many_small_topics_are_sealed_before_they_fill_the_memory() -> None:
     jobs = engine.seal()
 
     assert sum(len(job.entries) for job in jobs) >= 16
-    assert engine.engine.state.hot_weight <= 1 << 19
+    assert engine.engine.state.memory.logged_weight <= 1 << 19
 
 
 def test_under_pressure_the_largest_topics_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_what_is_left_of_a_seal_that_was_installed_in_part_is_sealed_again() -> 
 
     assert not engine.sealing.busy
     engine.seal()
-    assert not engine.engine.state.hot
+    assert not engine.engine.state.memory.unsealed
     assert [engine.seqs(name=name) for name in topics] == [[1]] * len(topics)
     again = State(engine.limits, engine.store)
     again.restore(engine.finish_checkpoint(engine.begin_checkpoint()))

@@ -18,7 +18,7 @@ from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, TopicImage
 from topics.protocol.state import checkpoint
-from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.idempotency import TopicKeys
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
 
@@ -129,8 +129,8 @@ class Busy:
         self.engine.engine.advance(now_ms)
         for topic in state.topics.values():
             self.engine.engine.unit.expire(topic, now_ms)
-        for topic_id in state.keys:
-            state.forget_keys_of(topic_id, now_ms, 1000)
+        for topic_id in state.keys.by_topic:
+            state.keys.forget_old_of(topic_id, now_ms, 1000)
         for queue in state.queues.values():
             queue.settle(now_ms)
 
@@ -240,7 +240,7 @@ def facts(state: State, busy: Busy) -> Iterator[tuple[Any, Any]]:
     for name, topic in state.topics.items():
         if topic.topic_id in busy.unlogged:
             continue
-        expiry = topic.expiry(now_ms)
+        expiry = topic.expired(now_ms)
         if expiry is not None:
             state.apply_expiry(topic, expiry)
         yield (
@@ -253,7 +253,7 @@ def facts(state: State, busy: Busy) -> Iterator[tuple[Any, Any]]:
                 [run.ref for run in topic.runs if run.ref is not None],
             ),
         )
-        keys = state.keys.get(topic.topic_id, Keys())
+        keys = state.keys.by_topic.get(topic.topic_id, TopicKeys())
         window_ms = topic.config.idempotency_window_ms
         entries = {digest: keys.find(digest, now_ms=now_ms, window_ms=window_ms) for digest in keys}
         yield (name, "keys"), {digest: each for digest, each in entries.items() if each is not None}

@@ -459,7 +459,7 @@ def test_a_look_that_only_skips_lets_others_on(
     engine: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One pull looks at a bounded number of rows, then asks to be asked again. (§3.2)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 10)
     engine.append(*[by("me")] * 35, by("you"))
     viewer = Viewer(engine, node="me").open()
     looks = []

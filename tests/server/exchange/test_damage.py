@@ -127,7 +127,7 @@ def test_damage_keeps_nothing_else_from_maintenance(rotten: Path) -> None:
         listed = await told(runtime, ListTopics("", 10, "", False))
         assert isinstance(listed.result, Outcome)
 
-        while runtime.engine.state.hot:
+        while runtime.engine.state.memory.unsealed:
             await runtime.keep_up(checkpoint=True)
 
         assert checkpoint_of(rotten) > before
@@ -242,7 +242,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("jobs", *[2_222_222_222] * 20))
         await told(runtime, append("other", 3))
 
-        while runtime.engine.state.hot:
+        while runtime.engine.state.memory.unsealed:
             await runtime.keep_up(checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs

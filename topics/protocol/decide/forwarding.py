@@ -27,8 +27,10 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
+from topics.protocol.state import selection
 from topics.protocol.state.routers import Router
-from topics.protocol.state.topic import Reading, Topic, spans_of
+from topics.protocol.state.selection import ReadQuery
+from topics.protocol.state.topic import Topic, spans_of
 
 PASS_ROWS: Final = 1000
 PASS_BYTES: Final = 512 << 10
@@ -173,7 +175,7 @@ class Passes:
     def _end_slice(self, moment: Moment) -> None:
         self._same = None
         self._log_passed(moment)
-        self._unit.relieve(moment.now_ms)
+        self._unit.evict_for_memory(moment.now_ms)
         self._rested()
 
     def _log_passed(self, moment: Moment) -> None:
@@ -241,14 +243,14 @@ class Passes:
         plan = self._plans.pop(router, None)
         if plan is not None and isinstance(plan.texts, Exception):
             raise plan.texts
-        reading = Reading(
+        reading = ReadQuery(
             self._cursor(router),
             PASS_ROWS,
             PASS_BYTES,
             match=router.match,
             through=None if plan is None else plan.through,
         )
-        page = source.select(reading)
+        page = selection.select(source, reading)
         assert page.tombstone is None
         extents = page.extents if allowed is None else _within(page.extents, allowed)
         left.rows -= page.scanned // SCANNED_ROWS_EACH

@@ -372,7 +372,7 @@ class Driver:
         """How full the fuller of the log and the memory for what is sealed later is, 1.0 at its
         bound."""
         log_part = self.store.log_bytes / self.maintenance.schedule.log_bound
-        return max(log_part, self.engine.state.logged_bytes / self.limits.max_hot_bytes)
+        return max(log_part, self.engine.state.memory.logged_bytes / self.limits.max_hot_bytes)
 
     def _throttled(self, command: Append, deliver: Deliver) -> _Waiting | None:
         """The write with its place in the line; None where it need not wait.  Raises Rejection."""
@@ -438,7 +438,7 @@ class Driver:
             return False
         topic = self.engine.state.topics.get(command.topic)
         is_logged = topic is None or topic.config.durability_class.is_logged
-        return is_logged and self.engine.state.logged_bytes > 0
+        return is_logged and self.engine.state.memory.logged_bytes > 0
 
     # ------------------------------------------------------------------ what is owed
 

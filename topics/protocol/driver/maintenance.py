@@ -120,7 +120,11 @@ class MaintenanceDriver:
     def soon_if_pressed(self) -> None:
         """Where a topic is full, or memory or the log is."""
         state = self._engine.state
-        if state.full or state.hot_weight > state.hot_share or self.schedule.is_checkpoint_due():
+        if (
+            state.memory.full
+            or state.memory.logged_weight > state.memory.logged_share
+            or self.schedule.is_checkpoint_due()
+        ):
             self.soon()
 
     def memory_is_full(self) -> None:
@@ -196,7 +200,7 @@ class MaintenanceDriver:
         return (
             self.schedule.has_more
             or bool(self._erasing)
-            or self._engine.state.is_due(self._host.now_ms)
+            or self._engine.state.expiry.is_due(self._host.now_ms)
         )
 
     # ------------------------------------------------------------------ driving a task

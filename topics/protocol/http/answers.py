@@ -14,7 +14,8 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.outcomes import Gate, Outcome, Piece, Records
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.routers import Blocked, Router
-from topics.protocol.state.topic import Selection, Tombstone, Topic
+from topics.protocol.state.selection import Selection
+from topics.protocol.state.topic import Tombstone, Topic
 
 PRIORITY_FRESH: Final = 1000
 PRIORITY_HALF_LIFE_MS: Final = 60_000

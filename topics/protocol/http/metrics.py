@@ -83,7 +83,7 @@ def _aggregates(
 ) -> Iterable[Family]:
     records = total = hot = 0
     if state is not None:
-        records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
+        records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
     classes = dict.fromkeys(DURABILITIES, 0)
     queues = routers = leased = damaged = 0
     if state is not None:

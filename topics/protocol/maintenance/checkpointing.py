@@ -77,6 +77,6 @@ class Checkpointing:
     def abandon(self, plan: CheckpointPlan) -> None:
         """The checkpoint failed: the runs that it froze and did not seal are due as full runs are."""
         for topic in plan.images.unsealed:
-            if topic.topic_id in self._state.hot:
-                self._state.full[topic.topic_id] = topic
+            if topic.topic_id in self._state.memory.unsealed:
+                self._state.memory.full[topic.topic_id] = topic
         plan.images.give_up()

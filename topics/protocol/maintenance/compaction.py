@@ -20,7 +20,7 @@ from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealJob, S
 from topics.protocol.model.events import RunRef, RunsDropped
 from topics.protocol.model.ports import Contents, Run
 from topics.protocol.model.records import LIVE
-from topics.protocol.state.checkpoint import is_volatile
+from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.topic import Topic
 
 TOPICS_MAX: Final = 64
@@ -84,7 +84,7 @@ class Compaction:
         no command names; whether there are more."""
         now_ms = self._engine.advance(now_ms)
         self._engine.unit.expire_due(now_ms, TOPICS_MAX)
-        self._state.forget_keys(now_ms)
+        self._state.keys.forget_old(now_ms)
         self._estimate_recovered()
         attention = self._state.attention
         for _ in range(min(len(attention), TOPICS_MAX)):
@@ -93,7 +93,7 @@ class Compaction:
                 self._drop_of(topic, now_ms)
         state = self._state
         is_more = bool(attention or self._unestimated)
-        return is_more or state.is_due(now_ms) or state.has_old_keys(now_ms)
+        return is_more or state.expiry.is_due(now_ms) or state.keys.has_old(now_ms)
 
     def _drop_of(self, topic: Topic, now_ms: int) -> None:
         dead = [run for run in topic.runs if self._is_dead(topic, run)]

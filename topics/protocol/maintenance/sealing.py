@@ -17,7 +17,8 @@ from typing import Final
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import RunRef, RunsSealed
 from topics.protocol.model.ports import Run, SealEntry, SealPiece
-from topics.protocol.state.checkpoint import Images, freeze
+from topics.protocol.state.checkpoint import Images
+from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import Topic
 
@@ -72,7 +73,7 @@ class Sealing:
     @property
     def hot_topics(self) -> int:
         """Topics that have something to seal."""
-        return len(self._state.hot)
+        return len(self._state.memory.unsealed)
 
     def press(self) -> None:
         """A write found no room in memory: the next plan takes the largest topics, however small."""
@@ -92,7 +93,7 @@ class Sealing:
     def _add_due(self, builder: "SealBuilder", now_ms: int) -> Iterator[None]:
         for topic in self._due(now_ms):
             if not builder.add_topic(topic):
-                self._state.full[topic.topic_id] = topic
+                self._state.memory.full[topic.topic_id] = topic
             if builder.is_full:
                 return
             yield
@@ -101,8 +102,8 @@ class Sealing:
         """Topics with hot runs to seal now, those runs frozen; no topic is looked at that is not
         taken."""
         limits, state = self._engine.limits, self._state
-        while state.full:
-            yield state.full.popitem()[1]
+        while state.memory.full:
+            yield state.memory.full.popitem()[1]
         for topic in self._pressing():
             if topic.topic_id in state.by_id:
                 freeze(topic)
@@ -110,8 +111,8 @@ class Sealing:
         if now_ms < self._next_age_check_ms:
             return
         if limits.segment_max_age_ms:
-            for topic in list(islice(state.hot.values(), JOB_ENTRIES_MAX)):
-                if topic.topic_id not in state.hot:
+            for topic in list(islice(state.memory.unsealed.values(), JOB_ENTRIES_MAX)):
+                if topic.topic_id not in state.memory.unsealed:
                     continue
                 oldest = next(r for r in topic.runs if is_sealable(r))
                 if now_ms - int(oldest.columns.ts_ms[0]) < limits.segment_max_age_ms:
@@ -123,12 +124,14 @@ class Sealing:
     def _pressing(self) -> list[Topic]:
         """Topics to seal before their time because memory is short: the largest first, or any where
         many small ones are too much together."""
-        state, share = self._state, self._state.hot_share
-        if self._is_pressed or state.logged_bytes > share:
+        state, share = self._state, self._state.memory.logged_share
+        if self._is_pressed or state.memory.logged_bytes > share:
             self._is_pressed = False
-            return [state.by_id[topic_id] for topic_id in state.largest.first(JOB_ENTRIES_MAX)]
-        if state.hot_weight > share:
-            return list(islice(state.hot.values(), JOB_ENTRIES_MAX))
+            return [
+                state.by_id[topic_id] for topic_id in state.memory.largest.first(JOB_ENTRIES_MAX)
+            ]
+        if state.memory.logged_weight > share:
+            return list(islice(state.memory.unsealed.values(), JOB_ENTRIES_MAX))
         return []
 
     # ------------------------------------------------------------------ what came of a job
@@ -195,9 +198,9 @@ class Sealing:
         """Nothing was written, or not all was installed: the runs stay hot and are due again."""
         self.busy -= job.busy
         for entry in job.entries:
-            topic = self._state.hot.get(entry.topic_id)
+            topic = self._state.memory.unsealed.get(entry.topic_id)
             if topic is not None:
-                self._state.full[topic.topic_id] = topic
+                self._state.memory.full[topic.topic_id] = topic
 
     def avoid(self, job: SealJob, images: Images | None = None) -> bool:
         """A sealed run of the job cannot be read: leave its sealed runs as they are from now on, and
@@ -223,7 +226,7 @@ class Sealing:
         self.fail(job)
         if images is not None:
             topics = {entry.topic_id: None for entry in job.entries}
-            hot = self._state.hot
+            hot = self._state.memory.unsealed
             images.unsealed.extend(hot[topic_id] for topic_id in topics if topic_id in hot)
         return True
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.events import RunRef
-from topics.protocol.model.ports import Span, TagMatch
+from topics.protocol.model.ports import Run, Span, TagMatch
 from topics.protocol.model.records import (
     COLUMN_DTYPES,
     DELETED,
@@ -460,6 +460,11 @@ class HotRun:
         if end <= after:
             return arena[start - base : end - base]
         return bytes(arena[start - base : after - base]) + bytes(self._slice(after, end))
+
+
+def is_volatile(run: Run) -> bool:
+    """Whether the run's records live in memory only (`ephemeral`)."""
+    return isinstance(run, HotRun) and run.volatile
 
 
 def hot_bytes_of(batch: Batch) -> int:

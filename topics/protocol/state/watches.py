@@ -18,7 +18,9 @@ from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.topic import Reading, Tombstone, Topic
+from topics.protocol.state import selection
+from topics.protocol.state.selection import ReadQuery
+from topics.protocol.state.topic import Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
 FRAMES_SHARED_MAX: Final = 256
@@ -485,8 +487,8 @@ class Watches:
         if known is not None:
             return known
         skip = view.nodes if topic.config.dedupe_node else ()
-        page = topic.select(
-            Reading(cursor, view.limit, view.budget_bytes, skip, view.match, through)
+        page = selection.select(
+            topic, ReadQuery(cursor, view.limit, view.budget_bytes, skip, view.match, through)
         )
         assert page.tombstone is None
         frame = None
@@ -531,7 +533,7 @@ def begin_at(topic: Topic, begin: Begin) -> int:
     """The cursor that a reader begins with; `tail` wins over the rest (§7.2)."""
     if begin.tail:
         return topic.published_seq
-    return begin.from_seq if begin.from_ts is None else topic.seek(begin.from_ts)
+    return begin.from_seq if begin.from_ts is None else selection.seek(topic, begin.from_ts)
 
 
 def own_view(view: View, begin: Begin) -> View:
