@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.http.answers import pieces_of
 from topics.protocol.http.metrics import Process
 from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import Command
@@ -188,7 +189,7 @@ def fetch(outcome: Outcome) -> list[Buffer]:
     """The stored text that an outcome refers to, as it goes to the socket."""
     return [
         buffer
-        for piece in outcome.pieces
+        for piece in pieces_of(outcome)
         if isinstance(piece, Records)
         for run, spans in piece.extents
         for buffer in run.read_blocking(spans)

@@ -16,6 +16,8 @@ from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.http import bodies
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.maintenance import steps
 from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.maintenance.sealing import SealJob
@@ -372,8 +374,8 @@ def shown(outcome: Outcome | Parked) -> Any:
 
 def text_of(outcome: Outcome) -> bytes:
     out = b""
-    for piece in outcome.pieces:
-        out += _records(piece) if isinstance(piece, Records) else piece
+    for piece in pieces_of(outcome):
+        out += _records(piece) if isinstance(piece, Records) else bytes(piece)
     return out + b"}"
 
 
@@ -419,5 +421,5 @@ def status_of(call: Any, *args: Any) -> int:
     try:
         call(*args)
     except Rejection as rejection:
-        return rejection.code.status
+        return STATUSES[rejection.code]
     return 200

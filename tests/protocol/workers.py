@@ -63,7 +63,8 @@ class Puller:
         harness, found = self._harness, list[int]()
         while self.news and not (stalls and found):
             self.news = False
-            for _, grant in harness.engine.work.take(self.stream, harness.moment):
+            for jobs in harness.engine.work.take(self.stream, harness.moment):
+                grant = jobs.grant
                 self.jobs += zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
                 found += grant.seqs
                 self.news = True  # after it has sent something it looks again

@@ -17,6 +17,7 @@ from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
+from topics.protocol.http.answers import pieces_of
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
@@ -424,7 +425,7 @@ class Process(InlineHost):
 def payload(outcome: Outcome) -> tuple[bytes, bytes]:
     """An outcome's JSON, and the bytes of its records alone."""
     whole, records = bytearray(), bytearray()
-    for piece in outcome.pieces:
+    for piece in pieces_of(outcome):
         if isinstance(piece, Records):
             records += b",".join(bytes(text) for text in _texts(piece))
             whole += records

@@ -23,18 +23,8 @@ from topics.protocol.decide.partial_scans import Finding, Sweep, Sweeps
 from topics.protocol.decide.queues import Work, WorkStream
 from topics.protocol.decide.read_your_writes import Debt
 from topics.protocol.decide.routers import Forwarding
+from topics.protocol.decide.topics import effective_priority, job_counts
 from topics.protocol.decide.watches import Watching
-from topics.protocol.http.answers import (
-    append_head,
-    delete_outcome,
-    diff_outcome,
-    effective_priority,
-    list_cursor,
-    open_object,
-    put_outcome,
-    queue_counters,
-    summary,
-)
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import (
     Append,
@@ -58,7 +48,24 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
+from topics.protocol.model.outcomes import (
+    Appended,
+    Deleted,
+    Fetch,
+    Gap,
+    Gate,
+    Outcome,
+    Page,
+    Parked,
+    Purged,
+    Records,
+    TopicDropped,
+    TopicPut,
+    TopicShown,
+    TopicsListed,
+    TopicView,
+    Wake,
+)
 from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
 from topics.protocol.state import selection
 from topics.protocol.state.floors import floors_with
@@ -318,7 +325,7 @@ class Engine:
         page = self._page_of(topic, waiting)
         if not _is_idle(topic, page):
             self._unpark(topic, waiting.token)
-            outcome = diff_outcome(topic, page, waiting.command)
+            outcome = _page(topic, page, waiting.command)
             self.unit.wakes.append(Wake(waiting.token, outcome))
         else:
             waiting.reading = _moved(waiting.reading, page.next_seq)
@@ -334,7 +341,7 @@ class Engine:
 
     def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
         page = self._page_of(topic, waiting)
-        self.unit.wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
+        self.unit.wakes.append(Wake(waiting.token, _page(topic, page, waiting.command)))
 
     def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:
         parked = self._parked.get(topic.topic_id) if topic is not None else None
@@ -354,7 +361,7 @@ class Engine:
         if topic is None:
             self.unit.require_writable(moment)
             self.unit.create(self.unit.admission.creation(command.topic, config, moment.now_ms))
-            return put_outcome(command.topic, config, created=True)
+            return _put(command.topic, config, created=True)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
         if config.type != topic.config.type:
@@ -364,7 +371,7 @@ class Engine:
                 {"topic": topic.name, "type": topic.config.type},
             )
         if config == topic.config:
-            return put_outcome(topic.name, config, created=False)
+            return _put(topic.name, config, created=False)
         self.unit.require_writable(moment)
         self.unit.expire(topic, moment.now_ms)
         promised = topic.config.durability_class.waits_for_sync
@@ -375,7 +382,7 @@ class Engine:
             self.unit.publication.hold_back(topic)
         self.unit.expire(topic, moment.now_ms)
         self.forwarding.on_room(topic)
-        return put_outcome(topic.name, config, created=False)
+        return _put(topic.name, config, created=False)
 
     def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
         """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
@@ -402,27 +409,10 @@ class Engine:
     def _get_topic(self, command: GetTopic, moment: Moment) -> Outcome:
         """§1.2."""
         topic = self.unit.topic(command.topic, moment.now_ms)
-        count, size_bytes = topic.shown()
-        state: dict[str, object] = {
-            "topic": topic.name,
-            "type": topic.config.type,
-            "epoch": topic.epoch,
-            "head_seq": topic.published_seq,
-            "earliest_seq": topic.earliest_seq,
-            "next_seq": topic.published_seq + 1,
-            "count": count,
-            "bytes": size_bytes,
-            "config": topic.config,
-            "effective_priority": effective_priority(topic, moment.now_ms),
-            "last_write_ts": topic.last_write_ms,
-            "last_read_ts": topic.last_read_ms,
-        }
-        if (queue := self.state.queues.get(topic.topic_id)) is not None:
-            queue.settle(moment.now_ms)
-            state["queue"] = queue_counters(topic, queue)
+        shown = TopicShown(self._view(topic, moment.now_ms))
         if command.touch:
             topic.last_read_ms = moment.now_ms
-        return Outcome([open_object(state)])
+        return shown
 
     def _list_topics(self, command: ListTopics, moment: Moment) -> Outcome:
         """§1.3: by name, so that a page goes on rightly whatever came and went between."""
@@ -433,33 +423,39 @@ class Engine:
         page = names[start : start + command.page_size + 1]
         page = [name for name in page if name.startswith(command.prefix)]
         topics = [self.unit.topic(name, moment.now_ms) for name in page[: command.page_size]]
-        answer: dict[str, object] = {"topics": [self._summary(t, moment.now_ms) for t in topics]}
+        views = [self._view(topic, moment.now_ms) for topic in topics]
         if command.touch:
             for topic in topics:
                 topic.last_read_ms = moment.now_ms
-        if len(page) > command.page_size:
-            answer["next_cursor"] = list_cursor(page[command.page_size - 1])
-        return Outcome([open_object(answer)])
+        return TopicsListed(
+            views, page[command.page_size - 1] if len(page) > command.page_size else None
+        )
 
-    def _summary(self, topic: Topic, now_ms: int) -> dict[str, object]:
-        shown = summary(topic, now_ms)
-        if (queue := self.state.queues.get(topic.topic_id)) is not None:
+    def _view(self, topic: Topic, now_ms: int) -> TopicView:
+        queue = self.state.queues.get(topic.topic_id)
+        if queue is not None:
             queue.settle(now_ms)
-            shown["queue"] = queue_counters(topic, queue)
-        return shown
+        count, size_bytes = topic.shown()
+        return TopicView(
+            name=topic.name,
+            config=topic.config,
+            epoch=topic.epoch,
+            head_seq=topic.published_seq,
+            earliest_seq=topic.earliest_seq,
+            count=count,
+            size_bytes=size_bytes,
+            priority=effective_priority(topic, now_ms),
+            last_write_ms=topic.last_write_ms,
+            last_read_ms=topic.last_read_ms,
+            jobs=None if queue is None else job_counts(topic, queue),
+        )
 
     def _delete_topic(self, command: DeleteTopic, moment: Moment) -> Outcome:
         """§1.4."""
         topic = self.state.topics.get(command.topic)
-        removed = [] if topic is None else [r.name for r in self.state.routers.of(topic.topic_id)]
-        answer = {
-            "topic": command.topic,
-            "deleted": topic is not None,
-            "routers_removed": removed,
-        }
         if topic is None:
             # What this repeats may still be on its way to the disk.
-            return Outcome([open_object(answer)], gate=Gate.SYNCED)
+            return TopicDropped(command.topic, False, (), gate=Gate.SYNCED)
         self.unit.expire(topic, moment.now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
@@ -468,6 +464,7 @@ class Engine:
                 {"topic": topic.name, "count": topic.count},
             )
         self.unit.require_writable(moment, reserve=True)
+        removed = [router.name for router in self.state.routers.of(topic.topic_id)]
         head_seq = topic.published_seq
         self.unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
         self.unit.publication.drop(topic)
@@ -476,7 +473,7 @@ class Engine:
         self.watches.on_deleted(topic.topic_id, head_seq)
         for waiting in self._parked.pop(topic.topic_id, {}).values():
             self.unit.wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
-        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
+        return TopicDropped(command.topic, True, removed, gate=Gate.SYNCED, is_logged=True)
 
     # ------------------------------------------------------------------ append
 
@@ -504,15 +501,17 @@ class Engine:
         self.unit.log_append(topic, event, log_bytes, volatile=volatile)
         self.unit.evict_for_memory(moment.now_ms)
         synced = self.unit.publication.plan(topic)
-        return Outcome(
-            [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
-             b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
-             % (topic.head_seq, len(event.batch), b"true" if created else b"false")],
-            status=201 if created else 200,
+        return Appended(
+            topic.name,
+            event.first_seq,
+            len(event.batch),
+            topic.head_seq,
+            command.return_seqs,
+            created=created is not None,
             gate=Gate.SYNCED if synced else Gate.WRITTEN,
-            logs=True,
+            is_logged=True,
             is_fsync=topic.config.durability_class.waits_for_sync,
-        )  # fmt: skip
+        )
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:
         """The answer of a batch that came before under the same key (§0.8)."""
@@ -523,12 +522,15 @@ class Engine:
             return None
         last_seq = entry.first_seq + entry.records - 1
         head_seq = max(topic.published_seq, last_seq)
-        return Outcome(
-            [append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
-             b'"head_seq":%d,"count":%d,"created":false,"deduped":true'
-             % (head_seq, entry.records)],
+        return Appended(
+            topic.name,
+            entry.first_seq,
+            entry.records,
+            head_seq,
+            command.return_seqs,
+            deduped=True,
             gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------------ read
 
@@ -545,7 +547,7 @@ class Engine:
             self.sweeps.begin(topic, token, sweep)
             return Parked(command.wait_ms or None)
         if not command.wait_ms or not _is_idle(topic, page):
-            return diff_outcome(topic, page, command)
+            return _page(topic, page, command)
         self._wait_on(topic, command, token, reading, page)
         return Parked(command.wait_ms)
 
@@ -583,7 +585,7 @@ class Engine:
         if waits and _is_idle(topic, page):
             self._wait_on(topic, command, token, reading, page)
             return None
-        return diff_outcome(topic, page, command)
+        return _page(topic, page, command)
 
     # ------------------------------------------------------------------ delete
 
@@ -594,10 +596,9 @@ class Engine:
         topic = self.unit.topic(command.topic, moment.now_ms)
 
         def told(deleted: int, gate: Gate) -> Outcome:
-            outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
             if command.erase:
-                outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
-            return outcome
+                return _gone(Deleted, topic, deleted, Gate.SYNCED, gate, topic.topic_id)
+            return _gone(Deleted, topic, deleted, gate, gate)
 
         finding = _finding(topic, command.match, command.before_seq)
         return self._remove(finding, 0, told, token, moment)
@@ -607,7 +608,7 @@ class Engine:
         topic = self.unit.topic(command.topic, moment.now_ms)
 
         def told(purged: int, gate: Gate) -> Outcome:
-            return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
+            return _gone(Purged, topic, purged, gate, gate)
 
         finding = _finding(topic, command.match, command.seq)
         return self._remove(finding, command.keep or 0, told, token, moment)
@@ -631,6 +632,49 @@ class Engine:
 
         outcome = self.sweeps.begin(finding.topic, token, sweep())
         return Parked(None) if outcome is None else outcome
+
+
+def _put(name: str, config: TopicConfig, *, created: bool) -> TopicPut:
+    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
+    return TopicPut(name, config, created, gate=Gate.SYNCED, is_logged=True)
+
+
+def _gone(
+    kind: type[Deleted] | type[Purged],
+    topic: Topic,
+    removed: int,
+    gate: Gate,
+    promised: Gate,
+    erases: int | None = None,
+) -> Deleted | Purged:
+    """Records went, and what the topic shows then; `promised` is what its class asks for."""
+    count, size_bytes = topic.shown()
+    return kind(
+        topic.name,
+        removed,
+        topic.earliest_seq,
+        topic.published_seq,
+        count,
+        size_bytes,
+        gate=gate,
+        is_logged=True,
+        is_fsync=promised is Gate.SYNCED,
+        erases=erases,
+    )
+
+
+def _page(topic: Topic, page: Selection, command: Diff) -> Page:
+    stone = page.tombstone
+    return Page(
+        topic.name,
+        Records(page.extents, tags=command.include_tags, meta=command.include_meta),
+        page.next_seq,
+        topic.published_seq,
+        topic.earliest_seq,
+        topic.epoch,
+        None if stone is None else Gap(stone.gap_from, stone.gap_to, stone.reason),
+        page.scanned,
+    )
 
 
 def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:

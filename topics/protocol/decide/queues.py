@@ -18,13 +18,25 @@ from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, no_such_topic
 from topics.protocol.decide.dead_letters import DeadLetters
 from topics.protocol.decide.exhausted_jobs import BURIED_MAX, Burials
-from topics.protocol.http.answers import claim_outcome, held_outcome, lease_insert
 from topics.protocol.model.commands import Ack, Claim, Extend, Held, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import GATES, Gate, Grant, Outcome, Parked, Records, Wake
+from topics.protocol.model.outcomes import (
+    GATES,
+    Acked,
+    Extended,
+    Gate,
+    Grant,
+    Granted,
+    Jobs,
+    Nacked,
+    Outcome,
+    Parked,
+    Wake,
+)
+from topics.protocol.model.ports import Extent
 from topics.protocol.state.queue import Job, Place, Queue
 from topics.protocol.state.topic import Topic, seq_spans
 
@@ -261,10 +273,8 @@ class Work:
                 self._free(queue)
                 # Who waits is woken when these leases run out.
                 self._look_soon(topic.topic_id)
-                outcome = self._outcome(topic, grant)
                 # Who hears that there is nothing to do finds it in the dead-letter topic.
-                outcome.gate = max(outcome.gate, self._letters.gate, key=GATES.index)
-                return outcome
+                return self._outcome(topic, grant, at_least=self._letters.gate)
         line = self._lines.setdefault(topic.topic_id, _Line())
         until_ms = moment.now_ms + command.wait_ms
         if jitter_ms:
@@ -377,31 +387,17 @@ class Work:
     def _answer(self, token: object, topic: Topic, grant: Grant | None) -> None:
         self._unit.wakes.append(Wake(token, self._outcome(topic, grant)))
 
-    def _outcome(self, topic: Topic, grant: Grant | None) -> Outcome:
-        queue = self._state.queues[topic.topic_id]
-        ready = self._ready(topic, queue)
-        if grant is None:
-            return claim_outcome(topic, None, 0, ready, Gate.NOW)
-        gate = self._lease_gate(topic)
-        jobs = self._records(topic, grant)
-        outcome = claim_outcome(topic, jobs, len(grant.seqs), ready, gate)
-        outcome.grant = grant
-        return outcome
-
-    @staticmethod
-    def _records(topic: Topic, grant: Grant, *, one_by_one: bool = False) -> Records:
-        """The jobs of a grant as records, their leases spliced in."""
-        extents = topic.extents(seq_spans(np.array(grant.seqs, np.uint64)))
-        if one_by_one:
-            extents = [
-                extent._replace(spans=[(r, r + 1) for span in extent.spans for r in range(*span)])
-                for extent in extents
-            ]
-        inserts = [
-            lease_insert(lease, grant.until_ms, deliveries)
-            for lease, deliveries in zip(grant.leases, grant.deliveries, strict=True)
-        ]
-        return Records(extents, tags=True, inserts=inserts)
+    def _outcome(self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW) -> Granted:
+        jobs = None if grant is None else Jobs(grant, _extents(topic, grant))
+        gate = Gate.NOW if grant is None else self._lease_gate(topic)
+        ready = self._ready(topic, self._state.queues[topic.topic_id])
+        return Granted(
+            topic.name,
+            jobs,
+            ready,
+            gate=max(gate, at_least, key=GATES.index),
+            is_logged=gate is not Gate.NOW,
+        )
 
     # ------------------------------------------------------------------ push streams
 
@@ -415,8 +411,8 @@ class Work:
         """The queue of a name.  Raises Rejection: 404, 409."""
         return self._queue(name, self._unit.advance(now_ms))[0]
 
-    def take(self, stream: WorkStream, moment: Moment) -> list[tuple[Records, Grant]]:
-        """The jobs that a stream which can send is given now; `wake` tells when to ask again."""
+    def take(self, stream: WorkStream, moment: Moment) -> list[Jobs]:
+        """The jobs, each a span of its own, that a stream which can send is given now; `wake` tells when to ask again."""
         moment = self._unit.in_engine_time(moment)
         line = self._lines.get(stream.topic_id)
         topic = self._state.by_id.get(stream.topic_id)
@@ -430,7 +426,7 @@ class Work:
             if not self._unit.read_only:
                 self._serve(topic, line, moment)
         given, stream.given = stream.given, []
-        return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
+        return [Jobs(grant, _each_alone(_extents(topic, grant))) for grant in given]
 
     def gate(self, stream: WorkStream) -> Gate:
         """When what a stream was given may be seen."""
@@ -516,7 +512,16 @@ class Work:
         jobs, skipped = self._held(queue, command)
         seqs = np.array([job.seq for job in jobs], np.uint64)
         acked, gate = self._unit.remove(topic, seqs, moment)
-        return self._told(topic, queue, b"acked", acked, skipped, gate)
+        return Acked(
+            topic.name,
+            acked,
+            skipped,
+            self._ready(topic, queue),
+            queue.in_flight,
+            gate=gate,
+            is_logged=gate is not Gate.NOW,
+            is_fsync=gate is Gate.SYNCED,
+        )
 
     def _nack(self, command: Nack, moment: Moment) -> Outcome:
         """§10.5."""
@@ -529,7 +534,16 @@ class Work:
         self._free(queue)
         self._look_soon(topic.topic_id)
         gate = self._lease_gate(topic)
-        return self._told(topic, queue, b"nacked", len(jobs), skipped, gate)
+        return Nacked(
+            topic.name,
+            len(jobs),
+            skipped,
+            self._ready(topic, queue),
+            queue.in_flight,
+            gate=gate,
+            is_logged=gate is not Gate.NOW,
+            is_fsync=gate is Gate.SYNCED,
+        )
 
     def _extend(self, command: Extend, moment: Moment) -> Outcome:
         """§10.6: the deadline is set, not added to."""
@@ -555,9 +569,19 @@ class Work:
             self._free(queue)
             self._own_again(jobs)
             self._look_soon(topic.topic_id)
-        deadlines = {str(job.seq): until_ms for job in jobs}
         gate = self._lease_gate(topic)
-        return self._told(topic, queue, b"extended", len(jobs), skipped, gate, deadlines)
+        return Extended(
+            topic.name,
+            len(jobs),
+            skipped,
+            self._ready(topic, queue),
+            queue.in_flight,
+            [job.seq for job in jobs],
+            until_ms,
+            gate=gate,
+            is_logged=gate is not Gate.NOW,
+            is_fsync=gate is Gate.SYNCED,
+        )
 
     def set_aside(
         self,
@@ -565,14 +589,14 @@ class Work:
         damaged: Mapping[int, Exception],
         surplus: Collection[int],
         moment: Moment,
-    ) -> Outcome | None:
+    ) -> Granted | None:
         """Jobs were leased, and some are not handed out, so those were not delivered: their text
         cannot be read, and they are passed over for a while; or they are more than was asked for,
         and may be claimed at once.
 
         Returns:
-            The answer to the claim with the other jobs, their texts still to be put between its
-            two pieces; None where none is left, or the log takes nothing any more.
+            The answer to the claim with the other jobs, whose texts the caller has; None where none
+            is left, or the log takes nothing any more.
         """
         moment = self._unit.in_engine_time(moment)
         topic = self._state.by_id.get(grant.topic_id)
@@ -595,10 +619,20 @@ class Work:
             self._letters.spoil(topic, queue, spoiled, moment.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
-        n = len(grant.seqs) - len(damaged) - len(surplus)
-        if not n:
+        kept = [i for i, seq in enumerate(grant.seqs) if seq not in damaged and seq not in surplus]
+        if not kept:
             return None
-        return claim_outcome(topic, None, n, self._ready(topic, queue), self._lease_gate(topic))
+        left = Grant(
+            grant.topic_id,
+            grant.node,
+            [grant.seqs[i] for i in kept],
+            [grant.leases[i] for i in kept],
+            [grant.deliveries[i] for i in kept],
+            grant.until_ms,
+        )
+        gate = self._lease_gate(topic)
+        ready = self._ready(topic, queue)
+        return Granted(topic.name, Jobs(left, ()), ready, gate=gate, is_logged=gate is not Gate.NOW)
 
     def _held(self, queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
         """(jobs that the node holds, ascending; the seqs that it does not, as they came)."""
@@ -632,19 +666,6 @@ class Work:
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
         )
 
-    def _told(
-        self,
-        topic: Topic,
-        queue: Queue,
-        what: bytes,
-        n: int,
-        skipped: list[int],
-        gate: Gate,
-        deadlines: dict[str, int] | None = None,
-    ) -> Outcome:
-        ready = self._ready(topic, queue)
-        return held_outcome(topic, what, n, skipped, ready, queue.in_flight, gate, deadlines)
-
     # ------------------------------------------------------------------ rules of all of them
 
     def _queue(self, name: str, now_ms: int) -> tuple[Topic, Queue]:
@@ -676,3 +697,15 @@ class Work:
         if not topic.config.leases_durable:
             return Gate.NOW
         return gate_of(topic)
+
+
+def _extents(topic: Topic, grant: Grant) -> list[Extent]:
+    return topic.extents(seq_spans(np.array(grant.seqs, np.uint64)))
+
+
+def _each_alone(extents: Sequence[Extent]) -> list[Extent]:
+    """A span for each record, so that each text is one buffer."""
+    return [
+        extent._replace(spans=[(row, row + 1) for span in extent.spans for row in range(*span)])
+        for extent in extents
+    ]
