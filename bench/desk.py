@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.answers import pieces_of
 from topics.protocol.http.metrics import Process

@@ -10,8 +10,7 @@ import pytest
 
 from topics.asgi import streaming
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
 from topics.server.exchange import payload

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.driver.driver import Step, Ticket
+from topics.protocol.driver.driver import Step
 from topics.protocol.driver.group_commit import (
     INLINE_BYTES,
     LANES,
@@ -18,6 +18,7 @@ from topics.protocol.driver.group_commit import (
     Reply,
     Rotate,
     Sync,
+    Ticket,
     Write,
 )
 from topics.protocol.driver.inline_host import InlineHost

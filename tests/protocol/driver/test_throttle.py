@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.driver.driver import UNIT_BYTES_MAX, Ticket
-from topics.protocol.driver.group_commit import Reply, Write
+from topics.protocol.driver.delayed_writes import UNIT_BYTES_MAX
+from topics.protocol.driver.group_commit import Reply, Ticket, Write
 from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Append

@@ -43,6 +43,13 @@ class Reply:
 Deliver: TypeAlias = Callable[[Reply], None]
 
 
+class Ticket:
+    """A command that waits for its answer; `cancel` it when its client is gone."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+
+
 @dataclass(slots=True)
 class Waiter:
     """An answer that waits for the log; `lsn` is that of the write that it waits for."""

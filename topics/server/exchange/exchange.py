@@ -16,8 +16,7 @@ from typing import Final
 
 import orjson
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece
 from topics.protocol.http.routes import BodyRule, Feed, OriginRule, Probe, Request, Route

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.driver.driver import Driver, Read, Step, Ticket
+from topics.protocol.driver.driver import Driver, Read, Step
 from topics.protocol.driver.group_commit import (
     Deliver,
     LeaveMark,
@@ -25,6 +25,7 @@ from topics.protocol.driver.group_commit import (
     Reply,
     Rotate,
     Sync,
+    Ticket,
     Write,
 )
 from topics.protocol.driver.maintenance import Call
