@@ -8,7 +8,7 @@ file.
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from topics.store.layout import BLOCK, digest
 
 NEAR_BYTES: Final = 16 << 10
 """Spans that lie no further apart are read at once."""
+
+Kill: TypeAlias = NDArray[np.int64] | NDArray[np.uint8]
+"""Rows that were killed at once: their numbers, or, of dtype u1, a bit a row of the run."""
 
 _BITS: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
 NEAREST: Final = np.where(
@@ -38,7 +41,7 @@ class Home(Protocol):
 
     def handle(self, owner: Segment) -> Handle: ...
 
-    def note(self, run: "SealedRun", rows: NDArray[np.int64]) -> None: ...
+    def note(self, run: "SealedRun", kill: Kill) -> None: ...
 
 
 class SealedRun:
@@ -61,7 +64,7 @@ class SealedRun:
         self._checked: bytearray | None = None
         self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
-        self._kills: list[tuple[int, NDArray[np.int64]]] | tuple[()] = ()
+        self._kills: list[tuple[int, Kill]] | tuple[()] = ()
         self._dead: int | None = None
 
     def __repr__(self) -> str:
@@ -205,11 +208,14 @@ class SealedRun:
         read as the nearer one, and counted."""
         with self._segments.lock:
             stored = self._stored_flags()
-            flags = NEAREST[stored].astype(np.uint8)
-            damaged = int(np.count_nonzero(flags != stored))
-            self._segments.stats.flag_repairs_total += damaged
-            for _, rows in self._kills:
-                flags[rows] = DELETED
+            if np.count_nonzero(stored) == np.count_nonzero(stored == DELETED):
+                flags = stored.copy()
+            else:
+                flags = NEAREST[stored].astype(np.uint8)
+                damaged = int(np.count_nonzero(flags != stored))
+                self._segments.stats.flag_repairs_total += damaged
+            for _, kill in self._kills:
+                _apply(kill, flags)
             self._heap = flags
             self._dead = int(np.count_nonzero(flags))
         return flags
@@ -233,25 +239,54 @@ class SealedRun:
             # Not opened here: while the log is replayed the file may be gone, dropped later on.
             self._dead = None
 
+    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+        if not marked.any():
+            return
+        with self._segments.lock:
+            # A bit a row: rows scattered over many runs would take 64 times the memory.
+            self._segments.note(self, np.packbits(marked))
+            heap = self._heap
+            if heap is not None and self._dead is not None:
+                self._dead += int(np.count_nonzero(marked & (heap == LIVE)))
+                heap |= marked.view(np.uint8) * np.uint8(DELETED)
+            elif self._dead == 0:
+                self._dead = int(np.count_nonzero(marked))
+            else:
+                self._dead = None
+
+    @property
+    def known_dead(self) -> int:
+        if self._dead is not None or self._checked is not None:
+            return self.dead
+        return len(self.killed())
+
     def killed(self) -> NDArray[np.int64]:
         if self._checked is not None:
             return np.flatnonzero(self.flags == DELETED)
-        told = [rows for _, rows in self._kills]
-        return np.unique(np.concatenate(told)) if told else np.zeros(0, np.int64)
+        return self.rows_in([kill for _, kill in self._kills])
 
     @property
     def segment(self) -> int:
         return self._segment.number
 
-    def note(self, lsn: int, rows: NDArray[np.int64]) -> None:
-        """Rows killed by the frame `lsn`; under the lock, like the two below."""
+    def note(self, lsn: int, kill: Kill) -> None:
+        """Rows killed by the frame `lsn`; under the lock, like `due` and `flipped`."""
         if isinstance(self._kills, tuple):
             self._kills = []
-        self._kills.append((lsn, rows))
+        self._kills.append((lsn, kill))
 
-    def due(self, lsn: int) -> list[NDArray[np.int64]]:
-        """Rows killed by frames up to `lsn`."""
-        return [rows for at, rows in self._kills if at <= lsn]
+    def due(self, lsn: int) -> list[Kill]:
+        """What was killed by frames up to `lsn`."""
+        return [kill for at, kill in self._kills if at <= lsn]
+
+    def rows_in(self, kills: Sequence[Kill]) -> NDArray[np.int64]:
+        """Rows of any of these, ascending."""
+        if not kills:
+            return np.zeros(0, np.int64)
+        flags = np.zeros(self.count, np.uint8)
+        for kill in kills:
+            _apply(kill, flags)
+        return np.flatnonzero(flags)
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
         """The file shows what was due: let go of the copy, unless more was killed meanwhile."""
@@ -319,6 +354,15 @@ class SealedRun:
             if digest(view[at : at + BLOCK]) != expected:
                 raise Corrupt(handle.path, base + block * BLOCK, "a block of text does not verify")
             checked[block] = 1
+
+
+def _apply(kill: Kill, flags: NDArray[np.uint8]) -> None:
+    """Set the flags, LIVE or DELETED each, of what was killed."""
+    if kill.dtype == np.uint8:
+        bits = np.unpackbits(kill.view(np.uint8), count=len(flags))
+        flags |= bits * np.uint8(DELETED)
+    else:
+        flags[kill] = DELETED
 
 
 def _fill(handle: Handle, view: memoryview, offset: int) -> None:

@@ -23,7 +23,7 @@ from topics.store import segment
 from topics.store.files import Files, discard, write_all
 from topics.store.handle import Handle, Segment
 from topics.store.layout import numbers, segment_name
-from topics.store.runs import NEAREST, SealedRun
+from topics.store.runs import NEAREST, Kill, SealedRun
 
 OPEN_SEGMENTS_MAX: Final = 256
 """Each open segment holds a file and a map of it: two descriptors."""
@@ -196,9 +196,9 @@ class Segments:
 
     # -- flags ---------------------------------------------------------------------------------
 
-    def note(self, run: SealedRun, rows: NDArray[np.int64]) -> None:
+    def note(self, run: SealedRun, kill: Kill) -> None:
         """Remember that these rows are to be flipped; under the lock."""
-        run.note(self.next_lsn, rows)
+        run.note(self.next_lsn, kill)
         self._killed[run] = None
 
     def flip(self, synced_lsn: int) -> int:
@@ -209,10 +209,10 @@ class Segments:
         """
         due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
         with self.lock:
-            for run in self._killed:
-                rows = run.due(synced_lsn)
-                if rows:
-                    due.setdefault(run.segment, []).append((run, np.unique(np.concatenate(rows))))
+            found = [(run, kills) for run in self._killed if (kills := run.due(synced_lsn))]
+        # Without the lock: of a large delete this is long, and whoever reads would wait for it.
+        for run, kills in found:
+            due.setdefault(run.segment, []).append((run, run.rows_in(kills)))
         return sum(self._flip_one(number, runs, synced_lsn) for number, runs in sorted(due.items()))
 
     def _flip_one(

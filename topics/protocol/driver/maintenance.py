@@ -118,10 +118,11 @@ class MaintenanceDriver:
             self._next_ms = min(self._next_ms, soon_ms)
 
     def soon_if_pressed(self) -> None:
-        """Where a topic is full, or memory or the log is."""
+        """Where a topic is full, or memory or the log is, or a large delete left memory to free."""
         state = self._engine.state
         if (
             state.memory.full
+            or state.memory.unpacked
             or state.memory.logged_weight > state.memory.logged_share
             or self.schedule.is_checkpoint_due()
         ):

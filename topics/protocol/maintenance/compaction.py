@@ -20,11 +20,14 @@ from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealJob, S
 from topics.protocol.model.events import RunRef, RunsDropped
 from topics.protocol.model.ports import Contents, Run
 from topics.protocol.model.records import LIVE
-from topics.protocol.state.hot_run import is_volatile
+from topics.protocol.state.hot_run import HotRun, is_volatile
 from topics.protocol.state.topic import Topic
 
 TOPICS_MAX: Final = 64
 """Topics looked at in one slice: a millisecond or two."""
+FREED_BYTES_MAX: Final = 32 << 20
+"""Memory of runs that are dropped in one slice: the kernel takes a millisecond or two to take it
+back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +89,25 @@ class Compaction:
         self._engine.unit.expire_due(now_ms, TOPICS_MAX)
         self._state.keys.forget_old(now_ms)
         self._estimate_recovered()
-        attention = self._state.attention
+        state = self._state
+        state.pack_some()
+        attention, again = state.attention, {}
         for _ in range(min(len(attention), TOPICS_MAX)):
             topic_id, topic = attention.popitem()
-            if topic_id in self._state.by_id:
-                self._drop_of(topic, now_ms)
-        state = self._state
-        is_more = bool(attention or self._unestimated)
+            if topic_id in state.by_id and self._drop_of(topic, now_ms):
+                again[topic_id] = topic
+        attention.update(again)
+        is_more = bool(attention or self._unestimated or state.memory.unpacked)
         return is_more or state.expiry.is_due(now_ms) or state.keys.has_old(now_ms)
 
-    def _drop_of(self, topic: Topic, now_ms: int) -> None:
-        dead = [run for run in topic.runs if self._is_dead(topic, run)]
+    def _drop_of(self, topic: Topic, now_ms: int) -> bool:
+        """Drop the topic's dead runs, those in memory a part at a time; whether there may be more."""
+        dead: list[Run] = []
+        freed_bytes = 0
+        for run in topic.runs:
+            if freed_bytes < FREED_BYTES_MAX and self._is_dead(topic, run):
+                dead.append(run)
+                freed_bytes += run.memory_bytes if isinstance(run, HotRun) else 0
         logged = [run.first_seq for run in dead if not is_volatile(run)]
         volatile = [run.first_seq for run in dead if is_volatile(run)]
         if logged:
@@ -107,6 +118,7 @@ class Compaction:
             event = RunsDropped(now_ms, topic.topic_id, volatile, topic.floors)
             self._engine.unit.emit(event, logged=False)
         self._estimate(topic)
+        return freed_bytes >= FREED_BYTES_MAX
 
     def _is_dead(self, topic: Topic, run: Run) -> bool:
         if (topic.topic_id, run.first_seq) in self._sealing.busy or not run.count:
@@ -117,6 +129,9 @@ class Compaction:
         below = topic.gone_through + 1 - run.first_seq
         if below >= run.count:
             return True
+        dead = run.known_dead
+        if dead == run.count or dead < run.count - max(below, 0):
+            return dead == run.count
         killed = run.killed()
         return len(killed) >= run.count - max(below, 0) == int(np.count_nonzero(killed >= below))
 

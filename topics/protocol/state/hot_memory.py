@@ -10,7 +10,7 @@ are the sums of `memory_bytes` over the hot runs of either kind.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Final
 
@@ -25,6 +25,14 @@ _VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
 small runs free memory early, large ones cost fewer objects."""
 _PACK_BYTES: Final = 32 << 10
 """A run below this is packed under pressure only: a packed run costs hardly less."""
+
+
+_PACKED_BYTES_MAX: Final = 512 << 10
+"""Text of runs that are packed in one go after a delete; the others follow in later slices."""
+_HIT_BYTES_FEW: Final = 1 << 20
+"""A delete that hit runs of more text has done enough for one turn: all are packed later."""
+_COPY_FACTOR: Final = 16
+"""How much dearer it is to copy what lives in a run than to inspect it, or to free it as a whole."""
 
 
 class BySize:
@@ -58,6 +66,7 @@ class HotMemory:
         full: Those of them with a run that takes no more.
         volatile: Topics that hold records in memory only.
         logged_bytes, volatile_bytes: What unsealed records hold, of either kind.
+        unpacked: Volatile runs, by topic id and first seq, that waste what a delete hit in them.
         firm_bytes: What of `volatile_bytes` may not be evicted (`discard: "reject"`).
     """
 
@@ -69,6 +78,7 @@ class HotMemory:
         self.largest = BySize()
         self.full: dict[int, Topic] = {}
         self.volatile: dict[int, Topic] = {}
+        self.unpacked: dict[int, dict[int, None]] = {}
         self.logged_bytes = 0
         self.volatile_bytes = 0
         self.firm_bytes = 0
@@ -173,6 +183,7 @@ class HotMemory:
         """The topic was deleted, and its runs were released."""
         self.unsealed.pop(topic.topic_id, None)
         self.full.pop(topic.topic_id, None)
+        self.unpacked.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ packing
 
@@ -180,9 +191,14 @@ class HotMemory:
     # that is no event.  A run without a live row goes as a whole; one that wastes more than it keeps
     # is replaced by a copy of what it keeps, so that each byte is copied about once.
 
-    def pack(self, topic: Topic) -> None:
-        """Under pressure: free what a topic's volatile runs waste, also where that is little."""
-        self._pack(topic, [run for run in topic.runs if is_volatile(run)], pressed=True)
+    def pack(self, topic: Topic, wanted_bytes: int) -> None:
+        """Under pressure: free what a topic's volatile runs waste, also where that is little, until
+        about so much is free."""
+        enough = topic.volatile_bytes - wanted_bytes
+        for run in [run for run in topic.runs if is_volatile(run)]:
+            if topic.volatile_bytes <= enough:
+                return
+            self._pack(topic, [run], pressed=True)
 
     def pack_passed(self, topic: Topic) -> None:
         """A floor rose: free what it passed."""
@@ -192,9 +208,28 @@ class HotMemory:
         # The run that a floor stands in goes as a whole soon, unless the topic has little else.
         self._pack(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
 
-    def pack_deleted(self, topic: Topic, runs: Iterable[Run]) -> None:
-        """Rows of these volatile runs were deleted: free what they wasted."""
-        self._pack(topic, runs)
+    def pack_deleted(self, topic: Topic, runs: Sequence[Run]) -> None:
+        """Rows of these volatile runs were deleted: free what they waste, or, where that is too
+        much for one turn, leave it to `pack_some_deleted`."""
+        hit = {run.first_seq: run.text_bytes for run in runs}
+        self.unpacked.setdefault(topic.topic_id, {}).update(dict.fromkeys(hit))
+        if sum(hit.values()) <= _HIT_BYTES_FEW:
+            self.pack_some_deleted(topic)
+
+    def pack_some_deleted(self, topic: Topic) -> None:
+        """Free what some of the topic's `unpacked` runs waste."""
+        firsts, left = self.unpacked[topic.topic_id], _PACKED_BYTES_MAX
+        while firsts and left > 0:
+            first_seq = next(iter(firsts))
+            del firsts[first_seq]
+            run = topic.run_at(first_seq)
+            if run is not None and is_volatile(run):
+                runs = len(topic.runs)
+                self._pack(topic, [run])
+                is_copied = len(topic.runs) >= runs and topic.run_at(first_seq) is not run
+                left -= run.text_bytes if is_copied else run.text_bytes // _COPY_FACTOR
+        if not firsts:
+            del self.unpacked[topic.topic_id]
 
     def _pack(
         self, topic: Topic, runs: Iterable[Run], beside: int = 0, *, pressed: bool = False

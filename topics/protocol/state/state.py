@@ -14,6 +14,7 @@ times (`expiry`), images of a checkpoint (`checkpoint`), jobs (`queue`), routers
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     JobsReleased,
     KeyImage,
+    Marks,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -36,6 +38,7 @@ from topics.protocol.model.events import (
     RunRef,
     RunsDropped,
     RunsSealed,
+    ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -46,6 +49,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run, RunSource
+from topics.protocol.model.records import LIVE
 from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.floors import floors_with, risen
@@ -117,6 +121,7 @@ class State:
             SeqsSkipped: self._skipped,
             JobsLeased: self._leased,
             JobsReleased: self._released,
+            ScatteredDeleted: self._scattered_deleted,
         }
 
     def apply(self, event: Event) -> None:
@@ -266,17 +271,28 @@ class State:
             self.queues[event.topic_id].dead_lettered += event.buried
         self._kill(topic, event.span_array, event.count, event.size_bytes)
 
-    def _kill(self, topic: Topic, spans: NDArray[np.uint64], count: int, size_bytes: int) -> None:
-        hit = {}
-        for run, rows in topic.rows_of(spans):
-            run.kill(rows)
+    def _scattered_deleted(self, event: ScatteredDeleted) -> None:
+        topic = self._topic(event.topic_id)
+        self._kill(topic, event.span_array, event.count, event.size_bytes, event.marks)
+
+    def _kill(
+        self,
+        topic: Topic,
+        spans: NDArray[np.uint64],
+        count: int,
+        size_bytes: int,
+        marks: Sequence[Marks] = (),
+    ) -> None:
+        hit: list[Run] = []
+        for run in chain(topic.kill(spans), topic.kill_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
-                hit[run.first_seq] = run
+                hit.append(run)
         if hit:
-            self.memory.pack_deleted(topic, hit.values())
+            self.memory.pack_deleted(topic, hit)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.remove(spans)
+            queue.remove_marked(marks)
         self._set_totals(topic, count, size_bytes)
         self.attention[topic.topic_id] = topic
         topic.check()
@@ -387,6 +403,16 @@ class State:
         file has the flags of the time at which the seal was planned."""
         if isinstance(old, HotRun) and not old.dead:
             return
+        if isinstance(old, HotRun):
+            dead = old.flags != LIVE
+            for run in new:
+                first = max(old.first_seq, run.first_seq)
+                shared = min(old.first_seq + old.count, run.first_seq + run.count) - first
+                if shared > 0:
+                    at, lo = first - old.first_seq, first - run.first_seq
+                    marked = np.pad(dead[at : at + shared], (lo, run.count - lo - shared))
+                    run.kill_marked(marked)
+            return
         seqs = old.killed() + old.first_seq
         for run in new:
             rows = seqs - run.first_seq
@@ -418,10 +444,18 @@ class State:
         elif run.ref is not None:
             self.segments.release(run.ref)
 
-    def pack(self, topic: Topic) -> None:
-        """Memory is short: free what the topic's volatile runs waste.  Readers see no difference."""
+    def pack(self, topic: Topic, wanted_bytes: int) -> None:
+        """Memory is short: free what the topic's volatile runs waste, until about so much is free.
+        Readers see no difference."""
         self.images.keep(topic.topic_id)
-        self.memory.pack(topic)
+        self.memory.pack(topic, wanted_bytes)
+
+    def pack_some(self) -> None:
+        """Free a part of what a large delete left to be freed, of one topic."""
+        if self.memory.unpacked:
+            topic_id = next(iter(self.memory.unpacked))
+            self.images.keep(topic_id)
+            self.memory.pack_some_deleted(self.by_id[topic_id])
 
     # ------------------------------------------------------------------ loss
 
