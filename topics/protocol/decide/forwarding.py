@@ -1,4 +1,4 @@
-"""Passes: the copies that routers owe, made in slices (§6.1).
+"""Forwarding: the copies that routers owe, made in slices (§6.1).
 
 A publication marks its topic in O(1), however many routers lead out of it; a slice then goes round
 the marked topics, one router each, and a round round the routers of a topic.  A pass selects by
@@ -81,7 +81,7 @@ class _Plan:
     texts: list[list[Buffer]] | Exception | None = None
 
 
-class Passes:
+class Forwarding:
     """What routers owe, over the topics of one engine.
 
     Args:
@@ -133,7 +133,7 @@ class Passes:
         router.retry()
         self.mark(router.source_id)
 
-    def owes(self, router: Router) -> bool:
+    def has_work(self, router: Router) -> bool:
         """Whether a router has something to do that it can do."""
         if router.is_blocked(self._state.now_ms) or self._unit.read_only:
             return False
