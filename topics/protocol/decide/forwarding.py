@@ -1,4 +1,4 @@
-"""Passes: the copies that routers owe, made in slices (§6.1).
+"""Forwarding: the copies that routers owe, made in slices (§6.1).
 
 A publication marks its topic in O(1), however many routers lead out of it; a slice then goes round
 the marked topics, one router each, and a round round the routers of a topic.  A pass selects by
@@ -27,9 +27,8 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
-from topics.protocol.state import selection
 from topics.protocol.state.routers import Router
-from topics.protocol.state.selection import ReadQuery
+from topics.protocol.state.selection import ReadQuery, select
 from topics.protocol.state.topic import Topic, spans_of
 
 PASS_ROWS: Final = 1000
@@ -83,7 +82,7 @@ class _Plan:
     texts: list[list[Buffer]] | Exception | None = None
 
 
-class Passes:
+class Forwarding:
     """What routers owe, over the topics of one engine.
 
     Args:
@@ -135,7 +134,7 @@ class Passes:
         router.retry()
         self.mark(router.source_id)
 
-    def owes(self, router: Router) -> bool:
+    def has_work(self, router: Router) -> bool:
         """Whether a router has something to do that it can do."""
         if router.is_blocked(self._state.now_ms) or self._unit.read_only:
             return False
@@ -250,7 +249,7 @@ class Passes:
             match=router.match,
             through=None if plan is None else plan.through,
         )
-        page = selection.select(source, reading)
+        page = select(source, reading)
         assert page.tombstone is None
         extents = page.extents if allowed is None else _within(page.extents, allowed)
         left.rows -= page.scanned // SCANNED_ROWS_EACH

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Iterable
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.decide.forwarding import Passes, Slice
+from topics.protocol.decide.forwarding import Forwarding, Slice
 from topics.protocol.model.moment import Moment
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
 
 
-class Debt:
+class ReadBarrier:
     """What must be copied, and shown, before one command is decided.
 
     Args:
@@ -24,23 +24,27 @@ class Debt:
     """
 
     def __init__(
-        self, unit: UnitOfWork, passes: Passes, routers: Iterable[Router], shows: Iterable[Topic]
+        self,
+        unit: UnitOfWork,
+        forwarding: Forwarding,
+        routers: Iterable[Router],
+        shows: Iterable[Topic],
     ) -> None:
         self._unit = unit
         self._state = unit.state
-        self._passes = passes
+        self._forwarding = forwarding
         self._left = deque(routers)
         self._through: int | None = None
         self._shows = list(shows)
         self._heads: list[int] | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_passed(self) -> bool:
         """Whether the command may be decided; once true, it stays so."""
         if self._unit.read_only:
             return True
         while self._left:
-            if self._owes(self._left[0]):
+            if self._is_behind(self._left[0]):
                 return False
             self._left.popleft()
             self._through = None
@@ -51,7 +55,7 @@ class Debt:
             for topic, head_seq in zip(self._shows, self._heads, strict=True)
         )
 
-    def _owes(self, router: Router) -> bool:
+    def _is_behind(self, router: Router) -> bool:
         routers = self._state.routers
         is_there = routers.by_id.get(router.router_id) is router
         if not is_there or router.is_blocked(self._state.now_ms):
@@ -63,12 +67,12 @@ class Debt:
             self._through = source.head_seq if is_between else source.published_seq
         return router.cursor < self._through
 
-    def work(self, moment: Moment) -> None:
+    def advance(self, moment: Moment) -> None:
         """A bounded part of it; its events are written with this turn."""
         moment = self._unit.in_engine_time(moment)
         left = Slice()
-        while not left.is_over and not self.is_settled and self._left:
+        while not left.is_over and not self.is_passed and self._left:
             before = left.routers
-            self._passes.work(self._left[0], moment, left)
+            self._forwarding.work(self._left[0], moment, left)
             if left.routers == before:
                 return

@@ -28,7 +28,7 @@ from topics.protocol.state.watches import (
 )
 
 
-class Watching:
+class WatchCommands:
     """Sessions and streams over the topics of one engine."""
 
     def __init__(self, limits: Limits, unit: UnitOfWork, *, besides: Callable[[], int]) -> None:

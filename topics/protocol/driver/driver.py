@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.delayed_writes import DelayedWrites
 from topics.protocol.driver.group_commit import (
     Deliver,
@@ -108,7 +108,7 @@ class _AwaitingCopies:
 
     command: Command
     deliver: Deliver
-    debt: Debt
+    barrier: ReadBarrier
     ticket: Ticket | None = None
 
 
@@ -237,9 +237,9 @@ class Driver:
         """
         if isinstance(command, Append):
             return self._delayed.submit(command, deliver)
-        debt = self.engine.debt_of(command)
-        if debt is not None and not self._copy_now(debt):
-            return self._await_copies(_AwaitingCopies(command, deliver, debt))
+        barrier = self.engine.barrier_for(command)
+        if barrier is not None and not self._copy_now(barrier):
+            return self._await_copies(_AwaitingCopies(command, deliver, barrier))
         return self._decide(command, deliver)
 
     def _decide(
@@ -348,13 +348,13 @@ class Driver:
 
     # ------------------------------------------------------------------ copies that a command sees
 
-    def _copy_now(self, debt: Debt) -> bool:
+    def _copy_now(self, barrier: ReadBarrier) -> bool:
         """Copy what a command is to see, where that is little; False where it has to wait."""
         for _ in range(COPY_SLICES):
-            debt.work(self._moment_of_copies)
+            barrier.advance(self._moment_of_copies)
             self._begin_reading()
             self.commit.end_turn()
-            if debt.is_settled:
+            if barrier.is_passed:
                 return True
         return False
 
@@ -382,7 +382,7 @@ class Driver:
 
     def _decide_copied(self, *, all_of_them: bool = False) -> None:
         """Decide the commands whose copies are there."""
-        found = [one for one in self._awaiting_copies if all_of_them or one.debt.is_settled]
+        found = [one for one in self._awaiting_copies if all_of_them or one.barrier.is_passed]
         for waiting in found:
             if waiting not in self._awaiting_copies:
                 continue  # the answer before it made its client cancel it
@@ -408,7 +408,7 @@ class Driver:
     def work_soon(self) -> None:
         """Copies for routers, jobs for waiting workers: once the commands that are here are
         decided."""
-        if self.engine.owes and not self._is_work_due:
+        if self.engine.has_work and not self._is_work_due:
             self._is_work_due = True
             self._host.work_soon()
 

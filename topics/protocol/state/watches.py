@@ -19,8 +19,7 @@ from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
-from topics.protocol.state import selection
-from topics.protocol.state.selection import ReadQuery
+from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
@@ -475,7 +474,7 @@ class Watches:
         if known is not None:
             return known
         skip = view.nodes if topic.config.dedupe_node else ()
-        page = selection.select(
+        page = select(
             topic, ReadQuery(cursor, view.limit, view.budget_bytes, skip, view.match, through)
         )
         assert page.tombstone is None
@@ -521,7 +520,7 @@ def begin_at(topic: Topic, begin: Begin) -> int:
     """The cursor that a reader begins with; `tail` wins over the rest (§7.2)."""
     if begin.tail:
         return topic.published_seq
-    return begin.from_seq if begin.from_ts is None else selection.seek(topic, begin.from_ts)
+    return begin.from_seq if begin.from_ts is None else seek(topic, begin.from_ts)
 
 
 def own_view(view: View, begin: Begin) -> View:

@@ -284,7 +284,7 @@ class _Admitted:
         if feed is Feed.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
         if call.is_head and feed is Feed.WATCH:
-            call.runtime.engine.watching.require_session(self._name, call.runtime.now_ms)
+            call.runtime.engine.watch_commands.require_session(self._name, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         query = routes.parse_query(self._query)
         if feed is Feed.WORK:
@@ -296,7 +296,7 @@ class _Admitted:
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
-            call.runtime.engine.work.require_queue(asked.topic, call.runtime.now_ms)
+            call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
 
@@ -476,7 +476,7 @@ class _Waiting:
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
         sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
         surplus = {seq for seq, _ in sound[claim.limit :]}
-        left = runtime.engine.work.set_aside(jobs.grant, damaged, surplus, runtime.moment)
+        left = runtime.engine.queue_commands.set_aside(jobs.grant, damaged, surplus, runtime.moment)
         runtime.nudge()
         if left is None:
             return self._claim_again(claim)
@@ -572,7 +572,7 @@ def _probe(call: _Call, probe: Probe) -> Answer:
                 watches,
                 stats,
                 runtime.process(),
-                work_streams=runtime.engine.work.streams_open,
+                push_streams=runtime.engine.push_streams.open_count,
             )
             if routes.prefers_json(call.header(b"accept")):
                 performance = call.performance(Reply(Outcome()))

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from topics.protocol.http.answers import Piece
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
@@ -56,7 +57,7 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
         for first, last in spans:
             for row in range(first, last):
                 extents = [Extent(run, [(row, row + 1)])]
-                one = replace(records, extents=extents, inserts=[next(inserts)])
+                one = msgspec.structs.replace(records, extents=extents, inserts=[next(inserts)])
                 try:
                     texts = [] if lost is not None else _texts(one, blocking=True) or []
                     yield lost or texts[0]
