@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.driver.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
+from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Rotate, Sync, Write
 from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
@@ -85,7 +85,7 @@ class Harness:
 
         self.engine.unit.emit = heard  # type: ignore[method-assign]
 
-    # Turns.
+    # CommitListener.
 
     def ask(self, command: Command) -> Outcome | Parked:
         self._tokens += 1
@@ -323,7 +323,7 @@ class Harness:
     def on_answered(self) -> None:
         return
 
-    def erase(self, waiter: Waiter) -> None:
+    def erase(self, waiter: PendingAnswer) -> None:
         raise AssertionError("nobody asked")
 
     def on_failed(self, error: Exception) -> None:

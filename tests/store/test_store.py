@@ -67,7 +67,7 @@ TEXTS = [b'{"$seq":%d,"data":%s}' % (seq, b"x" * seq) for seq in range(1, 11)]
 
 def sealed(store: Any, *, kill: list[int] = ()) -> Any:  # type: ignore[assignment]
     run = HotRun(1, TEXTS, tags=TAGS, nodes=["w-2", "w-1", None] * 3)
-    run.kill(np.array(kill, np.int64))
+    run.delete(np.array(kill, np.int64))
     [ref] = store.seal([entry_of(run)])
     return store.open_run(ref, 1)
 
@@ -173,7 +173,7 @@ def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:
     """Adjacent pieces become one run, ids translated, dead rows of either left empty."""
     first = sealed(world.store, kill=[3])
     second = HotRun(11, TEXTS, tags=["new", "a"], nodes=["w-9"])
-    second.kill(np.array([1]))
+    second.delete(np.array([1]))
     pieces = (
         SealPiece(first, 2, 10, first.flags[2:].copy()),
         SealPiece(second, 0, 4, second.flags[:4].copy()),
@@ -244,10 +244,10 @@ def test_killing_twice_counts_once(world: World) -> None:
     """Rows that are dead already may be killed again."""
     run = sealed(world.store, kill=[1])
 
-    run.kill(np.array([0, 1]))
-    run.kill(np.array([0]))
+    run.delete(np.array([0, 1]))
+    run.delete(np.array([0]))
     dead_unopened = run.dead
-    run.kill(np.array([0, 5]))
+    run.delete(np.array([0, 5]))
 
     assert (dead_unopened, run.dead) == (2, 3)
 
@@ -261,15 +261,15 @@ def test_rows_and_marks_kill_alike(world: World, opened: str) -> None:
         if opened in ("counted", "partly dead"):
             assert run.dead == (opened == "partly dead")
         if opened == "killed in":
-            run.kill(np.array([3]))
+            run.delete(np.array([3]))
             assert run.dead == 1
 
     for dead in ([1, 3, 4, 9], [0, 4], []):
-        one.kill(np.array(dead, np.int64))
-        other.kill_marked(np.isin(np.arange(10), dead))
+        one.delete(np.array(dead, np.int64))
+        other.delete_marked(np.isin(np.arange(10), dead))
         if opened != "not":
             assert one.dead == other.dead == other.known_dead
-        assert one.killed().tolist() == other.killed().tolist()
+        assert one.deleted_rows().tolist() == other.deleted_rows().tolist()
 
     world.store.write(Frames())
     world.store.sync()
@@ -288,14 +288,14 @@ def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None
     gone = world.store.open_run(RunRef(99, 0, 1, 10, 100), 1)
 
     for each in (run, gone):
-        each.kill(np.array([2, 3]))
-        each.kill(np.array([3, 7]))
-        assert each.killed().tolist() == [2, 3, 7]
+        each.delete(np.array([2, 3]))
+        each.delete(np.array([3, 7]))
+        assert each.deleted_rows().tolist() == [2, 3, 7]
     assert (run.dead, run.ref) == (3, ref)
     world.store.write(Frames())
     world.store.sync()
     assert world.store.flip() == 3
-    assert run.killed().tolist() == [2, 3, 7]
+    assert run.deleted_rows().tolist() == [2, 3, 7]
 
 
 def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:

@@ -48,7 +48,7 @@ class SealedRun:
     """A run of a segment file; implements `ports.Run`."""
 
     __slots__ = (
-        *("_checked", "_dead", "_heap", "_kills", "_pinned", "_segment", "_segments"),
+        *("_checked", "_dead", "_heap", "_deletes", "_pinned", "_segment", "_segments"),
         *("count", "first_seq", "index", "ref", "text_bytes", "topic_id"),
     )
 
@@ -64,7 +64,7 @@ class SealedRun:
         self._checked: bytearray | None = None
         self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
-        self._kills: list[tuple[int, Kill]] | tuple[()] = ()
+        self._deletes: list[tuple[int, Kill]] | tuple[()] = ()
         self._dead: int | None = None
 
     def __repr__(self) -> str:
@@ -181,7 +181,7 @@ class SealedRun:
         heap = self._heap
         if heap is not None:
             return heap
-        if self._kills:
+        if self._deletes:
             return self._to_heap()
         stored = self._stored_flags()
         return stored if self._dead is not None else self._counted(stored)
@@ -198,7 +198,7 @@ class SealedRun:
         at flags on its own thread)."""
         with self._segments.lock:
             dead = int(np.count_nonzero(stored))
-            if self._kills or dead != int(np.count_nonzero(stored == DELETED)):
+            if self._deletes or dead != int(np.count_nonzero(stored == DELETED)):
                 return self._to_heap()
             self._dead = dead
         return stored
@@ -214,7 +214,7 @@ class SealedRun:
                 flags = NEAREST[stored].astype(np.uint8)
                 damaged = int(np.count_nonzero(flags != stored))
                 self._segments.stats.flag_repairs_total += damaged
-            for _, kill in self._kills:
+            for _, kill in self._deletes:
                 _apply(kill, flags)
             self._heap = flags
             self._dead = int(np.count_nonzero(flags))
@@ -227,7 +227,7 @@ class SealedRun:
             assert self._dead is not None
         return self._dead
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         if not len(rows):
             return
         with self._segments.lock:
@@ -239,7 +239,7 @@ class SealedRun:
             # Not opened here: while the log is replayed the file may be gone, dropped later on.
             self._dead = None
 
-    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         if not marked.any():
             return
         with self._segments.lock:
@@ -258,12 +258,12 @@ class SealedRun:
     def known_dead(self) -> int:
         if self._dead is not None or self._checked is not None:
             return self.dead
-        return len(self.killed())
+        return len(self.deleted_rows())
 
-    def killed(self) -> NDArray[np.int64]:
+    def deleted_rows(self) -> NDArray[np.int64]:
         if self._checked is not None:
             return np.flatnonzero(self.flags == DELETED)
-        return self.rows_in([kill for _, kill in self._kills])
+        return self.rows_in([kill for _, kill in self._deletes])
 
     @property
     def segment(self) -> int:
@@ -271,13 +271,13 @@ class SealedRun:
 
     def note(self, lsn: int, kill: Kill) -> None:
         """Rows killed by the frame `lsn`; under the lock, like `due` and `flipped`."""
-        if isinstance(self._kills, tuple):
-            self._kills = []
-        self._kills.append((lsn, kill))
+        if isinstance(self._deletes, tuple):
+            self._deletes = []
+        self._deletes.append((lsn, kill))
 
     def due(self, lsn: int) -> list[Kill]:
         """What was killed by frames up to `lsn`."""
-        return [kill for at, kill in self._kills if at <= lsn]
+        return [kill for at, kill in self._deletes if at <= lsn]
 
     def rows_in(self, kills: Sequence[Kill]) -> NDArray[np.int64]:
         """Rows of any of these, ascending."""
@@ -290,8 +290,8 @@ class SealedRun:
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
         """The file shows what was due: let go of the copy, unless more was killed meanwhile."""
-        self._kills = [kill for kill in self._kills if kill[0] > lsn] or ()
-        if self._kills:
+        self._deletes = [kill for kill in self._deletes if kill[0] > lsn] or ()
+        if self._deletes:
             return False
         if not repaired:
             self._heap = None

@@ -53,12 +53,12 @@ class Segments:
         self._open_max = open_max
         self._known: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
         self._open: OrderedDict[int, Segment] = OrderedDict()
-        self._killed: dict[SealedRun, None] = {}
+        self._with_deletes: dict[SealedRun, None] = {}
 
     def close(self) -> None:
         with self.lock:
             self._open.clear()
-            self._killed.clear()
+            self._with_deletes.clear()
             for each in list(self._known.values()):
                 each.handle = None
 
@@ -121,7 +121,7 @@ class Segments:
             OSError: It is still there.
         """
         with self.lock:
-            self._killed = {run: None for run in self._killed if run.segment != number}
+            self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
             owner = self._known.get(number)
             try:
                 if owner is not None:
@@ -178,7 +178,7 @@ class Segments:
         for number in orphans:
             discard(self._files, segment_name(number))
         with self.lock:
-            self._killed = {run: None for run in self._killed if run.segment in named}
+            self._with_deletes = {run: None for run in self._with_deletes if run.segment in named}
         left = set(numbers(self._files.names(), "seg")) if orphans else set()
         return [number for number in orphans if number in left]
 
@@ -199,7 +199,7 @@ class Segments:
     def note(self, run: SealedRun, kill: Kill) -> None:
         """Remember that these rows are to be flipped; under the lock."""
         run.note(self.next_lsn, kill)
-        self._killed[run] = None
+        self._with_deletes[run] = None
 
     def flip(self, synced_lsn: int) -> int:
         """*Blocking.* Write the flags whose deletes are durable; returns rows flipped.
@@ -209,7 +209,7 @@ class Segments:
         """
         due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
         with self.lock:
-            found = [(run, kills) for run in self._killed if (kills := run.due(synced_lsn))]
+            found = [(run, kills) for run in self._with_deletes if (kills := run.due(synced_lsn))]
         # Without the lock: of a large delete this is long, and whoever reads would wait for it.
         for run, kills in found:
             due.setdefault(run.segment, []).append((run, run.rows_in(kills)))
@@ -242,7 +242,7 @@ class Segments:
         with self.lock:
             for run, _ in runs:
                 if run.flipped(synced_lsn, repaired=repaired[run.index]):
-                    self._killed.pop(run, None)
+                    self._with_deletes.pop(run, None)
         return flipped
 
 

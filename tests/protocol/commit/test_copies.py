@@ -270,7 +270,7 @@ def test_a_copy_says_what_the_record_said(
     harness = topic_of(*(orjson.dumps(r) for r in records), sealed=sealed)
     run = harness.topic().runs[0]
     gone = [seq - 1 for seq in sorted(deleted) if seq <= len(records)]
-    run.kill(np.array(gone, np.int64))
+    run.delete(np.array(gone, np.int64))
     left = [(i + 1, r) for i, r in enumerate(records) if i not in gone]
     if not left:
         assert selected(harness) == []

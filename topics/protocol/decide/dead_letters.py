@@ -23,7 +23,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Fetch, Gate
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.queue import Job, Place, Queue
+from topics.protocol.state.queue import Job, JobPlace, Queue
 from topics.protocol.state.topic import Topic, seq_spans
 
 MOVED_MAX: Final = 1000
@@ -103,7 +103,7 @@ class DeadLetters:
             return
         moment = Moment(self._state.now_ms, asked_at.room)
         self._unit.expire(topic, moment.now_ms)
-        left = [job for job in jobs if job.place is Place.DYING]
+        left = [job for job in jobs if job.place is JobPlace.DYING]
         if isinstance(texts, Exception):
             self._unreadable(topic, queue, left, texts, moment)
         elif len(left) == len(jobs):
@@ -127,7 +127,7 @@ class DeadLetters:
             spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
         if spoiled:
             self.spoil(topic, queue, [(job, error) for job in spoiled], moment.now_ms)
-            left = [job for job in jobs if job.place is Place.DYING]
+            left = [job for job in jobs if job.place is JobPlace.DYING]
             return self._read(topic, queue, left, moment) if left else Gate.NOW
         return self._read_halves(topic, queue, jobs, moment)
 

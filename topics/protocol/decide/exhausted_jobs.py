@@ -18,7 +18,7 @@ from topics.protocol.decide.dead_letters import (
     DeadLetters,
 )
 from topics.protocol.model.moment import Moment
-from topics.protocol.state.queue import Job, Place
+from topics.protocol.state.queue import Job, JobPlace
 from topics.protocol.state.topic import Topic
 
 
@@ -112,10 +112,10 @@ class ExhaustedJobs:
     def on_moved(self, topic: Topic, now_ms: int) -> None:
         """Exhausted jobs of a queue were moved, or came back to wait; or there was none."""
         jobs = self._moving.get(topic.topic_id, [])
-        if any(job.place is Place.DYING for job in jobs):
+        if any(job.place is JobPlace.DYING for job in jobs):
             return  # their text is being read: one part of a queue at a time
         self._moving.pop(topic.topic_id, None)
-        if jobs and all(job.place is Place.DELAYED and job.refusals for job in jobs):
+        if jobs and all(job.place is JobPlace.DELAYED and job.refusals for job in jobs):
             before = self._pauses.get(topic.topic_id)
             refusals = 0 if before is None else before.refusals + 1
             backoff_ms = min(BACKOFF_FIRST_MS << min(refusals, 16), BACKOFF_MAX_MS)

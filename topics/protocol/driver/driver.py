@@ -21,9 +21,9 @@ from topics.protocol.driver.group_commit import (
     Deliver,
     GroupCommit,
     LogStep,
+    PendingAnswer,
     Reply,
     Ticket,
-    Waiter,
     read_only,
     unknown,
 )
@@ -121,7 +121,7 @@ class _Parked:
 
 
 class Driver:
-    """One engine over one store.  Implements `group_commit.Turns`.
+    """One engine over one store.  Implements `group_commit.CommitListener`.
 
     Args:
         limits: Every bound in force.
@@ -448,7 +448,7 @@ class Driver:
             self._delayed.move()
         self.maintenance.soon_if_pressed()
 
-    def erase(self, waiter: Waiter) -> None:
+    def erase(self, waiter: PendingAnswer) -> None:
         self.maintenance.erase(waiter)
 
     def on_failed(self, error: Exception) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
-from topics.protocol.driver.group_commit import GroupCommit, Reply, Waiter, unknown
+from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Reply, unknown
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.schedule import Schedule
@@ -64,7 +64,7 @@ class MaintenanceHost(Protocol):
 
 
 class MaintenanceDriver:
-    """Drives the schedule of one engine, one task at a time.  Implements `schedule.Host`."""
+    """Drives the schedule of one engine, one task at a time.  Implements `schedule.ScheduleHost`."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class MaintenanceDriver:
         self._trouble = ""
         self._too_little: int | None = None
         """The most room at which a write was refused since the disk was full; None: it is not."""
-        self._erasing: list[Waiter] = []
-        self._taken: list[Waiter] = []
+        self._erasing: list[PendingAnswer] = []
+        self._taken: list[PendingAnswer] = []
 
     # ------------------------------------------------------------------ what makes a round due
 
@@ -296,7 +296,7 @@ class MaintenanceDriver:
 
     # ------------------------------------------------------------------ who waits for an erasure
 
-    def erase(self, waiter: Waiter) -> None:
+    def erase(self, waiter: PendingAnswer) -> None:
         """Answer who deleted when the bytes are gone."""
         self._erasing.append(waiter)
         self.soon()

@@ -31,7 +31,7 @@ back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class RunInspection:
     """A sealed run whose live rows are to be counted from row `lo` on, the first above the floors."""
 
     topic: Topic
@@ -39,7 +39,7 @@ class Inspection:
     lo: int
 
     @classmethod
-    def of(cls, topic: Topic, run: Run) -> "Inspection":
+    def of(cls, topic: Topic, run: Run) -> "RunInspection":
         return cls(topic, run, min(max(topic.gone_through + 1 - run.first_seq, 0), run.count))
 
     @property
@@ -132,8 +132,8 @@ class Compaction:
         dead = run.known_dead
         if dead == run.count or dead < run.count - max(below, 0):
             return dead == run.count
-        killed = run.killed()
-        return len(killed) >= run.count - max(below, 0) == int(np.count_nonzero(killed >= below))
+        deleted = run.deleted_rows()
+        return len(deleted) >= run.count - max(below, 0) == int(np.count_nonzero(deleted >= below))
 
     def take_unreferenced(self) -> list[int]:
         """Segment files that nothing refers to any more, since the last call."""
@@ -188,10 +188,10 @@ class Compaction:
         """Whether too little of a segment lives, by what is known of it now."""
         return self.is_referenced(segment) and self._state.segments.is_sparse(segment)
 
-    def inspections(self, segment: int, contents: Contents) -> list[Inspection]:
+    def inspections(self, segment: int, contents: Contents) -> list[RunInspection]:
         """The runs of a segment whose live rows have to be counted before it is known to be sparse."""
         return [
-            Inspection.of(topic, run)
+            RunInspection.of(topic, run)
             for topic, run in self.runs_in(segment, contents)
             if run.ref is not None and self._state.segments.may_hold_dead(run.ref)
         ]
@@ -204,7 +204,7 @@ class Compaction:
             if topic is not None and run is not None and _is_in(segment, run):
                 yield topic, run
 
-    def count_live(self, inspection: Inspection, records: int, text_bytes: int) -> None:
+    def count_live(self, inspection: RunInspection, records: int, text_bytes: int) -> None:
         """What of a run lives, exactly; a run in which nothing does is dropped next."""
         dead_bytes = inspection.run.text_bytes - text_bytes
         self._state.segments.set_dead(inspection.ref, dead_bytes)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from topics.protocol.engine import Engine
-from topics.protocol.maintenance.compaction import Compaction, Inspection
+from topics.protocol.maintenance.compaction import Compaction, RunInspection
 from topics.protocol.model.ports import Contents
 
 
@@ -21,7 +21,7 @@ class Holdings(NamedTuple):
         has_dropped: There are runs that nothing refers to any more: all of their text is dead.
     """
 
-    inspections: list[Inspection]
+    inspections: list[RunInspection]
     has_dropped: bool
 
 
@@ -48,7 +48,7 @@ class Erasure:
     def holdings(self, segment: int, contents: Contents, topic_ids: Sequence[int]) -> Holdings:
         """What the segment holds of these topics."""
         inspections = [
-            Inspection.of(topic, run)
+            RunInspection.of(topic, run)
             for topic, run in self._compaction.runs_in(segment, contents)
             if topic.topic_id in topic_ids
         ]

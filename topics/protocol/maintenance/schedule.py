@@ -45,7 +45,7 @@ RETRY_MS_MAX: Final = 60_000
 stays full for a while, and each try writes what it can."""
 
 
-class Host(Protocol):
+class ScheduleHost(Protocol):
     """The schedule's environment: the clocks, and the deletes that wait for an erasure."""
 
     @property
@@ -83,7 +83,7 @@ class Schedule:
         checkpoint_failures: Checkpoints that failed since the last one that did not.
     """
 
-    def __init__(self, limits: Limits, engine: Engine, store: Store, host: Host) -> None:
+    def __init__(self, limits: Limits, engine: Engine, store: Store, host: ScheduleHost) -> None:
         self.sealing = Sealing(engine)
         self.compaction = Compaction(engine, self.sealing)
         self.erasure = Erasure(engine, self.compaction)

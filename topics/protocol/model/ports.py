@@ -82,14 +82,14 @@ class Run(Protocol):
     def flags(self) -> NDArray[np.uint8]:
         """LIVE or DELETED a row, shape (count,); deletes are visible as soon as `kill` returns."""
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         """Mark rows (shape (k,), ascending, in range) deleted; those already deleted may occur.
 
         Does no I/O: replay kills rows of runs whose file may have gone since (they were merged
         into a later one), so a sealed run that is not open only remembers them.
         """
 
-    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         """As `kill`, for those rows where `marked`, of shape (count,), is true: quicker where they
         are many, however they lie."""
 
@@ -97,7 +97,7 @@ class Run(Protocol):
     def known_dead(self) -> int:
         """How many rows `killed` gives; cheaper than they are."""
 
-    def killed(self) -> NDArray[np.int64]:
+    def deleted_rows(self) -> NDArray[np.int64]:
         """Rows known to be deleted without any I/O, ascending: of a run in memory all, of an open
         sealed run all, of one not opened yet those that `kill` was told."""
 

@@ -101,7 +101,7 @@ class HotRun:
         self.ref: RunRef | None = None
         self.volatile = volatile
         self.memory_bytes = base_bytes
-        self._killed_bytes = 0
+        self._deleted_bytes = 0
         self._unweighed: list[NDArray[np.bool_]] = []
         self._passed_rows = 0
         self.frozen = False
@@ -293,16 +293,16 @@ class HotRun:
         self._room_used += size
         return offset
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         live = self._flags[rows] == LIVE
         fresh = int(np.count_nonzero(live))
         self._flags[rows] = DELETED
         self._dead += fresh
         if self.volatile and fresh:
             sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
-            self._killed_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
+            self._deleted_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
 
-    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         flags = self.flags
         fresh = marked & (flags == LIVE)
         flags |= marked.view(np.uint8) * np.uint8(DELETED)
@@ -314,7 +314,7 @@ class HotRun:
     def known_dead(self) -> int:
         return self._dead
 
-    def killed(self) -> NDArray[np.int64]:
+    def deleted_rows(self) -> NDArray[np.int64]:
         if not self._dead:
             return np.empty(0, np.int64)
         return np.flatnonzero(self.flags != LIVE)
@@ -333,8 +333,8 @@ class HotRun:
             killed = self._unweighed.pop()
             rows = int(np.count_nonzero(killed))
             sizes = self._parts["size"][: len(killed)] * killed
-            self._killed_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
-        return self._killed_bytes + self.weight(self._passed_rows)
+            self._deleted_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
+        return self._deleted_bytes + self.weight(self._passed_rows)
 
     @property
     def is_gone(self) -> bool:

@@ -31,7 +31,7 @@ from topics.protocol.model.events import (
 from topics.protocol.model.records import Buffer
 
 
-class Place(Enum):
+class JobPlace(Enum):
     """Where a job is."""
 
     FRESH = "fresh"
@@ -50,7 +50,7 @@ class Place(Enum):
     __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call into Python
 
 
-class Step(Enum):
+class JobStep(Enum):
     """What moves a job."""
 
     LEASED = "leased"
@@ -69,36 +69,36 @@ class Step(Enum):
     __hash__ = object.__hash__
 
 
-PLACES: Final[dict[tuple[Place, Step], Place]] = {
-    (Place.FRESH, Step.LEASED): Place.LEASED,
-    (Place.FRESH, Step.RELEASED): Place.AGAIN,
-    (Place.FRESH, Step.POSTPONED): Place.DELAYED,
-    (Place.LEASED, Step.LEASED): Place.LEASED,
-    (Place.LEASED, Step.RELEASED): Place.AGAIN,
-    (Place.LEASED, Step.POSTPONED): Place.DELAYED,
-    (Place.LEASED, Step.RAN_OUT): Place.AGAIN,
-    (Place.LEASED, Step.REMOVED): Place.GONE,
-    (Place.AGAIN, Step.LEASED): Place.LEASED,
-    (Place.AGAIN, Step.RELEASED): Place.AGAIN,
-    (Place.AGAIN, Step.POSTPONED): Place.DELAYED,
-    (Place.AGAIN, Step.EXHAUSTED): Place.DYING,
-    (Place.AGAIN, Step.SPOILED): Place.DAMAGED,
-    (Place.AGAIN, Step.REMOVED): Place.GONE,
-    (Place.DELAYED, Step.LEASED): Place.LEASED,
-    (Place.DELAYED, Step.RELEASED): Place.AGAIN,
-    (Place.DELAYED, Step.POSTPONED): Place.DELAYED,
-    (Place.DELAYED, Step.FELL_DUE): Place.AGAIN,
-    (Place.DELAYED, Step.REMOVED): Place.GONE,
-    (Place.DYING, Step.LEASED): Place.LEASED,
-    (Place.DYING, Step.RELEASED): Place.AGAIN,
-    (Place.DYING, Step.POSTPONED): Place.DELAYED,
-    (Place.DYING, Step.SPOILED): Place.DAMAGED,
-    (Place.DYING, Step.REMOVED): Place.GONE,
-    (Place.DAMAGED, Step.LEASED): Place.LEASED,
-    (Place.DAMAGED, Step.RELEASED): Place.AGAIN,
-    (Place.DAMAGED, Step.POSTPONED): Place.DELAYED,
-    (Place.DAMAGED, Step.FELL_DUE): Place.AGAIN,
-    (Place.DAMAGED, Step.REMOVED): Place.GONE,
+JOB_TRANSITIONS: Final[dict[tuple[JobPlace, JobStep], JobPlace]] = {
+    (JobPlace.FRESH, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.FRESH, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.FRESH, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.LEASED, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.LEASED, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.LEASED, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.LEASED, JobStep.RAN_OUT): JobPlace.AGAIN,
+    (JobPlace.LEASED, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.AGAIN, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.AGAIN, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.AGAIN, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.AGAIN, JobStep.EXHAUSTED): JobPlace.DYING,
+    (JobPlace.AGAIN, JobStep.SPOILED): JobPlace.DAMAGED,
+    (JobPlace.AGAIN, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.DELAYED, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.DELAYED, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.DELAYED, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.DELAYED, JobStep.FELL_DUE): JobPlace.AGAIN,
+    (JobPlace.DELAYED, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.DYING, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.DYING, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.DYING, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.DYING, JobStep.SPOILED): JobPlace.DAMAGED,
+    (JobPlace.DYING, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.DAMAGED, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.DAMAGED, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.DAMAGED, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.DAMAGED, JobStep.FELL_DUE): JobPlace.AGAIN,
+    (JobPlace.DAMAGED, JobStep.REMOVED): JobPlace.GONE,
 }
 """The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
 a claim before was in no log or a time that ran out was not told.  The last holder of a dying job, or
@@ -115,25 +115,25 @@ class Job:
         lease: Number of the lease that it was last given under, 0 once that was given up; it
             stays when the time runs out, since its holder may still ack until somebody claims.
         refusals: How often the dead-letter topic did not take it.
-        is_told: Its damage is in the server's log.
+        is_reported: Its damage is in the server's log.
         queued: It has an entry among those that may be claimed again, valid or not: never two, or
             one claim could be given it twice.
     """
 
     seq: int
     deliveries: int = 0
-    place: Place = Place.FRESH
+    place: JobPlace = JobPlace.FRESH
     until_ms: int = 0
     lease: int = 0
     node: str = ""
     refusals: int = 0
-    is_told: bool = False
+    is_reported: bool = False
     queued: bool = False
 
     @property
     def ends_ms(self) -> int:
         """When it leaves its place by itself: a lease holds through its deadline (§10.3)."""
-        return self.until_ms + (self.place is Place.LEASED)
+        return self.until_ms + (self.place is JobPlace.LEASED)
 
     @property
     def since_ms(self) -> int:
@@ -181,28 +181,28 @@ class Queue:
 
     # ------------------------------------------------------------------ moving
 
-    def _move(self, job: Job, step: Step) -> None:
+    def _move(self, job: Job, step: JobStep) -> None:
         if self.taking is not None:
             self.taking.keep(job)
         before = job.place
-        place = job.place = PLACES[before, step]
-        if place is not Place.LEASED and job.lease in self.pushed:
+        place = job.place = JOB_TRANSITIONS[before, step]
+        if place is not JobPlace.LEASED and job.lease in self.pushed:
             self.freed.append((job.seq, job.lease))
-        if before is Place.LEASED:
+        if before is JobPlace.LEASED:
             self.in_flight -= 1
         elif before in _WAITING:
             self.delayed -= 1
-            self.damaged -= before is Place.DAMAGED
-        if place is Place.LEASED:
+            self.damaged -= before is JobPlace.DAMAGED
+        if place is JobPlace.LEASED:
             self.in_flight += 1
         elif place in _WAITING:
             self.delayed += 1
-            self.damaged += place is Place.DAMAGED
-        elif place is Place.AGAIN:
+            self.damaged += place is JobPlace.DAMAGED
+        elif place is JobPlace.AGAIN:
             if not job.queued:
                 job.queued = True
                 heappush(self._again, job.seq)
-        elif place is Place.GONE:
+        elif place is JobPlace.GONE:
             del self.jobs[job.seq]
 
     def lose_track(self) -> None:
@@ -231,9 +231,9 @@ class Queue:
                 continue
             if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
-            if job.place is not Place.LEASED:
+            if job.place is not JobPlace.LEASED:
                 heappush(self._held, seq)
-            self._move(job, Step.LEASED)
+            self._move(job, JobStep.LEASED)
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
             heappush(self._times, (until_ms + 1, seq))
@@ -261,7 +261,7 @@ class Queue:
             self._doubtful.difference_update(event.seqs)
         for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
             job = self._job(seq)
-            self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
+            self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             job.deliveries = deliveries
             job.lease, job.node = 0, ""
             job.until_ms = max(event.ready_ms, event.now_ms)
@@ -272,22 +272,22 @@ class Queue:
 
     def exhaust(self, job: Job) -> None:
         """The job was delivered often enough: it is claimed no more."""
-        self._move(job, Step.EXHAUSTED)
+        self._move(job, JobStep.EXHAUSTED)
 
     def spoil(self, job: Job, until_ms: int) -> bool:
         """The job's text cannot be read: it rests, as far as this process is concerned.  Whether
         that is news; a process that comes later finds it out again."""
-        self._move(job, Step.SPOILED)
+        self._move(job, JobStep.SPOILED)
         job.until_ms = until_ms
         heappush(self._times, (until_ms, job.seq))
         if self._most:
             self._note_end(job)
-        is_news, job.is_told = not job.is_told, True
+        is_news, job.is_reported = not job.is_reported, True
         return is_news
 
     def postpone(self, job: Job, until_ms: int) -> None:
         """The dead-letter topic did not take a dying job: later again."""
-        self._move(job, Step.POSTPONED)
+        self._move(job, JobStep.POSTPONED)
         job.refusals += 1
         job.until_ms = until_ms
         heappush(self._times, (until_ms, job.seq))
@@ -302,7 +302,7 @@ class Queue:
             if (self.next_ms() or now_ms + 1) > now_ms:
                 return
             job = self.jobs[heappop(times)[1]]
-            self._move(job, Step.RAN_OUT if job.place is Place.LEASED else Step.FELL_DUE)
+            self._move(job, JobStep.RAN_OUT if job.place is JobPlace.LEASED else JobStep.FELL_DUE)
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do again."""
@@ -386,7 +386,7 @@ class Queue:
             if at_ms is None or at_ms > now_ms:
                 break
             job = self.jobs[heappop(self._ends)[1]]
-            if job.place is Place.AGAIN:
+            if job.place is JobPlace.AGAIN:
                 taken[job.seq] = job
         return list(taken.values())
 
@@ -402,7 +402,7 @@ class Queue:
             at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
             hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
             for seq in seqs[hit].tolist():
-                self._move(jobs[seq], Step.REMOVED)
+                self._move(jobs[seq], JobStep.REMOVED)
             self._trim()
             return
         for first, last in spans.tolist():
@@ -411,7 +411,7 @@ class Queue:
             else:
                 gone = [job for job in jobs.values() if first <= job.seq <= last]
             for job in gone:
-                self._move(job, Step.REMOVED)
+                self._move(job, JobStep.REMOVED)
         self._trim()
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
@@ -424,7 +424,7 @@ class Queue:
             lo, hi = seqs.searchsorted([each.first_seq, end_seq]).tolist()
             hit = each.flags(0, each.count)[seqs[lo:hi] - each.first_seq]
             for seq in seqs[lo:hi][hit].tolist():
-                self._move(self.jobs[seq], Step.REMOVED)
+                self._move(self.jobs[seq], JobStep.REMOVED)
         self._trim()
 
     def pass_through(self, gone_through: int) -> None:
@@ -433,7 +433,7 @@ class Queue:
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
             if job is not None:
-                self._move(job, Step.REMOVED)
+                self._move(job, JobStep.REMOVED)
 
     def reconcile(self, live: Sequence[int]) -> None:
         """After a crash: leases that may not be the last ones are given up; and what is below
@@ -445,15 +445,15 @@ class Queue:
         for seq in self._doubtful:
             job = self.jobs.get(seq)
             if job is not None:
-                self._move(job, Step.RELEASED)
+                self._move(job, JobStep.RELEASED)
                 job.lease, job.node = 0, ""
         self._doubtful.clear()
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
-            self._move(job, Step.REMOVED)
+            self._move(job, JobStep.REMOVED)
         for seq in live:
             if seq not in self.jobs:
-                self._move(self._job(seq), Step.RELEASED)
+                self._move(self._job(seq), JobStep.RELEASED)
 
     # ------------------------------------------------------------------ questions
 
@@ -469,7 +469,7 @@ class Queue:
             if job is None:
                 continue
             job.queued = False
-            if job.place is Place.AGAIN:
+            if job.place is JobPlace.AGAIN:
                 taken.append(job)
         return taken
 
@@ -477,7 +477,7 @@ class Queue:
         """Jobs taken and not leased; those that were never delivered need nothing."""
         for seq in seqs:
             job = self.jobs.get(seq)
-            if job is not None and job.place is Place.AGAIN and not job.queued:
+            if job is not None and job.place is JobPlace.AGAIN and not job.queued:
                 job.queued = True
                 heappush(self._again, seq)
 
@@ -496,7 +496,7 @@ class Queue:
         held = self._held
         while held:
             job = self.jobs.get(held[0])
-            if job is not None and job.place is Place.LEASED:
+            if job is not None and job.place is JobPlace.LEASED:
                 return held[0]
             heappop(held)
         return None
@@ -513,7 +513,7 @@ class Queue:
             self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in _TIMED]
             heapify(self._times)
         if len(self._held) > size:
-            self._held = [job.seq for job in self.jobs.values() if job.place is Place.LEASED]
+            self._held = [job.seq for job in self.jobs.values() if job.place is JobPlace.LEASED]
             heapify(self._held)
         if len(self._again) > size:
             # What is gone left an entry; whoever is here has one at most, valid or not.
@@ -538,10 +538,10 @@ class Queue:
             job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
             job.until_ms = made.until_ms
             if made.lease and made.until_ms:
-                self._move(job, Step.LEASED)
+                self._move(job, JobStep.LEASED)
                 heappush(self._held, job.seq)
             else:
-                self._move(job, Step.POSTPONED if made.until_ms else Step.RELEASED)
+                self._move(job, JobStep.POSTPONED if made.until_ms else JobStep.RELEASED)
             if made.until_ms:
                 heappush(self._times, (job.ends_ms, job.seq))
         self.fresh_from = max(self.fresh_from, image.fresh_from)
@@ -599,14 +599,14 @@ def _image(job: Job) -> JobImage:
         job.deliveries,
         job.until_ms if job.place in _TOLD_TIMES else 0,
         # A lease that ran out, with a time: a dead letter that was refused, and waits.
-        *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
+        *((0, "") if job.place is JobPlace.DELAYED else (job.lease, job.node)),
     )
 
 
-_FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]
-_WAITING: Final = frozenset({Place.DELAYED, Place.DYING, Place.DAMAGED})
-_TOLD_TIMES: Final = frozenset({Place.LEASED, Place.DELAYED})
-_TIMED: Final = _TOLD_TIMES | {Place.DAMAGED}
-_LASTING: Final = _TIMED | {Place.AGAIN}
+_FIRST_PLACE: Final = JOB_TRANSITIONS[JobPlace.FRESH, JobStep.LEASED]
+_WAITING: Final = frozenset({JobPlace.DELAYED, JobPlace.DYING, JobPlace.DAMAGED})
+_TOLD_TIMES: Final = frozenset({JobPlace.LEASED, JobPlace.DELAYED})
+_TIMED: Final = _TOLD_TIMES | {JobPlace.DAMAGED}
+_LASTING: Final = _TIMED | {JobPlace.AGAIN}
 _SORTED_MAX: Final = 10_000
 """Jobs looked at in one go once their limit has changed: some milliseconds."""

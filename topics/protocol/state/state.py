@@ -107,7 +107,7 @@ class State:
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
             TopicConfigured: self._configured,
-            TopicDeleted: self._deleted,
+            TopicDeleted: self._topic_deleted,
             RecordsAppended: self._appended,
             RecordsDeleted: self._records_deleted,
             SeqsReserved: self._reserved,
@@ -206,7 +206,7 @@ class State:
         self.keys.window_changed(topic.topic_id)
         topic.check()
 
-    def _deleted(self, event: TopicDeleted) -> None:
+    def _topic_deleted(self, event: TopicDeleted) -> None:
         topic = self._topic(event.topic_id)
         for router in self.routers.of(topic.topic_id):
             self.images.keep_router(router.router_id)
@@ -263,19 +263,19 @@ class State:
         topic, queue = self._topic(cause.queue_id), self.queues[cause.queue_id]
         queue.dead_lettered += cause.jobs
         if cause.spans:
-            self._kill(topic, cause.span_array, cause.count, cause.size_bytes)
+            self._delete(topic, cause.span_array, cause.count, cause.size_bytes)
 
     def _records_deleted(self, event: RecordsDeleted) -> None:
         topic = self._topic(event.topic_id)
         if event.buried:
             self.queues[event.topic_id].dead_lettered += event.buried
-        self._kill(topic, event.span_array, event.count, event.size_bytes)
+        self._delete(topic, event.span_array, event.count, event.size_bytes)
 
     def _scattered_deleted(self, event: ScatteredDeleted) -> None:
         topic = self._topic(event.topic_id)
-        self._kill(topic, event.span_array, event.count, event.size_bytes, event.marks)
+        self._delete(topic, event.span_array, event.count, event.size_bytes, event.marks)
 
-    def _kill(
+    def _delete(
         self,
         topic: Topic,
         spans: NDArray[np.uint64],
@@ -284,7 +284,7 @@ class State:
         marks: Sequence[Marks] = (),
     ) -> None:
         hit: list[Run] = []
-        for run in chain(topic.kill(spans), topic.kill_marked(marks)):
+        for run in chain(topic.delete(spans), topic.delete_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
                 hit.append(run)
         if hit:
@@ -382,7 +382,7 @@ class State:
             self.segments.refer(ref)
         old = topic.replace_runs(event.first_seq, event.last_seq, new)
         for run in old:
-            self._pass_on_kills(run, new)
+            self._carry_deletes(run, new)
             self._release(topic, run)
         self.memory.resort(topic)
 
@@ -398,7 +398,7 @@ class State:
                     topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
 
     @staticmethod
-    def _pass_on_kills(old: Run, new: Sequence[Run]) -> None:
+    def _carry_deletes(old: Run, new: Sequence[Run]) -> None:
         """Rows that were deleted while their run was sealed are deleted in the sealed run too: the
         file has the flags of the time at which the seal was planned."""
         if isinstance(old, HotRun) and not old.dead:
@@ -411,14 +411,14 @@ class State:
                 if shared > 0:
                     at, lo = first - old.first_seq, first - run.first_seq
                     marked = np.pad(dead[at : at + shared], (lo, run.count - lo - shared))
-                    run.kill_marked(marked)
+                    run.delete_marked(marked)
             return
-        seqs = old.killed() + old.first_seq
+        seqs = old.deleted_rows() + old.first_seq
         for run in new:
             rows = seqs - run.first_seq
             rows = rows[(rows >= 0) & (rows < run.count)]
             if len(rows):
-                run.kill(rows)
+                run.delete(rows)
 
     def _dropped(self, event: RunsDropped) -> None:
         topic = self._topic(event.topic_id)

@@ -492,29 +492,29 @@ class Topic:
             part = spans[lo:hi].astype(np.int64) - run.first_seq
             yield run, np.maximum(part[:, 0], 0), np.minimum(part[:, 1] + 1, run.count)
 
-    def kill(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
+    def delete(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
         """Mark what spans cover deleted, as `rows_of` has it; gives each run that they reach."""
         if len(spans) <= _SPANS_FEW:
             for run, lo, hi in self._pieces(spans.tolist()):
                 if hi - lo <= _ROWS_FEW:
-                    run.kill(np.arange(lo, hi))
+                    run.delete(np.arange(lo, hi))
                 else:
                     marked = np.zeros(run.count, np.bool_)
                     marked[lo:hi] = True
-                    run.kill_marked(marked)
+                    run.delete_marked(marked)
                 yield run
             return
         for run, starts, ends in self._parts(spans):
             if int((ends - starts).sum()) <= _ROWS_FEW:
-                run.kill(rows_of(starts, ends))
+                run.delete(rows_of(starts, ends))
             else:
                 edges = np.zeros(run.count + 1, np.int8)
                 edges[starts] += 1
                 edges[ends] -= 1
-                run.kill_marked(np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_))
+                run.delete_marked(np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_))
             yield run
 
-    def kill_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
+    def delete_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
         """The same of what marks mean."""
         for each in marks:
             for run, lo in self.runs_from(each.first_seq):
@@ -525,7 +525,7 @@ class Topic:
                 marked = each.flags(at, at + rows)
                 if rows < run.count:  # another process ended its runs elsewhere
                     marked = np.pad(marked, (lo, run.count - lo - rows))
-                run.kill_marked(marked)
+                run.delete_marked(marked)
                 yield run
 
     def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:

@@ -29,7 +29,7 @@ FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
 it once more for each encoder."""
 
 
-class Place(Enum):
+class WatchPlace(Enum):
     """Where a stream stands in one topic."""
 
     CONNECTING = "connecting"
@@ -41,7 +41,7 @@ class Place(Enum):
     """The instance was deleted, or cannot be read; nothing more comes on this stream."""
 
 
-class Step(Enum):
+class WatchStep(Enum):
     """What moves a place."""
 
     OPENED = "opened"
@@ -53,23 +53,23 @@ class Step(Enum):
     """The disk does not give the next records back."""
 
 
-PLACES: Final[dict[tuple[Place, Step], Place]] = {
-    (Place.CONNECTING, Step.OPENED): Place.CONNECTING,
-    (Place.CONNECTING, Step.CUT_SHORT): Place.CONNECTING,
-    (Place.CONNECTING, Step.DRAINED): Place.LIVE,
-    (Place.CONNECTING, Step.DELETED): Place.GONE,
-    (Place.BEHIND, Step.OPENED): Place.CONNECTING,
-    (Place.BEHIND, Step.CUT_SHORT): Place.BEHIND,
-    (Place.BEHIND, Step.DRAINED): Place.LIVE,
-    (Place.BEHIND, Step.DELETED): Place.GONE,
-    (Place.LIVE, Step.OPENED): Place.CONNECTING,
-    (Place.LIVE, Step.CUT_SHORT): Place.BEHIND,
-    (Place.LIVE, Step.DRAINED): Place.LIVE,
-    (Place.LIVE, Step.DELETED): Place.GONE,
-    (Place.GONE, Step.OPENED): Place.CONNECTING,
-    (Place.CONNECTING, Step.UNREADABLE): Place.GONE,
-    (Place.BEHIND, Step.UNREADABLE): Place.GONE,
-    (Place.LIVE, Step.UNREADABLE): Place.GONE,
+WATCH_TRANSITIONS: Final[dict[tuple[WatchPlace, WatchStep], WatchPlace]] = {
+    (WatchPlace.CONNECTING, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.CONNECTING, WatchStep.CUT_SHORT): WatchPlace.CONNECTING,
+    (WatchPlace.CONNECTING, WatchStep.DRAINED): WatchPlace.LIVE,
+    (WatchPlace.CONNECTING, WatchStep.DELETED): WatchPlace.GONE,
+    (WatchPlace.BEHIND, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.BEHIND, WatchStep.CUT_SHORT): WatchPlace.BEHIND,
+    (WatchPlace.BEHIND, WatchStep.DRAINED): WatchPlace.LIVE,
+    (WatchPlace.BEHIND, WatchStep.DELETED): WatchPlace.GONE,
+    (WatchPlace.LIVE, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.LIVE, WatchStep.CUT_SHORT): WatchPlace.BEHIND,
+    (WatchPlace.LIVE, WatchStep.DRAINED): WatchPlace.LIVE,
+    (WatchPlace.LIVE, WatchStep.DELETED): WatchPlace.GONE,
+    (WatchPlace.GONE, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.CONNECTING, WatchStep.UNREADABLE): WatchPlace.GONE,
+    (WatchPlace.BEHIND, WatchStep.UNREADABLE): WatchPlace.GONE,
+    (WatchPlace.LIVE, WatchStep.UNREADABLE): WatchPlace.GONE,
 }
 """The lifecycle of a watched topic; a pair that is missing cannot happen."""
 
@@ -128,7 +128,7 @@ class Watched:
     topic_id: int
     cursor: int
     view: View
-    place: Place = Place.CONNECTING
+    place: WatchPlace = WatchPlace.CONNECTING
     last_head_seq: int = 0
     is_first_look: bool = True
     is_heir: bool = False
@@ -138,8 +138,8 @@ class Watched:
     stream: "Stream | None" = None
     is_queued: bool = False
 
-    def step(self, step: Step) -> None:
-        self.place = PLACES[self.place, step]
+    def step(self, step: WatchStep) -> None:
+        self.place = WATCH_TRANSITIONS[self.place, step]
 
 
 @dataclass(slots=True, eq=False)
@@ -157,11 +157,11 @@ class Stream:
     watched: dict[str, Watched] = field(default_factory=dict)
     passing: deque[Watched] = field(default_factory=deque)
     waiting: list[Watched] = field(default_factory=list)
-    owed: deque[Frame] = field(default_factory=deque)
+    pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
 
     def queue(self, watched: Watched) -> None:
-        if not watched.is_queued and watched.place is not Place.GONE:
+        if not watched.is_queued and watched.place is not WatchPlace.GONE:
             watched.is_queued = True
             self.waiting.append(watched)
 
@@ -300,7 +300,7 @@ class Watches:
             return False
         self._detach(stream, watched)
         self._unlist(watched)
-        stream.owed = deque(frame for frame in stream.owed if frame.topic != name)
+        stream.pending = deque(frame for frame in stream.pending if frame.topic != name)
         return True
 
     def close_socket(self, stream: Stream) -> None:
@@ -318,7 +318,7 @@ class Watches:
         watched.stream = stream
         watched.is_queued = False
         watched.is_first_look = True
-        watched.step(Step.OPENED)
+        watched.step(WatchStep.OPENED)
         stream.queue(watched)
 
     @staticmethod
@@ -374,11 +374,11 @@ class Watches:
         if watched is not None and watched.stream is stream:
             self._shared.forget(watched.topic_id)
             watched.cursor = min(watched.cursor, frame.from_seq)
-            stream.owed = deque(owed for owed in stream.owed if owed.topic != frame.topic)
+            stream.pending = deque(one for one in stream.pending if one.topic != frame.topic)
             self._detach(stream, watched)
             watched.stream = stream
-            if watched.place is not Place.GONE:
-                watched.step(Step.UNREADABLE)
+            if watched.place is not WatchPlace.GONE:
+                watched.step(WatchStep.UNREADABLE)
 
     # ------------------------------------------------------------------ pulling
 
@@ -388,8 +388,8 @@ class Watches:
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
         """
         while True:
-            if stream.owed:
-                return stream.owed.popleft()
+            if stream.pending:
+                return stream.pending.popleft()
             if not stream.passing:
                 if not stream.waiting:
                     return None
@@ -411,7 +411,7 @@ class Watches:
         topic = self._find(watched.name)
         if topic is None or topic.topic_id != watched.topic_id:
             if topic is None or not watched.is_first_look:
-                watched.step(Step.DELETED)
+                watched.step(WatchStep.DELETED)
                 return DeletedFrame(watched.name, watched.last_head_seq)
             return self._begin_again(stream, watched, topic)
         if watched.is_stale or (watched.is_first_look and watched.cursor > topic.head_seq):
@@ -447,20 +447,20 @@ class Watches:
         frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
         watched.cursor = to_seq
         if to_seq < through:
-            watched.step(Step.CUT_SHORT)
+            watched.step(WatchStep.CUT_SHORT)
             stream.queue(watched)
             return frame
-        owes_caught_up = watched.place is not Place.LIVE
+        owes_caught_up = watched.place is not WatchPlace.LIVE
         if owes_caught_up and self.is_awaited(topic):
             self._held.add(topic.topic_id)
             return frame
-        watched.step(Step.DRAINED)
+        watched.step(WatchStep.DRAINED)
         if not owes_caught_up:
             return frame
         caught_up = CaughtUpFrame(watched.name, to_seq)
         if frame is None:
             return caught_up
-        stream.owed.append(caught_up)
+        stream.pending.append(caught_up)
         return frame
 
     def _page(

@@ -130,7 +130,7 @@ class WatchFeed:
         piece = self._written_now(frame)
         if isinstance(piece, bytes) and self._write is not None and self._write(piece):
             self._sent_s = self._loop.time()
-            if stream.owed or stream.passing or stream.waiting:
+            if stream.pending or stream.passing or stream.waiting:
                 self._on_news()
             return
         self._kept = piece
