@@ -169,7 +169,7 @@ class Admission:
         return None if queue is None else queue.first_held()
 
     def _require_leased_room(self, topic: Topic, records: int, size_bytes: int) -> None:
-        """What a live lease keeps from being evicted may pass a cap, up to twice."""
+        """Jobs that a live lease keeps from eviction may exceed a cap, up to twice it (§10.1)."""
         config = topic.config
         for cap, limit, wanted in (
             ("cap_records", config.cap_records, topic.count + records),
@@ -192,7 +192,7 @@ class Admission:
             return
         volatile = not topic.config.durability_class.is_logged
         if volatile and topic.config.discard == "old":
-            # Where what was held before could not be evicted, the topic's own may have to do.
+            # What other topics hold may be protected from eviction; the topic's own records are not.
             others = memory.total_bytes - topic.volatile_bytes
             refused = memory.total_bytes > limit < others + need
         else:

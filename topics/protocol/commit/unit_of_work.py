@@ -117,7 +117,7 @@ class UnitOfWork:
         return moment if now_ms == moment.now_ms else Moment(now_ms, moment.room)
 
     def room(self, moment: Moment, *, reserve: bool = False) -> int:
-        """Bytes that the log takes beside what is planned already, in this turn or on its way."""
+        """Bytes that the log takes beside what this unit and the one on its way have planned."""
         return moment.room(reserve) - self.planned_bytes
 
     @property
@@ -187,7 +187,7 @@ class UnitOfWork:
             self._expired.discard(event.topic_id)
 
     def topic(self, name: str, now_ms: int) -> Topic:
-        """A topic that exists, with what time took from it gone.  Raises Rejection: 404."""
+        """A topic that exists, without its expired records.  Raises Rejection: 404."""
         topic = self.state.topics.get(name)
         if topic is None:
             raise no_such_topic(name)
@@ -271,7 +271,8 @@ class UnitOfWork:
             )
 
     def create(self, created: TopicCreated) -> Topic:
-        """Its first seqs are reserved with it, so that the first write needs no sync for that."""
+        """Create a topic.  Its first seqs are reserved by the same event, so that its first write needs
+        no sync for them."""
         self.emit(created)
         topic = self.state.by_id[created.topic_id]
         self.publication.reserved(topic)
@@ -333,10 +334,10 @@ class UnitOfWork:
     ) -> Gate:
         """Append copies to a topic, and make their cause true, in one entry of the log.
 
-        Where the destination's records are in no log (`ephemeral`), what they cause is logged alone.
+        Where the destination's records are in no log (`ephemeral`), their cause is logged alone.
 
         Returns:
-            What must have happened before the copies are shown.
+            What the copies wait for before they are shown.
 
         Raises:
             Rejection: The destination does not take them, or the log does not; nothing changed.
@@ -407,7 +408,7 @@ class UnitOfWork:
         self.emit(event, logged=logs_deletes(queue), log_bytes=FRAME_BYTES + len(event.spans))
 
     def remove(self, topic: Topic, seqs: NDArray[np.uint64], moment: Moment) -> tuple[int, Gate]:
-        """Delete live records by seq; returns how many, and when to say so."""
+        """Delete live records by seq; returns how many, and what the answer waits for."""
         if not len(seqs):
             return 0, self.repeated(topic)
         spans = seq_spans(seqs)
@@ -449,7 +450,8 @@ class UnitOfWork:
         return self.repeated(topic)
 
     def repeated(self, topic: Topic) -> Gate:
-        """A delete that finds nothing may repeat one that is still on its way to the disk."""
+        """What the answer to a delete waits for, also where it deletes nothing: it may repeat a delete
+        that is still on its way to the disk."""
         return gate_of(topic)
 
 

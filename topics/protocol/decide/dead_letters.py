@@ -139,7 +139,7 @@ class DeadLetters:
         for job, error in jobs:
             if queue.spoil(job, now_ms + DAMAGED_REST_MS):
                 news.setdefault(str(error), []).append(job.seq)
-        self._state.heed_end(topic.topic_id)
+        self._state.note_job_ends(topic.topic_id)
         for what, seqs in news.items():
             named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
             self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')

@@ -27,11 +27,14 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
 
 ROUND_EVERY_MS: Final = 10_000
+"""Between two rounds where nothing is due: time may have taken records that no command names."""
 ROUND_SOON_MS: Final = 50
+"""Between two rounds of which the first left work: commands come first in between."""
 RETRY_MS: Final = 1000
+"""After a round that failed: a full disk may have space by then."""
 SPACE_BYTES: Final = 64 << 10
-"""Room in the log, beyond twice what was too little, at which a full disk counts as full no more:
-space that comes and goes by a write is not logged each time."""
+"""Room in the log, beyond twice what was too little, from which on a full disk counts as full no
+longer: space that comes and goes with each write is not logged each time."""
 
 Ended = Callable[[Exception | None], None]
 """Called when a task is over, with why it broke off; None where it did not."""
@@ -96,15 +99,15 @@ class MaintenanceDriver:
     # ------------------------------------------------------------------ what makes a round due
 
     def start(self) -> None:
-        """Rounds come from now on."""
+        """Begin a round now and then, and whenever one is due."""
         self._next_ms = self._host.steady_ms + ROUND_EVERY_MS
 
     def calm(self) -> None:
-        """No round comes by itself: somebody asks for each (`round`)."""
+        """Begin no round but those that `round` asks for."""
         self._next_ms = None
 
     def end(self) -> None:
-        """No more rounds; one that is under way is let go of."""
+        """Begin no more rounds, and close the one that is under way."""
         self._next_ms = None
         if self._task is not None:
             task, self._task = self._task, None
@@ -112,13 +115,14 @@ class MaintenanceDriver:
             self._over(None)
 
     def soon(self) -> None:
-        """A round is due, at once or a moment after the last one."""
+        """A round is due: at once, or `ROUND_SOON_MS` after the last one."""
         if self._next_ms is not None:
             soon_ms = max(self._host.steady_ms, self._ended_ms + ROUND_SOON_MS)
             self._next_ms = min(self._next_ms, soon_ms)
 
     def soon_if_pressed(self) -> None:
-        """Where a topic is full, or memory or the log is, or a large delete left memory to free."""
+        """A round is due where a topic, memory or the log is full, or where a large delete left memory
+        to free."""
         state = self._engine.state
         if (
             state.memory.full
@@ -133,7 +137,12 @@ class MaintenanceDriver:
         self.soon()
 
     def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:
-        """A write was refused, as there was no more room than this, and it needed more."""
+        """A write was refused for want of room.
+
+        Args:
+            room_bytes: The room that there was.
+            need_bytes: What the write needed.
+        """
         if self._too_little is None:
             self._host.log(
                 "warning",
@@ -197,7 +206,7 @@ class MaintenanceDriver:
             self.soon_if_pressed()
 
     def _is_more_due(self) -> bool:
-        """More has expired than one round takes, or it stopped for something that comes first."""
+        """Whether the round left work: it had done its part, an erasure waits, or more has expired."""
         return (
             self.schedule.has_more
             or bool(self._erasing)
@@ -218,12 +227,12 @@ class MaintenanceDriver:
         self._go_on(task, None, None)
 
     def _go_on(self, task: Task, value: Any, error: BaseException | None) -> None:
-        """Give a task what it waited for, until it waits for something that is not here yet."""
+        """Send a task what it waited for, and drive it to its next wait that is not over at once."""
         if task is not self._task:
-            return  # it was let go of meanwhile
+            return  # it was closed meanwhile
         self._answers.append((value, error))
         if self._is_asking:
-            return  # it came while it was asked for: the loop below goes on with it
+            return  # the report came before the call returned: the loop below goes on with it
         while self._answers and task is self._task:
             value, error = self._answers.pop()
             try:
@@ -263,7 +272,7 @@ class MaintenanceDriver:
             case UntilWritten():
                 self._commit.when_written(partial(done, None))
 
-    # ------------------------------------------------------------------ what tasks ask
+    # ------------------------------------------------------------------ what the schedule asks
 
     @property
     def now_ms(self) -> int:
@@ -294,15 +303,15 @@ class MaintenanceDriver:
         self._taken = []
         self.soon()
 
-    # ------------------------------------------------------------------ who waits for an erasure
+    # ------------------------------------------------------------------ deletes that wait for an erasure
 
     def erase(self, waiter: PendingAnswer) -> None:
-        """Answer who deleted when the bytes are gone."""
+        """Answer a delete once the bytes are erased."""
         self._erasing.append(waiter)
         self.soon()
 
     def refuse_erasures(self) -> None:
-        """The server is stopping; who waits is told that the records are deleted."""
+        """The server is stopping: the records are deleted, and their bytes may be still there."""
         self._end_erasures(Rejection(ErrorCode.SHUTTING_DOWN, "deleted, but not erased yet"))
 
     def fail_erasures(self) -> None:

@@ -114,7 +114,7 @@ class Compaction:
             self._engine.unit.log_expiry(topic, now_ms)
             self._engine.unit.emit(RunsDropped(now_ms, topic.topic_id, logged, topic.floors))
         if volatile:
-            # The log knows nothing of these runs, so it is not told that they are gone.
+            # The log does not hold these runs, so it need not hold that they are gone.
             event = RunsDropped(now_ms, topic.topic_id, volatile, topic.floors)
             self._engine.unit.emit(event, logged=False)
         self._estimate(topic)

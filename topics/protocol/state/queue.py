@@ -1,13 +1,13 @@
-"""A queue's jobs: which may be claimed, who holds which until when, what waits for later (§10).
+"""A queue's jobs: which may be claimed, which node holds which until when, what is delayed (§10).
 
-A job is a record of the queue's topic, and costs nothing here until it is first delivered: jobs
-from `fresh_from` on are told apart from deleted ones by the topic alone.  From its first delivery
-to its end a job is one `Job`, in one of few places; heaps say which is next by seq and by time.
-Entries of a heap that no longer hold are passed over when they come up.
+A job is a record of the queue's topic, and costs nothing here until it is first delivered: whether a
+job from `fresh_from` on exists is known by the topic alone.  From its first delivery to its end a job
+is one `Job`, in one of few places; heaps say which is next by seq and by time.  An entry of a heap
+that no longer holds is passed over when it comes up.
 
-Every operation is O(log n) in the jobs delivered and not done; none looks at what waits.  That a
-lease has run out is not an event: the clock tells it again (`settle`), and the events of a claim
-say all of what they claim, so a replay does not need to know.
+Every operation is O(log n) in the jobs that were delivered and are not done; none walks the jobs that
+wait.  That a lease has run out is not an event: the clock shows it again (`settle`), and the event of
+a claim holds everything about what it claims, so a replay needs no expiry.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class JobPlace(Enum):
 
 
 class JobStep(Enum):
-    """What moves a job."""
+    """What moves a job from place to place."""
 
     LEASED = "leased"
     """Claimed, or its holder's lease extended."""
@@ -63,7 +63,7 @@ class JobStep(Enum):
     """The delay, or the rest of a damaged job, is over."""
     EXHAUSTED = "exhausted"
     SPOILED = "spoiled"
-    """Its text was to be handed out or moved, and could not be read."""
+    """Its text was read for a delivery or a copy, and is damaged."""
     REMOVED = "removed"
 
     __hash__ = object.__hash__
@@ -100,9 +100,9 @@ JOB_TRANSITIONS: Final[dict[tuple[JobPlace, JobStep], JobPlace]] = {
     (JobPlace.DAMAGED, JobStep.FELL_DUE): JobPlace.AGAIN,
     (JobPlace.DAMAGED, JobStep.REMOVED): JobPlace.GONE,
 }
-"""The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
-a claim before was in no log or a time that ran out was not told.  The last holder of a dying job, or
-of one that was found damaged then, may still extend or release it: nobody else has claimed it."""
+"""The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where an
+earlier claim or the end of a time is in no log.  The last holder of a dying job, or of one that was
+found damaged then, may still extend or release it, because no other node has claimed it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,13 +111,13 @@ class Job:
 
     Attributes:
         deliveries: How often it was claimed.
-        until_ms: Deadline of its lease, or when its delay or rest is over or it was released.
-        lease: Number of the lease that it was last given under, 0 once that was given up; it
-            stays when the time runs out, since its holder may still ack until somebody claims.
+        until_ms: Deadline of its lease, the end of its delay or rest, or when it was released.
+        lease: Number of its last lease, 0 once that was released.  It stays when the time runs
+            out, since its holder may still ack until another node claims the job (§10.3).
         refusals: How often the dead-letter topic did not take it.
         is_reported: Its damage is in the server's log.
-        queued: It has an entry among those that may be claimed again, valid or not: never two, or
-            one claim could be given it twice.
+        queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
+            could get it twice.
     """
 
     seq: int
@@ -132,12 +132,12 @@ class Job:
 
     @property
     def ends_ms(self) -> int:
-        """When it leaves its place by itself: a lease holds through its deadline (§10.3)."""
+        """When time moves it: a lease holds through its deadline (§10.3)."""
         return self.until_ms + (self.place is JobPlace.LEASED)
 
     @property
     def since_ms(self) -> int:
-        """Since when it may be claimed, or from when on, where nobody extends or releases it."""
+        """Since when it may be claimed; or from when on, unless it is extended or released before."""
         return self.until_ms + (self.lease != 0)
 
 
@@ -151,10 +151,10 @@ class Queue:
             damaged; what is left of the topic's live records is ready.
         damaged: How many of the delayed ones are damaged.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
-        pushed: Leases of which somebody wants to know when they end.
-        freed: Those of them that ended since somebody looked, (seq, lease) each.
-        has_news: `next_end_ms` may be sooner than it was.
-        taking: Takes the jobs for a checkpoint, and is told of each before it changes.
+        pushed: Leases whose end push streams have to know.
+        freed: Those of them that ended since they were last taken, (seq, lease) each.
+        ends_sooner: `next_end_ms` may be sooner than it was.
+        taking: The checkpoint under way, which takes each job before it changes.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -172,7 +172,7 @@ class Queue:
         self._times: list[tuple[int, int]] = []
         self._held: list[int] = []
         self._known: list[int] = []
-        self.has_news = False
+        self.ends_sooner = False
         self._most = 0
         self._after_ms = 0
         self._opened_ms = 0
@@ -206,8 +206,8 @@ class Queue:
             del self.jobs[job.seq]
 
     def lose_track(self) -> None:
-        """Leases begin or cease to be logged: what the log said of jobs may not be the truth when
-        it is replayed, until it says something of them again."""
+        """Leases begin or cease to be logged: until the log has another event of a job, what it says
+        of that job may not hold after a replay."""
         self._doubtful.update(self.jobs)
 
     def _job(self, seq: int) -> Job:
@@ -242,7 +242,7 @@ class Queue:
         self._trim()
 
     def _begin(self, job: Job) -> None:
-        """A fresh job's first lease: most of what a busy queue does, so in one go."""
+        """A fresh job's first lease, without the table: most of what a busy queue does."""
         seq = job.seq
         self.jobs[seq] = job
         self.in_flight += 1
@@ -255,7 +255,7 @@ class Queue:
             self._note_end(job)
 
     def release(self, event: JobsReleased) -> None:
-        """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
+        """Leases were released, at once or with a delay."""
         postponed = event.ready_ms > event.now_ms
         if self._doubtful:
             self._doubtful.difference_update(event.seqs)
@@ -271,22 +271,22 @@ class Queue:
                 self._note_end(job)
 
     def exhaust(self, job: Job) -> None:
-        """The job was delivered often enough: it is claimed no more."""
+        """The job was delivered as often as it may be: it is not claimed again."""
         self._move(job, JobStep.EXHAUSTED)
 
     def spoil(self, job: Job, until_ms: int) -> bool:
-        """The job's text cannot be read: it rests, as far as this process is concerned.  Whether
-        that is news; a process that comes later finds it out again."""
+        """The job's text cannot be read: this process passes it over until then, and a later process
+        will find the damage again.  Whether the damage is to be reported."""
         self._move(job, JobStep.SPOILED)
         job.until_ms = until_ms
         heappush(self._times, (until_ms, job.seq))
         if self._most:
             self._note_end(job)
-        is_news, job.is_reported = not job.is_reported, True
-        return is_news
+        is_new, job.is_reported = not job.is_reported, True
+        return is_new
 
     def postpone(self, job: Job, until_ms: int) -> None:
-        """The dead-letter topic did not take a dying job: later again."""
+        """The dead-letter topic refused a dying job: it is tried again then."""
         self._move(job, JobStep.POSTPONED)
         job.refusals += 1
         job.until_ms = until_ms
@@ -295,9 +295,9 @@ class Queue:
             self._note_end(job)
 
     def settle(self, now_ms: int) -> None:
-        """Let pass what time took: leases past their deadline, delays that are over."""
+        """End the leases past their deadline, and the delays that are over."""
         times = self._times
-        # An entry that no longer holds is not worth a look before its time.
+        # Entries that no longer hold are removed when they come up, and not before.
         while times and times[0][0] <= now_ms:
             if (self.next_ms() or now_ms + 1) > now_ms:
                 return
@@ -317,8 +317,8 @@ class Queue:
 
     # ------------------------------------------------------------------ ending by time
 
-    # A job that was delivered as often as it may be ends at its next delivery, or where nobody asks
-    # for one, when it has been claimable for a while.  Only jobs on their last delivery stand here.
+    # A job that was delivered as often as it may be ends at its next delivery; or, where no worker
+    # claims, once it has been claimable for a while.  Only jobs on their last delivery are here.
 
     def end_after(self, most: int, after_ms: int) -> None:
         """Jobs delivered `most` times end once they were claimable for `after_ms`; 0: they do not
@@ -328,10 +328,10 @@ class Queue:
         self._most, self._after_ms = most, after_ms
         self._ends.clear()
         self._unsorted = list(self.jobs) if most else []
-        self.has_news = True
+        self.ends_sooner = True
 
     def open_at(self, now_ms: int) -> None:
-        """Nobody could claim anything before: the process has just begun.  `end_after` follows."""
+        """The process has just begun: no job was claimable before.  `end_after` follows."""
         self._opened_ms, self._most = now_ms, 0
         self._ends.clear()
         self._unsorted.clear()
@@ -340,10 +340,10 @@ class Queue:
         if job.deliveries >= self._most:
             entry = self._end_ms(job), job.seq
             heappush(self._ends, entry)
-            self.has_news |= self._ends[0] is entry
+            self.ends_sooner |= self._ends[0] is entry
 
     def _end_ms(self, job: Job) -> int:
-        """When it ends: one that was refused has had its time, and waits for its pause alone."""
+        """When it ends.  One that the dead-letter topic refused ends with its pause."""
         since_ms = max(job.since_ms, self._opened_ms)
         return since_ms if job.refusals else since_ms + self._after_ms
 
@@ -357,7 +357,7 @@ class Queue:
 
     @property
     def is_sorting(self) -> bool:
-        """Whether jobs are still to be looked at since their limit changed."""
+        """Whether some jobs were not looked at since the limit changed."""
         return bool(self._unsorted)
 
     def next_end_ms(self) -> int | None:
@@ -373,14 +373,14 @@ class Queue:
         return None
 
     def take_ended(self, now_ms: int, limit: int) -> list[Job]:
-        """Up to `limit` jobs whose time is over, which are to be exhausted now; the queue has been
-        settled."""
+        """Up to `limit` jobs whose time is over, which the caller exhausts now; it has called
+        `settle` before."""
         unsorted = self._unsorted
         for _ in range(min(len(unsorted), _SORTED_MAX)):
             job = self.jobs.get(unsorted.pop())
             if job is not None and job.place in _LASTING:
                 self._note_end(job)
-        taken: dict[int, Job] = {}  # a time that was noted twice is two entries of the heap
+        taken: dict[int, Job] = {}  # one job may have two entries in the heap
         while len(taken) < limit and not unsorted:
             at_ms = self.next_end_ms()
             if at_ms is None or at_ms > now_ms:
@@ -428,7 +428,7 @@ class Queue:
         self._trim()
 
     def pass_through(self, gone_through: int) -> None:
-        """No record up to here is live any more: evicted, expired or lost."""
+        """No record up to here is live any more: it was evicted, expired or lost."""
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
@@ -460,7 +460,7 @@ class Queue:
     def take_again(self, limit: int) -> list[Job]:
         """Up to `limit` jobs that were delivered before and may be claimed, lowest seq first.
 
-        They are out of the heap, so each is to be leased or exhausted now, or given back.
+        They are out of the heap: the caller leases or exhausts each now, or gives it back.
         """
         taken: list[Job] = []
         again = self._again
@@ -474,7 +474,7 @@ class Queue:
         return taken
 
     def give_back(self, seqs: Sequence[int]) -> None:
-        """Jobs taken and not leased; those that were never delivered need nothing."""
+        """Put jobs back that were taken and not leased; fresh ones need nothing."""
         for seq in seqs:
             job = self.jobs.get(seq)
             if job is not None and job.place is JobPlace.AGAIN and not job.queued:
@@ -482,8 +482,8 @@ class Queue:
                 heappush(self._again, seq)
 
     def holds(self, seq: int, node: str, lease: int | None) -> Job | None:
-        """The job, if `node` holds it: under a lease whose time may have run out, but that nobody
-        else has taken since; and under the lease number, where one is given."""
+        """The job, if `node` holds it: under a lease that may have run out, as long as no other node
+        has claimed it since; and under that lease number, where one is given."""
         job = self.jobs.get(seq)
         if job is None or not job.lease or job.node != node:
             return None
@@ -516,7 +516,7 @@ class Queue:
             self._held = [job.seq for job in self.jobs.values() if job.place is JobPlace.LEASED]
             heapify(self._held)
         if len(self._again) > size:
-            # What is gone left an entry; whoever is here has one at most, valid or not.
+            # Jobs that are gone left entries; each job has one at most.
             self._again = [job.seq for job in self.jobs.values() if job.queued]
             heapify(self._again)
         if len(self._ends) > size:
@@ -525,7 +525,7 @@ class Queue:
             heapify(self._ends)
 
     def image(self, *, lasting: bool) -> QueueImage:
-        """As a checkpoint keeps it; jobs only where leases outlive the process that gave them."""
+        """As a checkpoint keeps it; with its jobs only where leases outlive the process (§10.1)."""
         if not lasting:
             return QueueImage(self.dead_lettered, 1, [])
         jobs = [_image(job) for job in self.jobs.values()]
@@ -548,8 +548,8 @@ class Queue:
 
 
 class JobsTaken:
-    """All jobs of a queue as they were when this was made, taken a slice at a time: the queue tells
-    of a job before it changes (`keep`).  To begin, and that alone, walks all of them, in C.
+    """All jobs of a queue as they were when this was made, taken a slice at a time: the queue calls
+    `keep` before a job changes.  Only the copy of the dict at the beginning walks all of them, in C.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -582,7 +582,7 @@ class JobsTaken:
         return False
 
     def give_up(self) -> None:
-        """The queue has nothing to tell any more."""
+        """The queue need not call `keep` any more."""
         self._queue.taking = None
 
     def pieces(self) -> list[Buffer]:
@@ -598,7 +598,7 @@ def _image(job: Job) -> JobImage:
         job.seq,
         job.deliveries,
         job.until_ms if job.place in _TOLD_TIMES else 0,
-        # A lease that ran out, with a time: a dead letter that was refused, and waits.
+        # A delayed job with a lease is a dead letter that was refused: the lease has run out.
         *((0, "") if job.place is JobPlace.DELAYED else (job.lease, job.node)),
     )
 
@@ -609,4 +609,4 @@ _TOLD_TIMES: Final = frozenset({JobPlace.LEASED, JobPlace.DELAYED})
 _TIMED: Final = _TOLD_TIMES | {JobPlace.DAMAGED}
 _LASTING: Final = _TIMED | {JobPlace.AGAIN}
 _SORTED_MAX: Final = 10_000
-"""Jobs looked at in one go once their limit has changed: some milliseconds."""
+"""Jobs looked at in one slice once their limit has changed: some milliseconds."""

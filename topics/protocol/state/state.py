@@ -314,18 +314,18 @@ class State:
         self.images.keep(event.topic_id)
         self.next_lease = max(self.next_lease, max(event.leases) + 1)
         self.queues[event.topic_id].lease(event)
-        self.heed_end(event.topic_id)
+        self.note_job_ends(event.topic_id)
 
     def _released(self, event: JobsReleased) -> None:
         self.images.keep(event.topic_id)
         self.queues[event.topic_id].release(event)
-        self.heed_end(event.topic_id)
+        self.note_job_ends(event.topic_id)
 
     def postpone_job(self, topic: Topic, job: Job, until_ms: int) -> None:
-        """The dead-letter topic did not take a dying job; that is no event, since it is found out
-        again."""
+        """The dead-letter topic refused a dying job.  That is no event: a later process will be
+        refused again."""
         self.queues[topic.topic_id].postpone(job, until_ms)
-        self.heed_end(topic.topic_id)
+        self.note_job_ends(topic.topic_id)
 
     def _limit_jobs(self, topic: Topic) -> None:
         queue, config = self.queues.get(topic.topic_id), topic.config
@@ -333,13 +333,13 @@ class State:
             most = config.max_deliveries if config.dead_letter is not None else 0
             after_ms = self.limits.dead_letter_after_ms
             queue.end_after(most if after_ms else 0, after_ms)
-            self.heed_end(topic.topic_id)
+            self.note_job_ends(topic.topic_id)
 
-    def heed_end(self, topic_id: int) -> None:
-        """Note it where a job of the queue may end sooner than was known."""
+    def note_job_ends(self, topic_id: int) -> None:
+        """Note that a job of the queue may end sooner than was known."""
         queue = self.queues[topic_id]
-        if queue.has_news:
-            queue.has_news = False
+        if queue.ends_sooner:
+            queue.ends_sooner = False
             self.ending[topic_id] = None
 
     # ------------------------------------------------------------------ routers

@@ -42,7 +42,7 @@ WARMED_MAX: Final = 16
 _SPANS_FEW: Final = 16
 """Spans up to which a loop costs less than columns."""
 _ROWS_FEW: Final = 1024
-"""Rows of a run up to which their numbers cost less than a flag a row."""
+"""Rows of a run up to which an array of row numbers costs less than a mask of the run."""
 
 
 class Tombstone(NamedTuple):
@@ -119,11 +119,11 @@ class Topic:
         self.logged_bytes = 0
         self._earliest = 1
 
-    # ------------------------------------------------------------------ where things are
+    # ------------------------------------------------------------------ runs
 
     @property
     def gone_through(self) -> int:
-        """No record up to here is live, whatever its flag says."""
+        """No record up to here is live, whatever its delete flag."""
         f = self.floors
         return max(f.cap_through, f.ttl_through, f.crash_through, self.expired_through)
 
@@ -274,7 +274,7 @@ class Topic:
         self.floors = msgspec.structs.replace(self.floors, crash_through=crash_through)
 
     def expired(self, now_ms: int) -> Expired | None:
-        """Rows that have passed their time since the last look; None where nothing changed.
+        """Rows that expired since the last call; None where none did.
 
         A record is expired when `now - $ts > ttl_ms`, strictly.  `$ts` never decreases, so this
         is one search a run.  Deleted rows go along without moving the floor.
@@ -300,7 +300,7 @@ class Topic:
         return Expired(walked, Removal(through, count, size_bytes)) if walked else None
 
     def expires_ms(self) -> int | None:
-        """When `expiry` has something to do again, at the earliest; None: not as things are."""
+        """When the next record expires, at the earliest; None where none does."""
         if not self.config.ttl_ms or not self.count:
             return None
         for run, lo in self.runs_from(max(self.gone_through + 1, self._earliest)):
@@ -478,8 +478,8 @@ class Topic:
     def _parts(
         self, spans: NDArray[np.uint64]
     ) -> Iterator[tuple[Run, NDArray[np.int64], NDArray[np.int64]]]:
-        """(run, starts, ends) of what many spans cover of each run, half-open.  Run by run, and no
-        copy of them all: a delete of many scattered records may have millions."""
+        """(run, starts, ends) of the rows that many spans cover, half-open, run by run: a copy of all
+        spans of a large delete would be millions."""
         n, at = len(spans), 0
         for run, _ in self.runs_from(int(spans[0, 0])):
             run_last = run.first_seq + run.count - 1
@@ -493,7 +493,8 @@ class Topic:
             yield run, np.maximum(part[:, 0], 0), np.minimum(part[:, 1] + 1, run.count)
 
     def delete(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
-        """Mark what spans cover deleted, as `rows_of` has it; gives each run that they reach."""
+        """Delete the rows that seq spans of shape (k, 2), both ends inclusive, cover; gives each run
+        that they reach."""
         if len(spans) <= _SPANS_FEW:
             for run, lo, hi in self._pieces(spans.tolist()):
                 if hi - lo <= _ROWS_FEW:
@@ -515,7 +516,7 @@ class Topic:
             yield run
 
     def delete_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
-        """The same of what marks mean."""
+        """Delete the rows whose seqs are marked; gives each run that the marks reach."""
         for each in marks:
             for run, lo in self.runs_from(each.first_seq):
                 at = run.first_seq + lo - each.first_seq
@@ -523,7 +524,7 @@ class Topic:
                 if rows <= 0:
                     break
                 marked = each.flags(at, at + rows)
-                if rows < run.count:  # another process ended its runs elsewhere
+                if rows < run.count:  # at a replay, runs may end elsewhere than they did
                     marked = np.pad(marked, (lo, run.count - lo - rows))
                 run.delete_marked(marked)
                 yield run
@@ -560,7 +561,7 @@ class Topic:
 
 
 def epoch_of(instance_id: str, topic_id: int) -> str:
-    """What tells an instance of a topic from any other, on any store (§1.4)."""
+    """The name of an instance of a topic, unique over all stores (§1.4)."""
     return f"{instance_id}-{topic_id:x}"
 
 

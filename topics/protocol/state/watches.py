@@ -1,11 +1,11 @@
-"""Watching: who reads which topics from where, and which frame each stream gets next (§7).
+"""Watches: the positions of streams in their topics, and the frame that each gets next (§7).
 
-A stream is pulled: it has one frame of credit, so what its client cannot take waits as the distance
-of a cursor and never as queued bytes.  What a publication does is to mark streams; what they get is
-chosen when they ask.  Frames are neutral; SSE and WebSocket are two ways of writing them, and a
-frame that many streams want is one object, so that it is read and written out once.
+A stream is pulled: it has one frame of credit, so records that its client cannot take wait as the
+distance of a cursor and never as queued bytes.  A publication only marks streams; their frames are
+chosen when they are pulled.  Frames are neutral; SSE and WebSocket are two encodings of them.  A frame
+that many streams want is one object, so it is read and encoded once.
 
-This module holds positions and lifecycles; it refuses to know sockets, sessions' keys and bytes.
+This module holds positions and lifecycles; it does not know sockets, keys or encodings.
 """
 
 from collections import OrderedDict, deque
@@ -33,12 +33,12 @@ class WatchPlace(Enum):
     """Where a stream stands in one topic."""
 
     CONNECTING = "connecting"
-    """Nothing was drained since the stream opened: a first `caught-up` is owed."""
+    """The stream has not reached the head yet: its first `caught-up` is still to come."""
     BEHIND = "behind"
-    """Live once, but a frame did not reach the head."""
+    """It was live, and a frame ended before the head."""
     LIVE = "live"
     GONE = "gone"
-    """The instance was deleted, or cannot be read; nothing more comes on this stream."""
+    """The instance was deleted, or cannot be read: no more frames of it on this stream."""
 
 
 class WatchStep(Enum):
@@ -50,7 +50,7 @@ class WatchStep(Enum):
     DRAINED = "drained"
     DELETED = "deleted"
     UNREADABLE = "unreadable"
-    """The disk does not give the next records back."""
+    """The next records are damaged on the disk."""
 
 
 WATCH_TRANSITIONS: Final[dict[tuple[WatchPlace, WatchStep], WatchPlace]] = {
@@ -109,7 +109,7 @@ class DeletedFrame:
 
 @dataclass(frozen=True, slots=True)
 class DamagedFrame:
-    """What comes next in a topic cannot be read: told once, and nothing more of the topic comes."""
+    """The next records of a topic cannot be read: sent once, and no more frames of the topic."""
 
     topic: str
     from_seq: int
@@ -132,9 +132,9 @@ class Watched:
     last_head_seq: int = 0
     is_first_look: bool = True
     is_heir: bool = False
-    """`recreated` was told: the position is one of `topic_id` and of no instance before it."""
+    """`recreated` was sent: the position is in `topic_id` and in no earlier instance."""
     is_stale: bool = False
-    """The client stands in an instance before this one: `recreated` did not reach it."""
+    """The client's position is in an earlier instance: `recreated` did not reach it."""
     stream: "Stream | None" = None
     is_queued: bool = False
 
@@ -144,12 +144,13 @@ class Watched:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """An open connection's end of it: what it watches, what has news, who to tell.
+    """What an open connection watches, and which of it may have frames.
 
     Attributes:
-        wake: Called when there may be something to pull; the shell's.
-        passing: What is left of this pass, one frame each.
-        waiting: What has news for the next one.
+        wake: Called when there may be a frame to pull.
+        passing: Topics of this pass that were not pulled yet, one frame each.
+        waiting: Topics of the next pass.
+        pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
     """
 
@@ -171,10 +172,10 @@ class Stream:
 
 
 class _Shared:
-    """Frames of the present, for other streams at the same position.
+    """Frames that other streams at the same position get, too.
 
-    They hold text and keep segments open, so those of a topic go when it changes, and all of them
-    when they are too many or too large.
+    They hold text and keep segments open: those of a topic are forgotten when it changes, and all of
+    them when they are too many or too large.
     """
 
     def __init__(self) -> None:
@@ -218,7 +219,7 @@ class Session:
 
 
 class Watches:
-    """Every session and stream, and by topic who watches it."""
+    """Every session and stream, and the watched topics by topic id."""
 
     def __init__(self, find: Callable[[str], Topic | None]) -> None:
         """`find` gives the present instance of a name, with what time took from it gone."""
@@ -229,7 +230,7 @@ class Watches:
         self._shared = _Shared()
         self._held: set[int] = set()
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
-        """Whether copies for a topic are still to come; set by who knows routers."""
+        """Whether copies for a topic are still to come; set by the routers' commands."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -337,10 +338,10 @@ class Watches:
             if not listed:
                 del self._by_topic[watched.topic_id]
 
-    # ------------------------------------------------------------------ news
+    # ------------------------------------------------------------------ changes of topics
 
     def on_published(self, topic_id: int) -> None:
-        """A topic shows more: mark and wake who watches it."""
+        """A topic shows more: mark and wake the streams that watch it."""
         self._shared.forget(topic_id)
         for watched in self._by_topic.get(topic_id, ()):
             stream = watched.stream
@@ -349,13 +350,13 @@ class Watches:
                 stream.wake()
 
     def on_rest(self) -> None:
-        """Routers may owe nothing more: who was not told `caught-up` for them looks again."""
+        """Routers may have copied all: streams whose `caught-up` waited for them are pulled again."""
         held, self._held = self._held, set()
         for topic_id in held:
             self.on_published(topic_id)
 
     def on_deleted(self, topic_id: int, head_seq: int) -> None:
-        """A topic went: its watchers are told its last head, open or not."""
+        """A topic was deleted: its watchers get its last head, with an open stream or later."""
         self._shared.forget(topic_id)
         for watched in self._by_topic.get(topic_id, ()):
             watched.last_head_seq = head_seq
@@ -364,7 +365,7 @@ class Watches:
                 watched.stream.wake()
 
     def on_removed(self, topic_id: int) -> None:
-        """Records of a topic were deleted: what was put together before is not for anybody."""
+        """Records of a topic were deleted: no stream gets a frame that was made before."""
         self._shared.forget(topic_id)
 
     def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
@@ -383,7 +384,7 @@ class Watches:
     # ------------------------------------------------------------------ pulling
 
     def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
-        """The next frame of a stream, None where there is none now; `wake` tells when to ask again.
+        """The next frame of a stream; None where there is none, until `wake` is called.
 
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
         """
@@ -403,7 +404,7 @@ class Watches:
             if frame is not None:
                 return frame
             if watched.is_queued:
-                # It has looked at as much as one look may and found nothing to show: others first.
+                # It has walked as many rows as one pull may and kept none: other streams come first.
                 stream.wake()
                 return None
 
@@ -432,7 +433,7 @@ class Watches:
             return DamagedFrame(topic.name, watched.cursor, damage)
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
-        """Another instance stands under the name: told as `recreated`, read from its start."""
+        """The name has another instance: `recreated`, and then its records from the first."""
         self._unlist(watched)
         watched.topic_id = topic.topic_id
         self._by_topic.setdefault(topic.topic_id, {})[watched] = None
@@ -466,7 +467,7 @@ class Watches:
     def _page(
         self, topic: Topic, cursor: int, view: View, through: int
     ) -> tuple[RecordFrame | None, int]:
-        """The frame from a cursor, and where it leads; one for all who ask the same."""
+        """The frame from a cursor, and the cursor behind it; one for all streams with the same view."""
         # With the head given, every removal and every expiry shows in the count.
         state = topic.head_seq, topic.published_seq, topic.count, topic.config.dedupe_node
         key = cursor, through, state, view
@@ -488,10 +489,10 @@ class Watches:
 
 
 def _rewind(watched: Watched, known: Remembered) -> None:
-    """Move a position back to where the client stands.
+    """Move a position back to where the client is.
 
-    One in an earlier instance is no position here: `recreated` is told again, and until it is, ids
-    say what the client said.
+    A position in an earlier instance is none in this one: `recreated` is sent again, and until then
+    ids repeat what the client sent.
     """
     position = known.positions.get(watched.name)
     if position is None:
