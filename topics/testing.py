@@ -187,7 +187,7 @@ class _Shell:
 
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):
-    """Implements `shell.Reading`: what a thread would have done, done at once."""
+    """Implements `shell.ThreadCall`: what a thread would have done, done at once."""
 
     value: T
 

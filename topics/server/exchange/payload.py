@@ -76,13 +76,13 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 
 
 def refusal_of(damage: DamagedRun) -> Rejection:
-    """What is told where a run was found damaged before there was anything to read."""
+    """The refusal where a run was found damaged before there was anything to read."""
     log_damage(damage)
     return damage.refusal()
 
 
 def log_damage(what: object) -> None:
-    """For the operator: the client is told seqs, not files."""
+    """For the operator: the client's refusal names seqs, and no files."""
     log.error("cannot read stored records: %s", what)
 
 
