@@ -25,13 +25,13 @@ import httpx
 from topics.asgi.app import App
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Streaming
 from topics.server.runtime.runtime import Phase
@@ -135,8 +135,8 @@ class _Shell:
         return now[0] if now else found
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def nudge(self) -> None:
         self.driver.nudge()
