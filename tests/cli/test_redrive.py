@@ -190,14 +190,14 @@ def test_what_is_refused_stays(dead: MemoryTopics, run: Any) -> None:
 def test_an_interrupt(dead: MemoryTopics, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """^C ends with 130 and how far it came; what was appended is deleted."""
     bury(dead, *"abc")
-    took = Redrive._took
+    count = Redrive._count
 
     def interrupt(self: Redrive, letter: Any, answer: Any) -> None:
-        took(self, letter, answer)
+        count(self, letter, answer)
         if self.moved == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Redrive, "_took", interrupt)
+    monkeypatch.setattr(Redrive, "_count", interrupt)
     done = run("redrive", "dead", "--to", "jobs")
 
     assert (done.exit_code, done.stderr) == (
