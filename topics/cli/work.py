@@ -53,8 +53,8 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
     callback=age_ms,
     metavar="DURATION",
     help="How soon other workers may have the jobs of one that died: 30s, 5m; by default the "
-    "queue's lease_ms. While a command runs, the lease of its job "
-    "is extended.",
+    "queue's lease_ms. While a command runs, the lease of its job is "
+    "extended.",
 )
 @click.option(
     "--delay",
