@@ -27,7 +27,8 @@ whole.  Lines that begin with `#` are the story.
     LIMITS {"max_topics": 2}                            limits of the server, before all else
 
 A string `"<name>"` in an answer is whatever stands there the first time, and the same from then on;
-`<name>` in a command is what it was.
+`<name>` in a command is what it was.  A field that is `"<absent>"` must not be there.  `<100>` in a
+command is a hundred letters.
 
 The world is the real exchange, driver, engine and store: on simulated files, with a clock that only
 `WAIT` moves, and no thread.
@@ -55,8 +56,9 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Recovery
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Feed, Head, Socket, Streaming
+from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.runtime.runtime import Phase
-from topics.store.layout import SECTOR
+from topics.store.layout import SECTOR, log_name, numbers
 from topics.store.store import DiskStore
 
 START_MS = 1_750_000_000_000
@@ -70,6 +72,8 @@ VERBS = (
     *("CHECKPOINT", "FAIL", "FULL", "ROOM", "LIMITS"),
 )
 COMMANDS = {*METHODS, *VERBS}
+
+ABSENT = "<absent>"
 
 T = TypeVar("T")
 
@@ -130,7 +134,11 @@ class Names:
         self._known: dict[str, str] = {}
 
     def put_in(self, text: str) -> str:
-        return re.sub(r"<(\w+)>", lambda m: self._known.get(m[1], m[0]), text)
+        def meant(found: re.Match[str]) -> str:
+            name = found[1]
+            return "x" * int(name) if name.isdigit() else self._known.get(name, found[0])
+
+        return re.sub(r"<(\w+)>", meant, text)
 
     def holds(self, wanted: str, found: object) -> bool:
         """Whether a string of an answer is what was wanted; a name that is new is learnt."""
@@ -146,6 +154,10 @@ def lacks(found: Any, wanted: Any, names: Names, where: str = "") -> str:
         if not isinstance(found, dict):
             return f"{where}: {found!r} is no object"
         for key, value in wanted.items():
+            if value == ABSENT:
+                if key in found:
+                    return f"{where}.{key} is there: {found[key]!r}"
+                continue
             if key not in found:
                 return f"{where}.{key} is missing in {found}"
             if trouble := lacks(found[key], value, names, f"{where}.{key}"):
@@ -177,11 +189,12 @@ def differs(found: list[Line], wanted: list[Line], names: Names) -> str:
 def shaped(found: Any, wanted: Any) -> Any:
     """`found` with no more fields than `wanted` names; what is wanted as a name stays one."""
     if isinstance(found, dict) and isinstance(wanted, dict):
-        return {key: shaped(found[key], wanted[key]) for key in wanted if key in found}
+        each = {key: shaped(found.get(key, ABSENT), wanted[key]) for key in wanted}
+        return {k: v for k, v in each.items() if v != ABSENT or wanted[k] == ABSENT}
     if isinstance(found, list) and isinstance(wanted, list):
         more = [None] * (len(found) - len(wanted))
         return [shaped(f, w) for f, w in zip(found, [*wanted, *more], strict=False)]
-    is_name = isinstance(wanted, str) and re.fullmatch(r"<\w+>", wanted)
+    is_name = isinstance(wanted, str) and wanted != ABSENT and re.fullmatch(r"<\w+>", wanted)
     return wanted if is_name and isinstance(found, str) else found
 
 
@@ -343,8 +356,7 @@ class World:
         return []
 
     def _restart(self, _: str) -> list[Line]:
-        self.shell.phase = Phase.DRAINING
-        self.shell.driver.drain()
+        self.shell.drain()
         self._turn()
         self.shell.stop()
         return self._go_on(self.files.kill())
@@ -356,7 +368,7 @@ class World:
         if not rest:
             return self._crash(self.files.cut(_Nothing()))
         assert rest == "torn"
-        newest = self.files.inodes[max(n for n in self.files.names() if n.endswith(".wal"))]
+        newest = self.files.inodes[log_name(max(numbers(self.files.names(), "wal")))]
         newest.dirty.discard(max(newest.dirty))
         return self._crash(self.files.cut(_Everything()))
 
@@ -372,7 +384,8 @@ class World:
             recovery = self._start(self.shell.now_ms)
         except StoreError as error:
             return [Line("refused", {"error": str(error)})]
-        return [Line("started", {**asdict(recovery), "is_torn": recovery.torn_bytes > 0})]
+        found_so = {**asdict(recovery), "is_torn": recovery.torn_bytes > 0}
+        return [Line("started", json.loads(json.dumps(found_so)))]
 
     def _start(self, now_ms: int) -> Recovery:
         # With sectors of 512 bytes, a power cut takes the same whatever the seed.
@@ -469,13 +482,12 @@ class _Stream:
 
     def send(self, message: str) -> None:
         """Messages are carried out one after the other, as a driver does."""
-        assert isinstance(self._far, Socket)
         self._messages.append(message)
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send_all())
 
     async def _send_all(self) -> None:
-        assert isinstance(self._far, Socket)
+        assert isinstance(self._far, SocketFeed)
         while self._messages:
             await self._far.command(self._messages.pop(0))
 
@@ -484,7 +496,7 @@ class _Stream:
         found: list[Line] = []
         while not self._last:
             if self._pulling is None:
-                self._pulling = self._loop.create_task(self._far.next())  # type: ignore[arg-type]
+                self._pulling = self._loop.create_task(self._far.next())
             turn()
             if not self._pulling.done():
                 return found
@@ -594,6 +606,12 @@ class _Shell:
 
     def nudge(self) -> None:
         self.driver.nudge()
+
+    def drain(self) -> None:
+        self.phase = Phase.DRAINING
+        for stream in self.engine.watches.streams:
+            stream.wake()
+        self.driver.drain()
 
     def stop(self) -> None:
         ended: list[Exception | None] = []

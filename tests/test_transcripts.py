@@ -47,7 +47,7 @@ POST /v0/topics/jobs {"records": [{"data": 1}]}
 
 # Its end.
 GET /v0/topics/jobs
-200 {"head_seq": 7, "config": {"type": "log"}}
+200 {"head_seq": 7, "config": {"type": "log"}, "queue": "<absent>"}
 """
 
 
@@ -61,6 +61,8 @@ GET /v0/topics/jobs
         ('200 {"a": true}', "200.a: 1, not True"),
         ('200 {"z": 1}', "200.z is missing"),
         ('200 {"b": [1]}', "200.b: [1,"),
+        ('200 {"z": "<absent>"}', ""),
+        ('200 {"a": "<absent>"}', "200.a is there"),
         ('200 {"b": [1, {"c": "y"}]}', "200.b[1].c: 'x', not 'y'"),
     ],
 )
@@ -98,7 +100,7 @@ POST /v0/topics/jobs {"records": [{"data": 1}]}
 
 # Its end.
 GET /v0/topics/jobs
-200 {"head_seq": 1, "config": {"type": "log"}}
+200 {"head_seq": 1, "config": {"type": "log"}, "queue": "<absent>"}
 """
     )
 
