@@ -1,12 +1,19 @@
 """A segment file: what is written into it, and what is not."""
 
 import errno
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sim.files import SimFiles
 
+from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.ports import SealEntry, SealPiece
+from topics.store import segment
+from topics.store.layout import BLOCK, SEGMENT_HEADER, segment_name
+from topics.store.segment import Shape
 
 from .disks import begun, fail_next
 from .ledger import HotRun, entry_of, live_rows, row_text
@@ -92,3 +99,88 @@ def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:
     assert (run.dead, run.text_bytes, run.count) == (10, 0, 10)
     assert run.columns.offset.tolist() == [0] * 10
     assert run.tag_rows(Match(b"", None)).tolist() == []
+
+
+SIZES = st.integers(0, 70_000)
+
+
+@given(st.builds(Shape, *[SIZES] * 7))
+def test_parts_of_a_section_lie_apart_and_aligned(shape: Shape) -> None:
+    """Where each lies follows from the sizes alone: in order, on multiples of 8, within the
+    section, and none in another's place."""
+    parts = shape.parts()
+    end = 0
+    for name, (at, dtype, items) in parts.items():
+        assert at % 8 == 0, name
+        assert end <= at < end + 8, name
+        end = at + items * dtype.itemsize
+
+    assert shape.section_bytes == parts["end"][0]
+    assert 0 <= shape.blocks * BLOCK - shape.text_bytes < BLOCK
+
+
+INSTANCE = b"\x01" * 8
+
+
+def built(texts: list[bytes] = TEXTS, *, batch: int = 5) -> SimFiles:
+    files = SimFiles()
+    segment.build(files, 3, instance=INSTANCE, batch=batch, entries=[entry_of(HotRun(1, texts))])
+    return files
+
+
+def read(files: SimFiles, number: int = 3, instance: bytes = INSTANCE) -> Any:
+    file = files.open(segment_name(3))
+    header = segment.read_header(file, "path", number=number, instance=instance)
+    table = segment.read_table(file, "path", header)
+    for row in table:
+        segment.check_section(file, "path", row)
+    return header
+
+
+def test_what_was_built_verifies() -> None:
+    """Header, table and section; the file has the size that it says."""
+    files = built()
+    header = read(files)
+
+    assert (header.runs, header.flags_bytes, header.batch) == (1, len(TEXTS), 5)
+    assert files.open(segment_name(3)).size() == header.file_bytes
+
+
+def test_a_segment_is_believed_in_its_place_alone() -> None:
+    """Under another number, or in another data directory, it is none."""
+    files = built()
+
+    with pytest.raises(Corrupt, match="number 3"):
+        read(files, number=4)
+    with pytest.raises(Corrupt, match=INSTANCE.hex()):
+        read(files, instance=b"\x02" * 8)
+
+
+def test_no_byte_before_the_flags_may_be_another() -> None:
+    """The header holds the table's digest, the table each section's: a tree with the header on
+    top.  Bytes between the parts are under no digest, and mean nothing."""
+    files = built()
+    header = read(files)
+    whole = files.tree()[segment_name(3)]
+    used = [*range(SEGMENT_HEADER.size)]
+    file = files.open(segment_name(3))
+    [row] = segment.read_table(file, "path", header)
+    used += range(segment.TABLE_OFFSET, segment.TABLE_OFFSET + row.nbytes)
+    base, size = int(row["section_offset"]), int(row["section_bytes"])
+    used += range(base, base + size)
+
+    for at in used[::5]:
+        other = bytearray(whole)
+        other[at] ^= 1
+        files.put(segment_name(3), bytes(other))
+        with pytest.raises(Corrupt):
+            read(files)
+
+
+def test_a_segment_of_a_log_that_lost_its_end_is_told() -> None:
+    """The log was durable through its batch before the file got its name."""
+    header = read(built(batch=5))
+
+    segment.require_log(header, "path", 5)
+    with pytest.raises(Corrupt, match="ends with batch 4"):
+        segment.require_log(header, "path", 4)
