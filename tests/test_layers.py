@@ -137,3 +137,26 @@ def test_every_module_of_the_core_is_on_a_floor() -> None:
 def test_every_row_of_the_table_is_about_something() -> None:
     """A package that moved away would be allowed everything."""
     assert all(modules(package) for package in ALLOWED)
+
+
+TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
+"""Packages whose every module has its tests under its own name."""
+
+UNTESTED = {
+    "server/exchange/interface.py": "types that its users' tests are written against",
+    "server/exchange/shell.py": "types that its users' tests are written against",
+}
+"""Modules of these packages that need none, and why."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for package in TESTED for path in modules(package) if path.name != "__init__.py"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_a_module_has_its_tests_under_its_name(path: Path) -> None:
+    """`topics/store/wal.py` is proved in `tests/store/test_wal.py`, and a reader need not search."""
+    name = path.relative_to(ROOT)
+    tests = Path(__file__).parent / name.with_name(f"test_{name.name}")
+
+    assert tests.exists() is (name.as_posix() not in UNTESTED), tests
