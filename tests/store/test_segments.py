@@ -14,7 +14,7 @@ from topics.store.layout import segment_name
 from topics.store.store import DiskStore
 
 from .disks import FILE, begun, fail_next, many_files, outcome, recovered
-from .ledger import HotRun, Ledger, entry_of
+from .ledger import HotRun, Ledger, entry_of, row_text
 from .stores import TEXTS, World
 
 
@@ -170,3 +170,23 @@ def test_a_segment_that_nothing_names_is_unlinked(world: World) -> None:
     assert found.content() == expected
     with pytest.raises(Exception, match="missing"):
         _ = store.open_run(orphan, 1).columns
+
+
+def test_a_segment_that_could_not_be_dropped_is_closed_for_others_again() -> None:
+    """An unlink that failed is tried again with the next; until then it is a segment like any, and
+    its descriptors are within the budget. (F27)"""
+    files = SimFiles()
+    store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE, open_segments_max=1)
+    store.recover(Ledger(store))
+    refs = [store.seal([entry_of(HotRun(1, [b"a"]))])[0] for _ in range(2)]
+    one, other = (store.open_run(ref, 1) for ref in refs)
+    one.warm()
+    fail_next(files, error=errno.EIO)
+    with pytest.raises(OSError):
+        store._segments.drop(one.segment)
+
+    assert one.is_warm
+    other.warm()
+
+    assert not one.is_warm
+    assert row_text(one, 0) == b"a"

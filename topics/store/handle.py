@@ -10,7 +10,8 @@ time: so a disk that fails, and a file that was cut short, are errors that name 
 signal that ends the process; and the fault that follows finds the page in memory.
 """
 
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,11 +117,76 @@ class Handle:
             raise Corrupt(self.path, size, what)
 
 
-class Segment:
-    """A segment by number, shared by its runs; the handle is there while it is in use."""
+class Access(Enum):
+    """Whether a segment's file is open here, and whether another reader may open it."""
 
-    __slots__ = ("__weakref__", "handle", "number")
+    CLOSED = "closed"
+    OPEN = "open"
+    """Until others need its descriptors."""
+    KEPT = "kept"
+    """Dropped, and open for those who read it as long as they do."""
+    GONE = "gone"
+    """Dropped while it was closed and could not be opened: its readers are told so."""
+
+    __hash__ = object.__hash__
+
+
+class Turn(Enum):
+    """What happens to a segment's access."""
+
+    OPENED = "opened"
+    CROWDED_OUT = "crowded out"
+    """Others need its descriptors."""
+    DROPPED = "dropped"
+    """Its name is about to go."""
+    RETAINED = "retained"
+    """Its name could not be taken away."""
+    ENDED = "ended"
+    """The store is closed."""
+
+    __hash__ = object.__hash__
+
+
+ACCESS: Final[dict[tuple[Access, Turn], Access]] = {
+    (Access.CLOSED, Turn.OPENED): Access.OPEN,
+    (Access.CLOSED, Turn.DROPPED): Access.GONE,
+    (Access.CLOSED, Turn.ENDED): Access.CLOSED,
+    (Access.OPEN, Turn.CROWDED_OUT): Access.CLOSED,
+    (Access.OPEN, Turn.DROPPED): Access.KEPT,
+    (Access.OPEN, Turn.ENDED): Access.CLOSED,
+    (Access.KEPT, Turn.DROPPED): Access.KEPT,
+    (Access.KEPT, Turn.RETAINED): Access.OPEN,
+    (Access.KEPT, Turn.ENDED): Access.GONE,
+    (Access.GONE, Turn.OPENED): Access.KEPT,
+    (Access.GONE, Turn.DROPPED): Access.GONE,
+    (Access.GONE, Turn.RETAINED): Access.CLOSED,
+    (Access.GONE, Turn.ENDED): Access.GONE,
+}
+"""The lifecycle of a segment in a process; a pair that is missing cannot happen.  A drop may come
+twice, after one that failed; and a reader may open the file before its name has gone."""
+
+_HELD: Final = (Access.OPEN, Access.KEPT)
+
+
+class Segment:
+    """A segment by number, shared by its runs.
+
+    Attributes:
+        handle: There while `access` is open or kept.
+    """
+
+    __slots__ = ("__weakref__", "access", "handle", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.access = Access.CLOSED
         self.handle: Handle | None = None
+
+    def move(self, turn: Turn, handle: Handle | None = None) -> None:
+        """Go on to the next row of `ACCESS`; `handle` is the one that was opened."""
+        self.access = ACCESS[self.access, turn]
+        if handle is not None:
+            self.handle = handle
+        elif self.access not in _HELD:
+            self.handle = None
+        assert (self.handle is not None) is (self.access in _HELD)
