@@ -1,7 +1,11 @@
 """Sealed runs as readers see them: rows, tags, flags and text."""
 
+from enum import Enum
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sim.files import SimFiles
 
 from topics.protocol.model.codec import Frames
@@ -12,7 +16,7 @@ from topics.store.inspect import inspect
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
 
-from .disks import begun, flipped, outcome, small_directory
+from .disks import FILE, begun, flipped, outcome, small_directory
 from .ledger import HotRun, Ledger, entry_of, live_rows, row_text
 from .stores import TAGS, TEXTS, Match, World, sealed
 
@@ -220,3 +224,120 @@ def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
 
     assert row_text(run, 4) == TEXTS[4]
     assert ledger.content() == {1: {}}
+
+
+class Known(Enum):
+    """What a run knows of its flags."""
+
+    UNREAD = "unread"
+    COUNTED = "counted"
+    """The file's flags are all there is, and were counted."""
+    TOLD = "told"
+    """Rows were killed, and nobody has asked for the flags since."""
+    COPIED = "copied"
+    """The flags are in memory, with what was killed since."""
+
+
+LIFE = {
+    (Known.UNREAD, "asked"): Known.COUNTED,
+    (Known.UNREAD, "killed"): Known.TOLD,
+    (Known.UNREAD, "flipped"): Known.UNREAD,
+    (Known.COUNTED, "asked"): Known.COUNTED,
+    (Known.COUNTED, "killed"): Known.TOLD,
+    (Known.COUNTED, "flipped"): Known.COUNTED,
+    (Known.TOLD, "asked"): Known.COPIED,
+    (Known.TOLD, "killed"): Known.TOLD,
+    (Known.TOLD, "flipped"): Known.UNREAD,
+    (Known.COPIED, "asked"): Known.COPIED,
+    (Known.COPIED, "killed"): Known.COPIED,
+    (Known.COPIED, "flipped"): Known.COUNTED,
+}
+"""The lifecycle of a run's flags.  A flip is one behind which nothing was killed."""
+
+WAYS = {
+    Known.UNREAD: [],
+    Known.COUNTED: ["asked"],
+    Known.TOLD: ["killed"],
+    Known.COPIED: ["killed", "asked"],
+}
+"""How a run gets there."""
+
+
+class Flagged:
+    """A run of six rows in a store, and the rows that are dead."""
+
+    def __init__(self) -> None:
+        self.store = DiskStore(SimFiles(), wal_file_bytes=FILE, reserve_bytes=FILE)
+        self.store.recover(Ledger(self.store))
+        [ref] = self.store.seal([entry_of(HotRun(1, [b"x"] * 6))])
+        self.run = self.store.open_run(ref, 1)
+        self.dead: set[int] = set()
+
+    def do(self, what: str, row: int) -> None:
+        if what == "asked":
+            assert self.run.dead == len(self.dead)
+        elif what == "killed":
+            self.run.kill(np.array([row]))
+            self.dead.add(row)
+            self.store.write(Frames())
+        else:
+            self.store.sync()
+            self.store.flip()
+
+    @property
+    def known(self) -> Known:
+        run = self.run
+        if run._heap is not None:
+            return Known.COPIED
+        if run._kills:
+            return Known.TOLD
+        return Known.UNREAD if run._dead is None else Known.COUNTED
+
+    def check(self) -> None:
+        """Readers see what was killed, whatever is known of it."""
+        assert np.flatnonzero(self.run.flags == DELETED).tolist() == sorted(self.dead)
+        assert self.run.dead == len(self.dead)
+
+
+@pytest.mark.parametrize(("known", "what"), LIFE, ids=str)
+def test_every_cell_of_the_life_of_flags(known: Known, what: str) -> None:
+    """Where each step leads, and that no step hides a flag or shows one that is not."""
+    flagged = Flagged()
+    for row, step in enumerate(WAYS[known]):
+        flagged.do(step, row)
+    assert flagged.known is known
+
+    flagged.do(what, 5)
+
+    assert flagged.known is LIFE[known, what]
+    flagged.check()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["asked", "killed", "flipped"]), st.integers(0, 5))))
+def test_flags_are_seen_whatever_came_before(steps: list[tuple[str, int]]) -> None:
+    """In any order, the same row twice as well; and the file has them all in the end."""
+    flagged = Flagged()
+    for what, row in steps:
+        flagged.do(what, row)
+
+    flagged.check()
+    flagged.do("flipped", 0)
+    again = flagged.store.open_run(flagged.run.ref, 1)
+    assert again.dead == len(flagged.dead)
+
+
+def test_a_flip_that_comes_before_a_kill_keeps_the_copy() -> None:
+    """What was killed while it was written is still in memory alone."""
+    flagged = Flagged()
+    flagged.do("killed", 0)
+    flagged.do("asked", 0)
+    flagged.store.sync()
+    flagged.do("killed", 1)
+
+    assert flagged.store.flip() == 1
+
+    assert flagged.known is Known.COPIED
+    flagged.check()
+    flagged.do("flipped", 0)
+    assert flagged.known is Known.COUNTED
+    flagged.check()
