@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topics.store.layout import (
@@ -95,6 +95,7 @@ def test_versions_that_are_not_read_are_none() -> None:
     assert version_of(LOG_MAGIC, LOG_MAGIC) == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_a_digest_is_of_bytes_however_they_come(parts: list[bytes]) -> None:
     """Whole, in parts, or one after the other."""
@@ -106,6 +107,7 @@ def test_a_digest_is_of_bytes_however_they_come(parts: list[bytes]) -> None:
     assert state.value == digest_all(parts) == whole
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 62), st.sampled_from([1, 8, 512, 4096]))
 def test_what_is_aligned_is_the_next_multiple(size: int, unit: int) -> None:
     """Never less, never a whole unit more."""

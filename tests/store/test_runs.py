@@ -4,7 +4,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sim.files import SimFiles
 
@@ -313,6 +313,7 @@ def test_every_cell_of_the_life_of_flags(known: Known, what: str) -> None:
     flagged.check()
 
 
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.sampled_from(["asked", "killed", "flipped"]), st.integers(0, 5))))
 def test_flags_are_seen_whatever_came_before(steps: list[tuple[str, int]]) -> None:
     """In any order, the same row twice as well; and the file has them all in the end."""

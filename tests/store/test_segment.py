@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sim.files import SimFiles
 
@@ -104,6 +104,7 @@ def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:
 SIZES = st.integers(0, 70_000)
 
 
+@settings(deadline=None)
 @given(st.builds(Shape, *[SIZES] * 7))
 def test_parts_of_a_section_lie_apart_and_aligned(shape: Shape) -> None:
     """Where each lies follows from the sizes alone: in order, on multiples of 8, within the
