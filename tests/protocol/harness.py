@@ -70,14 +70,14 @@ class Harness:
         self._tokens = 0
 
     def _hear_of_events(self) -> None:
-        emit = self.engine.turn.emit
+        emit = self.engine.unit.emit
 
         def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
             if logged:
                 self.events.append(event)
 
-        self.engine.turn.emit = heard  # type: ignore[method-assign]
+        self.engine.unit.emit = heard  # type: ignore[method-assign]
 
     # Turns.
 

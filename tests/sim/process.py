@@ -94,7 +94,7 @@ class Process(InlineHost):
 
     def _listen(self) -> None:
         """Hear what the engine decides, when it does: before it is written."""
-        engine, turn = self.engine, self.engine.turn
+        engine, turn = self.engine, self.engine.unit
         emit, submit, work_off = turn.emit, engine.submit, engine.work_off
         take_wakes, debt_of = engine.take_wakes, engine.debt_of
 
@@ -132,7 +132,7 @@ class Process(InlineHost):
 
     def _swept(self, token: object) -> Outcome:
         """The answer of a command that goes on in parts, which are let follow at once."""
-        engine, turn = self.engine, self.engine.turn
+        engine, turn = self.engine, self.engine.unit
         while token in engine.sweeps:
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
@@ -240,7 +240,7 @@ class Process(InlineHost):
 
     @property
     def is_reading(self) -> bool:
-        return bool(self.reading or self.engine.turn.fetches)
+        return bool(self.reading or self.engine.unit.fetches)
 
     @property
     def owes(self) -> bool:

@@ -29,7 +29,7 @@ import pytest
 from topics.protocol import engine
 from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.admission import Admission
-from topics.protocol.commit.unit_of_work import Turn
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.forwarding import Passes
 from topics.protocol.decide.queues import Work, _Claimer
 from topics.protocol.driver.group_commit import GroupCommit
@@ -314,7 +314,7 @@ def tombstone_off_by_one(patch: Patch) -> None:
 
 
 def expiry_counted_twice(patch: Patch) -> None:
-    patch.setattr(Turn, "log_expiry", lambda self, topic, now_ms: None)
+    patch.setattr(UnitOfWork, "log_expiry", lambda self, topic, now_ms: None)
 
 
 def floors_of_the_dead_believed(patch: Patch) -> None:
@@ -339,7 +339,7 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(Turn, "_needs_sync", lambda self, topic: False)
+    patch.setattr(UnitOfWork, "_needs_sync", lambda self, topic: False)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:
@@ -359,12 +359,12 @@ def dead_letters_in_two_entries(patch: Patch) -> None:
 
 
 def _not_logged(patch: Patch, kind: type) -> None:
-    emit = Turn.emit
+    emit = UnitOfWork.emit
 
-    def forgetful(self: Turn, event: Event, *, logged: bool = True, **given: Any) -> None:
+    def forgetful(self: UnitOfWork, event: Event, *, logged: bool = True, **given: Any) -> None:
         emit(self, event, logged=logged and not isinstance(event, kind), **given)
 
-    patch.setattr(Turn, "emit", forgetful)
+    patch.setattr(UnitOfWork, "emit", forgetful)
 
 
 def leases_not_logged(patch: Patch) -> None:
@@ -432,10 +432,10 @@ def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
     def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
         if isinstance(who, Claim):
             return grant(self, topic, queue, who, *args)
-        emit = self._turn.emit
+        emit = self._unit.emit
         with patch.context() as unlogged:
             lost = lambda event, **given: emit(event, **{**given, "logged": False})  # noqa: E731
-            unlogged.setattr(self._turn, "emit", lost)
+            unlogged.setattr(self._unit, "emit", lost)
             return grant(self, topic, queue, who, *args)
 
     patch.setattr(Work, "_grant", forgetful)

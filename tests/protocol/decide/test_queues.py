@@ -1020,13 +1020,13 @@ def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> 
     engine.claim(max=1000)
     engine.nack(*range(2, 1001, 2))
     engine.nack(*range(1002, 2001, 2))
-    asked, require = list[int](), engine.engine.turn.require_writable
+    asked, require = list[int](), engine.engine.unit.require_writable
 
     def noted(room: int, need: int = FRAME_BYTES) -> None:
         asked.append(need)
         require(room, need)
 
-    engine.engine.turn.require_writable = noted  # type: ignore[method-assign]
+    engine.engine.unit.require_writable = noted  # type: ignore[method-assign]
     before = len(engine.events)
 
     engine.claim(max=1000)

@@ -115,7 +115,7 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
 
     while not debt.is_settled:
         debt.work(engine.now_ms, lambda _: engine.room_bytes)
-        written = engine.engine.turn._unit.frames.size_bytes
+        written = engine.engine.unit._unit.frames.size_bytes
         engine.room_bytes -= written
         assert engine.room_bytes >= 0
         engine.sync()

@@ -401,7 +401,7 @@ def test_an_event_that_is_true_in_part_ends_the_process(
     """The state is known no more; the log does not hold the event, so that the next start is sound."""
     broken: list[StateUnknown] = []
     monkeypatch.setattr(host, "on_broken", broken.append)
-    host.driver.engine.turn._broken = host.on_broken
+    host.driver.engine.unit._broken = host.on_broken
     monkeypatch.setattr(host.driver.engine.state, "_set_totals", lambda *given: [][1], raising=True)
     host.holds = {Write}
 

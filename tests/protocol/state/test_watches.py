@@ -308,7 +308,7 @@ def test_a_hole_is_told_once(engine: Harness) -> None:
     engine.append(1, 2)
     topic = engine.topic()
     lost = TailLost(engine.now_ms, topic.topic_id, 3, 6, "crash", topic.count, topic.size_bytes)
-    engine.engine.turn.emit(lost)
+    engine.engine.unit.emit(lost)
     topic.published_seq = topic.synced_seq = topic.head_seq
     engine.append(3)
     assert engine.state()["head_seq"] == 7

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
-from topics.protocol.commit.unit_of_work import Room, Turn, holds_logged, no_such_topic
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, holds_logged, no_such_topic
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
@@ -44,13 +44,13 @@ class DeadLetters:
 
     def __init__(
         self,
-        turn: Turn,
+        unit: UnitOfWork,
         moved: Callable[[Topic, Queue], None],
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._turn = turn
+        self._unit = unit
         self._report = report
-        self._state = turn.state
+        self._state = unit.state
         self._moved = moved
         self.gate = Gate.NOW
 
@@ -67,7 +67,7 @@ class DeadLetters:
                 return
             if found is None:
                 done = partial(self._fetched, topic, jobs, extents, room)
-                self._turn.fetches.append(Fetch(extents, done))
+                self._unit.fetches.append(Fetch(extents, done))
                 return
             texts.append(found)
         self._move(topic, queue, jobs, extents, texts, now_ms, room)
@@ -82,10 +82,10 @@ class DeadLetters:
     ) -> None:
         """The text of dying jobs has come; some of them may have gone meanwhile."""
         queue = self._state.queues.get(topic.topic_id)
-        if queue is None or self._turn.read_only:
+        if queue is None or self._unit.read_only:
             return
         now_ms = self._state.now_ms
-        self._turn.expire(topic, now_ms)
+        self._unit.expire(topic, now_ms)
         left = [job for job in jobs if job.place is Place.DYING]
         if isinstance(texts, Exception):
             self._unreadable(topic, queue, left, texts, now_ms, room)
@@ -159,7 +159,7 @@ class DeadLetters:
 
         is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
         if is_logged:
-            self._turn.log_expiry(topic, now_ms)
+            self._unit.log_expiry(topic, now_ms)
         size_bytes = _size_of(topic, spans)
         raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
         left_bytes = topic.size_bytes - size_bytes
@@ -168,11 +168,11 @@ class DeadLetters:
         copies = gather(extents, texts, stamp=stamp)
         try:
             dest = self._dest(topic, copies, now_ms, room)
-            gate = self._turn.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
+            gate = self._unit.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
             self.gate = max(self.gate, gate, key=GATES.index)
             if not is_logged:
                 gone = RecordsDeleted(now_ms, topic.topic_id, raw, left, left_bytes)
-                self._turn.emit(gone, logged=False)
+                self._unit.emit(gone, logged=False)
         except Rejection:
             if len(jobs) == 1:
                 self._refused(topic, jobs[0], now_ms)
@@ -197,7 +197,7 @@ class DeadLetters:
             if dest is None:
                 self._creation(topic, one, now_ms, room)
             else:
-                self._turn.admit(dest, one, None, now_ms, room, freed_bytes=size_bytes)
+                self._unit.admit(dest, one, None, now_ms, room, freed_bytes=size_bytes)
         except Rejection:
             return False
         return True
@@ -206,7 +206,7 @@ class DeadLetters:
         """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
         dest = self._known_dest(topic, now_ms)
         if dest is None:
-            dest = self._turn.create(self._creation(topic, copies, now_ms, room))
+            dest = self._unit.create(self._creation(topic, copies, now_ms, room))
         return dest
 
     def _known_dest(self, topic: Topic, now_ms: int) -> Topic | None:
@@ -216,7 +216,7 @@ class DeadLetters:
             raise Rejection(ErrorCode.TOPIC_NOT_FOUND, "no dead-letter topic")
         dest = self._state.topics.get(name)
         if dest is not None:
-            self._turn.expire(dest, now_ms)
+            self._unit.expire(dest, now_ms)
         elif not topic.config.auto_create:
             raise no_such_topic(name)
         return dest
@@ -224,10 +224,10 @@ class DeadLetters:
     def _creation(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> TopicCreated:
         """What is refused makes no topic."""
         name, config = topic.config.dead_letter or "", TopicConfig()
-        created = self._turn.admission.creation(name, config, now_ms)
+        created = self._unit.admission.creation(name, config, now_ms)
         absent = Topic(created.topic_id, name, config, "")
-        _, log_bytes = self._turn.admission.copied(absent, copies, now_ms, cause=None)
-        self._turn.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
+        _, log_bytes = self._unit.admission.copied(absent, copies, now_ms, cause=None)
+        self._unit.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
         return created
 
     def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from topics.protocol.commit.unit_of_work import Room, Turn
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork
 from topics.protocol.decide.dead_letters import BACKOFF_FIRST_MS, BACKOFF_MAX_MS, DeadLetters
 from topics.protocol.state.queue import Job, Place
 from topics.protocol.state.topic import Topic
@@ -31,9 +31,9 @@ class _Pause:
 class Burials:
     """Jobs of all queues of one engine that end by time."""
 
-    def __init__(self, turn: Turn, letters: DeadLetters) -> None:
-        self._turn = turn
-        self._state = turn.state
+    def __init__(self, unit: UnitOfWork, letters: DeadLetters) -> None:
+        self._unit = unit
+        self._state = unit.state
         self._letters = letters
         self._alarms: list[tuple[int, int]] = []
         self._alarm_of: dict[int, int] = {}
@@ -51,7 +51,7 @@ class Burials:
 
     def alarm_ms(self) -> int | None:
         """When `step` has something to do though nothing happens until then."""
-        if self._turn.read_only:
+        if self._unit.read_only:
             return None
         ending, self._state.ending = self._state.ending, {}
         for topic_id in ending:
@@ -85,7 +85,7 @@ class Burials:
             _, topic_id = heappop(self._alarms)
             del self._alarm_of[topic_id]
             self._due[topic_id] = None
-        if self._turn.read_only:
+        if self._unit.read_only:
             self._due.clear()
         left = BURIED_MAX
         while self._due and left:
@@ -98,7 +98,7 @@ class Burials:
     def _bury(self, topic: Topic, now_ms: int, room: Room, limit: int) -> int:
         """Returns how much of the turn's share that was."""
         queue = self._state.queues[topic.topic_id]
-        self._turn.expire(topic, now_ms)
+        self._unit.expire(topic, now_ms)
         queue.settle(now_ms)
         jobs = queue.take_ended(now_ms, limit)
         for job in jobs:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, Stamp, gather
-from topics.protocol.commit.unit_of_work import Room, Turn
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import CursorsMoved, Forwarded, Loss
 from topics.protocol.model.outcomes import Fetch
@@ -87,10 +87,10 @@ class Passes:
         rested: Called after each slice: routers may have come to rest without a copy.
     """
 
-    def __init__(self, turn: Turn, rested: Callable[[], None]) -> None:
-        self._turn = turn
-        self._state = turn.state
-        self._routers = turn.state.routers
+    def __init__(self, unit: UnitOfWork, rested: Callable[[], None]) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._routers = unit.state.routers
         self._rested = rested
         self._line: deque[_Round] = deque()
         self._rounds: dict[int, _Round] = {}
@@ -114,11 +114,11 @@ class Passes:
 
     @property
     def is_due(self) -> bool:
-        return bool(self._line) and not self._turn.read_only
+        return bool(self._line) and not self._unit.read_only
 
     def alarm_ms(self) -> int | None:
         """When the next blocked router tries again."""
-        while self._retries and not self._turn.read_only:
+        while self._retries and not self._unit.read_only:
             at_ms, router_id = self._retries[0]
             router = self._routers.by_id.get(router_id)
             blocked = None if router is None else router.blocked
@@ -134,7 +134,7 @@ class Passes:
 
     def owes(self, router: Router) -> bool:
         """Whether a router has something to do that it can do."""
-        if router.is_blocked(self._state.now_ms) or self._turn.read_only:
+        if router.is_blocked(self._state.now_ms) or self._unit.read_only:
             return False
         return router.cursor < self._state.by_id[router.source_id].published_seq
 
@@ -142,7 +142,7 @@ class Passes:
 
     def step(self, now_ms: int, room: Room) -> None:
         """One slice, fair to all that are due."""
-        if self._turn.read_only:
+        if self._unit.read_only:
             return
         while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
             _, router_id = heappop(self._retries)
@@ -172,7 +172,7 @@ class Passes:
     def _end_slice(self, now_ms: int, room: Room) -> None:
         self._same = None
         self._log_passed(now_ms, room)
-        self._turn.relieve(now_ms)
+        self._unit.relieve(now_ms)
         self._rested()
 
     def _log_passed(self, now_ms: int, room: Room) -> None:
@@ -184,19 +184,19 @@ class Passes:
         if not moved:
             return
         try:
-            self._turn.require_writable(room(False), FRAME_BYTES + MOVE_BYTES * len(moved))
+            self._unit.require_writable(room(False), FRAME_BYTES + MOVE_BYTES * len(moved))
         except Rejection as refusal:
             for router, _ in moved:
                 self._block(router, refusal.code.code, refusal.message, now_ms)
         else:
             moves = [(router.router_id, cursor, 0) for router, cursor in moved]
-            self._turn.emit(
+            self._unit.emit(
                 CursorsMoved(now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
             )
 
     def _is_ready(self, router: Router, now_ms: int) -> bool:
         """Whether a visit would find something to do."""
-        if self._routers.by_id.get(router.router_id) is not router or self._turn.read_only:
+        if self._routers.by_id.get(router.router_id) is not router or self._unit.read_only:
             return False
         plan = self._plans.get(router)
         if plan is not None and plan.texts is None:
@@ -230,8 +230,8 @@ class Passes:
 
     def _copy(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
         source, dest = self._state.by_id[router.source_id], self._state.by_id[router.dest_id]
-        self._turn.expire(source, now_ms)
-        self._turn.expire(dest, now_ms)
+        self._unit.expire(source, now_ms)
+        self._unit.expire(dest, now_ms)
         allowed = self._routers.hops_allowed(router)
         while self._pass_loss(router, source, dest, allowed, now_ms, room):
             if self._cursor(router) >= source.published_seq:
@@ -288,7 +288,7 @@ class Passes:
             part = copies if n == len(copies) else copies.first(n)
             cursor = through if part is copies else int(part.seqs[-1])
             try:
-                self._turn.copy_into(dest, part, Forwarded(router.router_id, cursor), now_ms, room)
+                self._unit.copy_into(dest, part, Forwarded(router.router_id, cursor), now_ms, room)
                 return
             except Rejection:
                 if n == 1:
@@ -323,7 +323,7 @@ class Passes:
             self._passed[router.router_id] = loss.gap_to
             return True
         hops = 0 if allowed is None else hops + 1
-        self._turn.skip(dest, router.router_id, loss, now_ms, room, hops=hops)
+        self._unit.skip(dest, router.router_id, loss, now_ms, room, hops=hops)
         self._passed.pop(router.router_id, None)
         return True
 
@@ -377,7 +377,7 @@ class Passes:
             plan.texts = texts
             self.mark(router.source_id)
 
-        self._turn.fetches.append(Fetch(extents, done))
+        self._unit.fetches.append(Fetch(extents, done))
 
 
 def _stamp(router: Router, source: Topic) -> Stamp:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, Turn, no_such_topic
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
 from topics.protocol.decide.dead_letters import DeadLetters
 from topics.protocol.decide.exhausted_jobs import BURIED_MAX, Burials
 from topics.protocol.http.answers import claim_outcome, held_outcome, lease_insert
@@ -100,19 +100,19 @@ class Work:
     """Queues over the topics of one engine."""
 
     def __init__(
-        self, limits: Limits, turn: Turn, report: Callable[[str], None] = lambda _: None
+        self, limits: Limits, unit: UnitOfWork, report: Callable[[str], None] = lambda _: None
     ) -> None:
         self._limits = limits
-        self._turn = turn
-        self._state = turn.state
+        self._unit = unit
+        self._state = unit.state
         self._lines: dict[int, _Line] = {}
         self._due: dict[int, None] = {}
         self._alarms: list[tuple[int, int]] = []
         self._owners: dict[int, WorkStream] = {}
         self._order = count()
         self.streams_open = 0
-        self._letters = DeadLetters(turn, self._on_moved, report)
-        self._burials = Burials(turn, self._letters)
+        self._letters = DeadLetters(unit, self._on_moved, report)
+        self._burials = Burials(unit, self._letters)
         self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
@@ -140,7 +140,7 @@ class Work:
             return
         for token, claimer in line.waiting.items():
             if claimer.stream is None:
-                self._turn.wakes.append(Wake(token, no_such_topic(topic.name)))
+                self._unit.wakes.append(Wake(token, no_such_topic(topic.name)))
         for stream in line.streams:
             self._disown(stream)
             stream.given.clear()
@@ -193,7 +193,7 @@ class Work:
             self._due[topic_id] = None
         due, self._due = self._due, {}
         for topic_id in due:
-            if topic_id in self._lines and not self._turn.read_only:
+            if topic_id in self._lines and not self._unit.read_only:
                 self._serve(self._state.by_id[topic_id], self._lines[topic_id], now_ms, room)
         self._burials.step(now_ms, room)
 
@@ -210,7 +210,7 @@ class Work:
 
     def _serve(self, topic: Topic, line: _Line, now_ms: int, room: Room) -> None:
         """One look at a line: open a window, wait for it, or hand out and answer who is due."""
-        self._turn.expire(topic, now_ms)
+        self._unit.expire(topic, now_ms)
         queue = self._settled(topic, now_ms)
         self._free(queue)  # before it is asked who may take more
         jitter_ms = topic.config.claim_jitter_ms
@@ -366,7 +366,7 @@ class Work:
         event = JobsLeased(
             now_ms, topic.topic_id, who.node, grant.until_ms, seqs, leases, deliveries
         )
-        self._turn.emit(
+        self._unit.emit(
             event,
             logged=topic.config.leases_durable,
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(seqs),
@@ -374,7 +374,7 @@ class Work:
         return grant
 
     def _answer(self, token: object, topic: Topic, grant: Grant | None) -> None:
-        self._turn.wakes.append(Wake(token, self._outcome(topic, grant)))
+        self._unit.wakes.append(Wake(token, self._outcome(topic, grant)))
 
     def _outcome(self, topic: Topic, grant: Grant | None) -> Outcome:
         queue = self._state.queues[topic.topic_id]
@@ -412,11 +412,11 @@ class Work:
 
     def require_queue(self, name: str, now_ms: int) -> Topic:
         """The queue of a name.  Raises Rejection: 404, 409."""
-        return self._queue(name, self._turn.advance(now_ms))[0]
+        return self._queue(name, self._unit.advance(now_ms))[0]
 
     def take(self, stream: WorkStream, now_ms: int, room: Room) -> list[tuple[Records, Grant]]:
         """The jobs that a stream which can send is given now; `wake` tells when to ask again."""
-        now_ms = self._turn.advance(now_ms)
+        now_ms = self._unit.advance(now_ms)
         line = self._lines.get(stream.topic_id)
         topic = self._state.by_id.get(stream.topic_id)
         if line is None or topic is None or stream.ended_by is not None:
@@ -426,8 +426,8 @@ class Work:
             line.waiting[stream] = _Claimer(
                 stream.node, stream.limit, stream.lease_ms, stream=stream
             )
-            if not self._turn.read_only:
-                self._serve(topic, line, now_ms, self._turn.left(room))
+            if not self._unit.read_only:
+                self._serve(topic, line, now_ms, self._unit.left(room))
         given, stream.given = stream.given, []
         return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
 
@@ -446,7 +446,7 @@ class Work:
 
     def close(self, stream: WorkStream, now_ms: int, room: Room) -> None:
         """The connection is gone: what it holds may be claimed at once (§10.8)."""
-        now_ms = self._turn.advance(now_ms)
+        now_ms = self._unit.advance(now_ms)
         line = self._lines.get(stream.topic_id)
         self.streams_open -= 1
         if line is None or stream not in line.streams:
@@ -461,9 +461,9 @@ class Work:
             for seq, lease in sorted(stream.held.items())
             if (job := queue.holds(seq, stream.node, lease)) is not None
         ]
-        if held and not self._turn.read_only:
+        if held and not self._unit.read_only:
             # Without room it is in no log: after a crash these leases would run out.
-            has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
+            has_room = self._unit.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
             self._release(topic, held, 0, now_ms, logged=has_room)
         self._free(queue)
         queue.pushed.difference_update(self._disown(stream))
@@ -512,7 +512,7 @@ class Work:
         topic, queue = self._queue(command.topic, now_ms)
         jobs, skipped = self._held(queue, command)
         seqs = np.array([job.seq for job in jobs], np.uint64)
-        acked, gate = self._turn.remove(topic, seqs, now_ms, room)
+        acked, gate = self._unit.remove(topic, seqs, now_ms, room)
         return self._told(topic, queue, b"acked", acked, skipped, gate)
 
     def _nack(self, command: Nack, now_ms: int, room: Room) -> Outcome:
@@ -544,7 +544,7 @@ class Work:
                 [job.lease for job in jobs],
                 [job.deliveries for job in jobs],
             )
-            self._turn.emit(
+            self._unit.emit(
                 event,
                 logged=topic.config.leases_durable,
                 log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
@@ -572,9 +572,9 @@ class Work:
             The answer to the claim with the other jobs, their texts still to be put between its
             two pieces; None where none is left, or the log takes nothing any more.
         """
-        now_ms = self._turn.advance(now_ms)
+        now_ms = self._unit.advance(now_ms)
         topic = self._state.by_id.get(grant.topic_id)
-        if topic is None or self._turn.read_only:
+        if topic is None or self._unit.read_only:
             return None
         queue = self._settled(topic, now_ms)
         back: list[tuple[Job, int]] = []
@@ -585,7 +585,7 @@ class Work:
         if back:
             jobs, counts = zip(*back, strict=True)
             # As on a disconnect: without room it is in no log.
-            has_room = self._turn.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
+            has_room = self._unit.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
             self._release(topic, jobs, 0, now_ms, counts, logged=has_room)
             spoiled = [(job, damaged[job.seq]) for job in jobs if job.seq in damaged]
             self._letters.spoil(topic, queue, spoiled, now_ms)
@@ -622,7 +622,7 @@ class Work:
         counts = [job.deliveries for job in jobs] if deliveries is None else list(deliveries)
         seqs = [job.seq for job in jobs]
         event = JobsReleased(now_ms, topic.topic_id, ready_ms, seqs, counts)
-        self._turn.emit(
+        self._unit.emit(
             event,
             logged=logged and topic.config.leases_durable,
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
@@ -644,7 +644,7 @@ class Work:
     # ------------------------------------------------------------------ rules of all of them
 
     def _queue(self, name: str, now_ms: int) -> tuple[Topic, Queue]:
-        topic = self._turn.topic(name, now_ms)
+        topic = self._unit.topic(name, now_ms)
         if topic.topic_id not in self._state.queues:
             raise Rejection(
                 ErrorCode.NOT_A_QUEUE, f'topic "{name}" is a log', {"topic": name, "type": "log"}
@@ -664,7 +664,7 @@ class Work:
     def _require_writable(self, topic: Topic, n: int, room: Room) -> None:
         """Leases may use what is kept back for deletes: without them nothing could be acked."""
         need = FRAME_BYTES + LEASE_BYTES * n if topic.config.leases_durable else 0
-        self._turn.require_writable(room(True) if need else 0, need)
+        self._unit.require_writable(room(True) if need else 0, need)
 
     @staticmethod
     def _lease_gate(topic: Topic) -> Gate:

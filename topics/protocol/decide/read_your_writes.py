@@ -8,7 +8,7 @@ that is blocked, or goes, owes nothing: nobody waits for what may never come.
 from collections import deque
 from collections.abc import Iterable
 
-from topics.protocol.commit.unit_of_work import Room, Turn
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork
 from topics.protocol.decide.forwarding import Passes, Slice
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
@@ -23,10 +23,10 @@ class Debt:
     """
 
     def __init__(
-        self, turn: Turn, passes: Passes, routers: Iterable[Router], shows: Iterable[Topic]
+        self, unit: UnitOfWork, passes: Passes, routers: Iterable[Router], shows: Iterable[Topic]
     ) -> None:
-        self._turn = turn
-        self._state = turn.state
+        self._unit = unit
+        self._state = unit.state
         self._passes = passes
         self._left = deque(routers)
         self._through: int | None = None
@@ -36,7 +36,7 @@ class Debt:
     @property
     def is_settled(self) -> bool:
         """Whether the command may be decided; once true, it stays so."""
-        if self._turn.read_only:
+        if self._unit.read_only:
             return True
         while self._left:
             if self._owes(self._left[0]):
@@ -64,7 +64,7 @@ class Debt:
 
     def work(self, now_ms: int, room: Room) -> None:
         """A bounded part of it; its events are written with this turn."""
-        now_ms, room = self._turn.advance(now_ms), self._turn.left(room)
+        now_ms, room = self._unit.advance(now_ms), self._unit.left(room)
         left = Slice()
         while not left.is_over and not self.is_settled and self._left:
             before = left.routers

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, Turn, no_such_topic
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
 from topics.protocol.decide.forwarding import Passes
 from topics.protocol.decide.read_your_writes import Debt
 from topics.protocol.http.answers import (
@@ -53,14 +53,14 @@ class Forwarding:
     """
 
     def __init__(
-        self, limits: Limits, turn: Turn, rested: Callable[[], None] = lambda: None
+        self, limits: Limits, unit: UnitOfWork, rested: Callable[[], None] = lambda: None
     ) -> None:
         self._limits = limits
-        self._turn = turn
-        self._state = turn.state
-        self._routers = turn.state.routers
+        self._unit = unit
+        self._state = unit.state
+        self._routers = unit.state.routers
         self._rested = rested
-        self._passes = Passes(turn, rested)
+        self._passes = Passes(unit, rested)
         self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
             PutRouter: self._put,
             GetRouter: self._get,
@@ -133,7 +133,7 @@ class Forwarding:
         routers, shows = owing(command)
         if not routers:
             return None
-        debt = Debt(self._turn, self._passes, routers, shows)
+        debt = Debt(self._unit, self._passes, routers, shows)
         return None if debt.is_settled else debt
 
     def _owing_to_reader(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Owing:
@@ -188,14 +188,14 @@ class Forwarding:
         source, dest = self._ends(command, old)
         absent = [end is None for end in (source, dest)].count(True)
         self._require_topics(absent)
-        self._turn.require_writable(room(False), (1 + absent) * FRAME_BYTES)
+        self._unit.require_writable(room(False), (1 + absent) * FRAME_BYTES)
         source = source or self._create(config.source, now_ms)
         dest = dest or self._create(config.dest, now_ms)
         is_same = old is not None and (old.source_id, old.dest_id) == (
             source.topic_id,
             dest.topic_id,
         )
-        self._turn.emit(
+        self._unit.emit(
             RouterConfigured(
                 now_ms,
                 self._routers.next_id if old is None else old.router_id,
@@ -249,7 +249,7 @@ class Forwarding:
             raise throttled("max_topics", limit)
 
     def _create(self, name: str, now_ms: int) -> Topic:
-        return self._turn.create(self._turn.admission.creation(name, TopicConfig(), now_ms))
+        return self._unit.create(self._unit.admission.creation(name, TopicConfig(), now_ms))
 
     def _get(self, command: GetRouter, now_ms: int, _: object) -> Outcome:
         """§6.2."""
@@ -293,8 +293,8 @@ class Forwarding:
         """§6.4: idempotent; what was forwarded stays."""
         router = self._routers.by_name.get(command.router)
         if router is not None:
-            self._turn.require_writable(room(True))
-            self._turn.emit(RouterDeleted(now_ms, router.router_id))
+            self._unit.require_writable(room(True))
+            self._unit.emit(RouterDeleted(now_ms, router.router_id))
             self._rested()
         answer = {"router": command.router, "deleted": router is not None}
         # What a repetition repeats may still be on its way to the disk.

@@ -7,7 +7,7 @@ may be open, and which of them comes first.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from topics.protocol.commit.unit_of_work import Turn
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.http.answers import effective_priority, open_object
 from topics.protocol.http.sse import composite, parse_composite
 from topics.protocol.model.commands import Begin, CreateWatch, View
@@ -31,10 +31,10 @@ from topics.protocol.state.watches import (
 class Watching:
     """Sessions and streams over the topics of one engine."""
 
-    def __init__(self, limits: Limits, turn: Turn, *, besides: Callable[[], int]) -> None:
+    def __init__(self, limits: Limits, unit: UnitOfWork, *, besides: Callable[[], int]) -> None:
         """`besides` tells how many connections stream something else."""
         self._limits = limits
-        self._turn = turn
+        self._unit = unit
         self.watches = Watches(self._shown)
         self._besides = besides
         self.commands: dict[type, Callable[[Any, int, Any], Outcome]] = {
@@ -49,9 +49,9 @@ class Watching:
             raise throttled("max_watch_sessions", limit)
         watched: dict[str, Watched] = {}
         for name, begin in command.topics.items():
-            if command.lenient and name not in self._turn.state.topics:
+            if command.lenient and name not in self._unit.state.topics:
                 continue
-            topic = self._turn.topic(name, now_ms)
+            topic = self._unit.topic(name, now_ms)
             topic.last_read_ms = now_ms
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
@@ -72,7 +72,7 @@ class Watching:
 
     def position(self, watched: Watched) -> dict[str, object]:
         """Where a reader stands in a topic, as `POST /v0/watch` and `subscribed` tell it."""
-        topic = self._turn.state.by_id[watched.topic_id]
+        topic = self._unit.state.by_id[watched.topic_id]
         return {
             "from_seq": watched.cursor,
             "head_seq": topic.published_seq,
@@ -88,7 +88,7 @@ class Watching:
         Raises:
             Rejection: 404 for an unknown or expired `wid`, 429 for too many connections.
         """
-        now_ms = self._turn.advance(now_ms)
+        now_ms = self._unit.advance(now_ms)
         session = self.require_session(wid, now_ms)
         self.require_connection_slot(taken_over=session.stream is not None)
         known = Remembered()
@@ -98,7 +98,7 @@ class Watching:
 
     def require_session(self, wid: str, now_ms: int) -> Session:
         """The session of a `wid`, which is not touched; 404 where there is none any more."""
-        self.watches.forget_idle(self._turn.advance(now_ms))
+        self.watches.forget_idle(self._unit.advance(now_ms))
         session = self.watches.sessions.get(wid)
         if session is None:
             raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
@@ -113,13 +113,13 @@ class Watching:
         self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int
     ) -> list[Watched]:
         """Add topics to a socket, all or none."""
-        now_ms = self._turn.advance(now_ms)
+        now_ms = self._unit.advance(now_ms)
         limit = self._limits.max_watch_topics
         if len(stream.watched.keys() | topics.keys()) > limit:
             raise Rejection(ErrorCode.INVALID_REQUEST, f"a socket watches at most {limit} topics")
         added = []
         for name, begin in topics.items():
-            topic = self._turn.topic(name, now_ms)
+            topic = self._unit.topic(name, now_ms)
             own = own_view(view, begin)
             try:
                 cursor = begin_at(topic, begin)
@@ -132,19 +132,19 @@ class Watching:
 
     def next_frame(self, stream: Stream, now_ms: int) -> Pulled | None:
         """What a stream that can take a frame gets; None where it has to wait for `wake`."""
-        self._turn.advance(now_ms)
+        self._unit.advance(now_ms)
         return self.watches.next_frame(stream, self._priority)
 
     def _shown(self, name: str) -> Topic | None:
         """A topic as a stream is to see it now."""
-        topic = self._turn.state.topics.get(name)
+        topic = self._unit.state.topics.get(name)
         if topic is not None:
-            self._turn.expire(topic, self._turn.state.now_ms)
+            self._unit.expire(topic, self._unit.state.now_ms)
         return topic
 
     def _priority(self, name: str) -> int:
-        topic = self._turn.state.topics.get(name)
-        return 0 if topic is None else effective_priority(topic, self._turn.state.now_ms)
+        topic = self._unit.state.topics.get(name)
+        return 0 if topic is None else effective_priority(topic, self._unit.state.now_ms)
 
     def require_connection_slot(self, *, taken_over: bool) -> None:
         limit = self._limits.max_sse_connections

@@ -373,7 +373,7 @@ class Driver:
     def _throttled(self, command: Append, deliver: Deliver) -> _Waiting | None:
         """The write with its place in the line; None where it need not wait.  Raises Rejection."""
         pressure = self.pressure
-        is_free = not self._line and self.engine.turn.planned_bytes < UNIT_BYTES_MAX
+        is_free = not self._line and self.engine.unit.planned_bytes < UNIT_BYTES_MAX
         if pressure < SOFT and is_free:
             return None
         now_ms = self._host.steady_ms
@@ -402,7 +402,7 @@ class Driver:
         """Let in whose time has come, as long as one write can take them."""
         now_ms = self._host.steady_ms
         while self._line and self._line[0].at_ms <= now_ms:
-            if self.engine.turn.planned_bytes >= UNIT_BYTES_MAX and self.commit.failure is None:
+            if self.engine.unit.planned_bytes >= UNIT_BYTES_MAX and self.commit.failure is None:
                 return  # the write that is under way moves the line on
             if not self._let_in(self._line.popleft()):
                 return
@@ -548,7 +548,7 @@ class Driver:
         times = [self.commit.alarm_ms(), self.maintenance.alarm_ms()]
         if self._deadlines:
             times.append(self._deadlines[0][0])
-        if self._line and self.engine.turn.planned_bytes < UNIT_BYTES_MAX:
+        if self._line and self.engine.unit.planned_bytes < UNIT_BYTES_MAX:
             times.append(int(self._line[0].at_ms) + 1)
         owed_ms = self.engine.alarm_ms()
         if owed_ms is not None:
