@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Scope
+from topics.asgi.app import PIECE_BYTES, App, Message, Scope
 from topics.asgi.hosted import Hosted
+from topics.asgi.limits import Limits, Timeouts
 from topics.protocol.model.errors import Corrupt, InUse, Unusable
 from topics.server.exchange.interface import Answer
 from topics.settings import BadSetting
 
 from .fakes import BIG_BYTES, FakeExchange
 
-QUICK = Pace(first_s=0.05, window_s=0.05, window_bytes=100, body_s=0.2, write_s=0.05, drain_s=0.05)
+QUICK = Timeouts(first_s=0.05, window_s=0.05, body_s=0.2, write_s=0.05, drain_s=0.05)
+TINY = Limits(window_bytes=100)
 
 
 def http(path: bytes = b"/echo", *headers: tuple[bytes, bytes], version: str = "1.1") -> Scope:
@@ -207,18 +209,18 @@ def test_a_head_has_bounds(scope: Scope) -> None:
     ids=["nothing", "one byte", "too little", "a pause"],
 )
 def test_a_body_that_stalls_is_refused(pieces: list[bytes]) -> None:
-    """`body_timeout`: neither the first byte nor the pace after it may be kept back. (§0.6)"""
+    """`body_timeout`: neither the first byte nor those after it may be kept back. (§0.6)"""
     messages = [body(piece, more=True) for piece in pieces]
 
-    got = ask(App(FakeExchange(), QUICK), http(), *messages, stays=True)
+    got = ask(App(FakeExchange(), QUICK, TINY), http(), *messages, stays=True)
 
     assert (got.status, got.error["detail"]) == (400, {"reason": "body_timeout"})
     assert got.headers[b"connection"] == b"close"
 
 
 def test_a_steady_body_may_not_take_for_ever() -> None:
-    """However well the pace is kept, the whole has a deadline too. (§0.6)"""
-    pace = Pace(first_s=9, window_s=9, window_bytes=1, body_s=0.05, drain_s=0.05)
+    """However steadily it comes, the whole has a deadline too. (§0.6)"""
+    timeouts = Timeouts(first_s=9, window_s=9, body_s=0.05, drain_s=0.05)
 
     async def run() -> Server:
         server = Server()
@@ -227,7 +229,7 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
             await asyncio.sleep(0)
             return body(b"x", more=True)
 
-        await App(FakeExchange(), pace)(http(), endless, server.send)
+        await App(FakeExchange(), timeouts, Limits(window_bytes=1))(http(), endless, server.send)
         return server
 
     got = within(run())
@@ -236,7 +238,7 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
 
 def test_all_bodies_share_one_budget() -> None:
     """Beyond it a body is refused with 429 and `max_body_memory`; answered ones give back. (§11)"""
-    app = App(FakeExchange(), Pace(bodies_bytes=1000, drain_s=0.05))
+    app = App(FakeExchange(), Timeouts(drain_s=0.05), Limits(bodies_bytes=1000))
 
     async def run() -> tuple[Server, Server, Server]:
         waiting, refused, later = Server(), Server(), Server()

@@ -47,14 +47,14 @@ def test_version(run: Any) -> None:
 
 @pytest.mark.parametrize("command", ["serve", "config"])
 def test_every_setting_is_an_option(command: str) -> None:
-    """The options of the server are its settings, no more and no fewer."""
+    """The options of the server are its settings, and what speaks HTTP."""
     options = {
         parameter.opts[0]
         for parameter in main.commands[command].params
         if isinstance(parameter, click.Option)
     }
 
-    assert options - {"--json"} == {setting.option for setting in TABLE}
+    assert options - {"--json", "--server"} == {setting.option for setting in TABLE}
 
 
 def test_config(run: Any) -> None:

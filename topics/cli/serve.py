@@ -44,8 +44,15 @@ def settings_of(options: dict[str, Any]) -> Settings:
 
 
 @click.command("serve")
+@click.option(
+    "--server",
+    type=click.Choice(["own", "hypercorn"]),
+    default="own",
+    show_default=True,
+    help="What speaks HTTP: the server's own transport, or hypercorn as it is installed.",
+)
 @setting_options
-def command(**options: Any) -> int:
+def command(server: str, **options: Any) -> int:
     """Run a server until it is told to stop (SIGTERM, or ^C).
 
     Without a word it listens on 127.0.0.1:4000 and keeps its data in ./topics-data. An option wins
@@ -59,6 +66,10 @@ def command(**options: Any) -> int:
     used, 3 where the data is proven corrupt; each in one line that says what and where.
     """
     settings = settings_of(options)
+    if server == "hypercorn":
+        from topics.asgi import hypercorn
+
+        return hypercorn.serve(settings)
     from topics.asgi.door import serve as run
 
     return run(settings)
