@@ -53,7 +53,10 @@ ALLOWED: dict[str, set[str]] = {
 
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
-    "hypercorn": {"asgi/hardening.py", "asgi/http2.py", "asgi/connection.py", "asgi/door.py"},
+    "hypercorn": {
+        *("asgi/hypercorn.py", "asgi/hardening.py", "asgi/http2.py"),
+        *("asgi/connection.py", "asgi/door.py"),
+    },
     "h2": {"asgi/hardening.py", "asgi/http2.py"},
     "h11": {"asgi/hardening.py"},
     "wsproto": {"asgi/hardening.py"},
