@@ -8,7 +8,7 @@ unreserved seq asks for it.  Who commands what is not known here.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from topics.protocol.commit.memory_eviction import Relief
 from topics.protocol.model.codec import Frames, encode
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import (
+    MARKS_BYTES,
     Cause,
     CursorsMoved,
     DeadLettered,
@@ -28,8 +29,10 @@ from topics.protocol.model.events import (
     FloorsRaised,
     Forwarded,
     Loss,
+    Marks,
     RecordsAppended,
     RecordsDeleted,
+    ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
     TopicConfigured,
@@ -451,21 +454,23 @@ class UnitOfWork:
         records: int,
         size_bytes: int,
         moment: Moment,
+        marks: Sequence[Marks] = (),
     ) -> Gate:
-        """Delete live records by spans of seqs, as `RecordsDeleted` has them, of which it is known
-        how many records and bytes of text they hold; returns when to say so."""
-        self.require_writable(moment, len(spans) + FRAME_BYTES, reserve=True)
+        """Delete live records by spans and marks of seqs, as `RecordsDeleted` and `ScatteredDeleted`
+        have them, of which it is known how many records and bytes of text they hold; returns when to
+        say so."""
+        log_bytes = len(spans) + sum(MARKS_BYTES + len(m.bits) for m in marks) + FRAME_BYTES
+        self.require_writable(moment, log_bytes, reserve=True)
         logged = topic.config.durability != "ephemeral" or holds_logged(topic)
         if logged:
             self.log_expiry(topic, moment.now_ms)
-        event = RecordsDeleted(
-            moment.now_ms,
-            topic.topic_id,
-            spans,
-            topic.count - records,
-            topic.size_bytes - size_bytes,
-        )
-        self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
+        count, size_bytes = topic.count - records, topic.size_bytes - size_bytes
+        event: Event
+        if marks:
+            event = ScatteredDeleted(moment.now_ms, topic.topic_id, spans, marks, count, size_bytes)
+        else:
+            event = RecordsDeleted(moment.now_ms, topic.topic_id, spans, count, size_bytes)
+        self.emit(event, logged=logged, log_bytes=log_bytes)
         self._removed(topic)
         return self.repeated(topic)
 

@@ -3,7 +3,8 @@
 A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
 A turn looks at a bounded number of them, so that other clients have theirs: a read goes on filling
 its page in later turns, and a delete goes on finding (`Finding`) and is decided in one turn at its
-end, as one event.  Columns that a disk must give first are read on a thread meanwhile.
+end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must give
+first are read on a thread meanwhile.
 
 Invariant: what a delete removes was live in the turn in which it is decided.  A piece that was found
 before and changed since is looked at again.
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
 from topics.protocol.model.limits import LOOKS_MAX
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
@@ -168,11 +170,14 @@ class PartialScans:
 
 @dataclass(slots=True)
 class _Piece:
-    """Live rows of one run that are to go, as they were found."""
+    """Live rows of one run that are to go, as they were found: spans of seqs, as `RecordsDeleted` has
+    them, or bits a row, as `Marks` has them, whichever is shorter."""
 
     run: Run
     dead: int
     spans: bytes
+    bits: bytes
+    rows: int
     records: int
     size_bytes: int
 
@@ -236,9 +241,9 @@ class Finding:
         dead = run.dead
         rows = topic.hits(run, self.match, before_seq=self.before_seq)
         sizes = int(topic.sizes(run)[rows].sum(dtype=np.int64)) if len(rows) else 0
-        spans = _spans(run, rows)
+        spans, bits = _told(run, rows)
         self.left -= len(rows) // FOUND_COST
-        self.pieces[run.first_seq] = _Piece(run, dead, spans, len(rows), sizes)
+        self.pieces[run.first_seq] = _Piece(run, dead, spans, bits, run.count, len(rows), sizes)
 
     def keep(self, newest: int) -> None:
         """Leave the newest of what was found where they are."""
@@ -252,7 +257,8 @@ class Finding:
                 continue
             rows = self.topic.hits(piece.run, self.match, before_seq=self.before_seq)
             rows = rows[: -(newest + records)]
-            piece.spans = _spans(piece.run, rows)
+            piece.rows = piece.run.count
+            piece.spans, piece.bits = _told(piece.run, rows)
             piece.records = len(rows)
             piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
 
@@ -262,12 +268,18 @@ class Finding:
         if not pieces:
             return 0, unit.repeated(self.topic)
         spans = b"".join(piece.spans for piece in pieces)
+        marks = [Marks(p.run.first_seq, p.rows, p.bits) for p in pieces if p.bits]
         records = sum(piece.records for piece in pieces)
         size_bytes = sum(piece.size_bytes for piece in pieces)
-        gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment, marks)
         return records, gate
 
 
-def _spans(run: Run, rows: NDArray[np.int64]) -> bytes:
-    """Spans of seqs, as `RecordsDeleted` has them."""
-    return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes()
+def _told(run: Run, rows: NDArray[np.int64]) -> tuple[bytes, bytes]:
+    """(spans, bits) of rows, one of them empty."""
+    spans = int(np.count_nonzero(np.diff(rows) != 1)) + 1 if len(rows) else 0
+    if spans * SPAN_BYTES <= MARKS_BYTES + ((run.count + 7) >> 3):
+        return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes(), b""
+    marked = np.zeros(run.count, np.bool_)
+    marked[rows] = True
+    return b"", np.packbits(marked).tobytes()
