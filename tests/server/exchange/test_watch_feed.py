@@ -9,6 +9,7 @@ import pytest
 
 from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import DeleteTopic
 from topics.protocol.model.errors import Rejection
 from topics.server.exchange.watch_feed import WatchFeed
@@ -144,7 +145,7 @@ def test_an_unknown_session_has_no_stream() -> None:
         with pytest.raises(Rejection) as refused:
             WatchFeed(runtime, "wid_nobody", None)
 
-        assert refused.value.code.status == 404
+        assert STATUSES[refused.value.code] == 404
 
     play(story)
 
