@@ -19,10 +19,11 @@ from typing import Any
 
 import uvloop
 
-from topics.asgi.app import App, Pace
+from topics.asgi.app import App
 from topics.asgi.connection import Connection, House
 from topics.asgi.door import listen
 from topics.asgi.hardening import Guard, configuration
+from topics.asgi.limits import Timeouts
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Admission, Answer, Head, Pending, Socket, Streaming
@@ -101,6 +102,9 @@ class FakeAdmission:
         self.exchange.slow += 1
         return refusal(ErrorCode.INVALID_REQUEST, "too slow", {"reason": "body_timeout"})
 
+    def close(self) -> None:
+        self.exchange.closed += 1
+
 
 @dataclass
 class FakeExchange:
@@ -110,6 +114,7 @@ class FakeExchange:
     waits: list[FakePending] = field(default_factory=list)
     feeds: list[FakeFeed] = field(default_factory=list)
     slow: int = 0
+    closed: int = 0
 
     def begin(self, head: Head) -> Answer | Admission:
         self.heads.append(head)
@@ -127,9 +132,9 @@ class FakeExchange:
 class Served:
     """A server on its own thread, over the fake exchange; the test is its client."""
 
-    def __init__(self, pace: Pace, guard: Guard, max_connections: int = 1000) -> None:
+    def __init__(self, timeouts: Timeouts, guard: Guard, max_connections: int = 1000) -> None:
         self.exchange = FakeExchange()
-        self.app = App(self.exchange, pace)
+        self.app = App(self.exchange, timeouts)
         self.house = House(
             self.app, configuration(max_message_bytes=1 << 20), max_connections, guard
         )
@@ -194,9 +199,9 @@ class Served:
 
 @contextmanager
 def served(
-    pace: Pace | None = None, guard: Guard | None = None, max_connections: int = 1000
+    timeouts: Timeouts | None = None, guard: Guard | None = None, max_connections: int = 1000
 ) -> Iterator[Served]:
-    made = Served(pace or Pace(), guard or Guard(), max_connections)
+    made = Served(timeouts or Timeouts(), guard or Guard(), max_connections)
     made.start()
     try:
         yield made

@@ -26,9 +26,10 @@ import hypercorn.config
 import pytest
 
 from topics.asgi import hardening
-from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Receive, Scope, Send
+from topics.asgi.app import PIECE_BYTES, App, Message, Receive, Scope, Send
 from topics.asgi.hardening import Guard, Unfit, check_stock
 from topics.asgi.http2 import HIGH_BYTES, Http2
+from topics.asgi.limits import Timeouts
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.refusals import refusal
 
@@ -37,7 +38,7 @@ from .fakes import BIG_BYTES, DEADLINE_S, FakeExchange, Served, served
 
 QUICK = Guard(idle_s=0.1, write_s=0.2, linger_s=0.1, reap_s=0.1)
 PATIENT = Guard()
-BRISK = Pace(first_s=0.1, window_s=0.1, window_bytes=100, write_s=0.2, drain_s=0.1)
+BRISK = Timeouts(first_s=0.1, window_s=0.1, write_s=0.2, drain_s=0.1)
 
 
 class Counting:
@@ -469,8 +470,8 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 def test_a_closed_window_holds_little_and_not_for_ever() -> None:
     """HTTP/2: no byte leaves the application's hands for a client that takes none."""
-    pace = Pace(write_s=0.5)
-    with served(pace) as server, Client2(server.port, window=0) as client:
+    timeouts = Timeouts(write_s=0.5)
+    with served(timeouts) as server, Client2(server.port, window=0) as client:
         streams = [client.ask(b"/big") for _ in range(10)]
         for stream in streams:
             client.until(h2.events.ResponseReceived, stream)
@@ -857,7 +858,7 @@ def test_a_broken_handshake_is_the_request_without_it() -> None:
 
 def test_a_refusal_does_not_wait_for_a_body_that_does_not_come() -> None:
     """Both framings at once, and nothing after: the answer is there before the linger ends."""
-    with served(Pace(drain_s=60.0)) as server, Client(server.port) as client:
+    with served(Timeouts(drain_s=60.0)) as server, Client(server.port) as client:
         client.send(
             b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"

@@ -35,7 +35,7 @@ from topics.protocol.decide import forwarding, reads
 from topics.protocol.decide.forwarding import Forwarding
 from topics.protocol.decide.leases import Leases
 from topics.protocol.decide.queues import QueueCommands
-from topics.protocol.decide.wait_queue import Waiter
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.checkpointing import Checkpointing
@@ -454,7 +454,7 @@ def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
 
 
 def claims_given_more_than_they_asked_for(patch: Patch) -> None:
-    patch.setattr(Waiter, "wants", property(lambda self: self.limit + 1))
+    patch.setattr(JobWaiter, "wants", property(lambda self: self.limit + 1))
 
 
 def dead_space_never_a_candidate(patch: Patch) -> None:

@@ -1,9 +1,8 @@
 """Sealed runs as readers see them.
 
-Owns the delete flags of a run that its file does not show yet, and which blocks of its text were
-checked; refuses to know what a topic is.  A run costs a small object until it is asked for
-something.  Invariant: a flag is seen at once by readers, and leaves memory only once it is in the
-file.
+Owns the delete flags of a run that its file does not have yet, and the set of its text blocks that
+were verified; knows nothing of topics.  An unused run costs one small object.  Invariant: readers see
+a delete flag at once, and it leaves memory only after it is in the file.
 """
 
 import threading
@@ -21,34 +20,34 @@ from topics.store.handle import Handle, Segment
 from topics.store.layout import BLOCK, digest
 
 NEAR_BYTES: Final = 16 << 10
-"""Spans that lie no further apart are read at once."""
+"""Spans with smaller gaps between them are read with one call."""
 
-Kill: TypeAlias = NDArray[np.int64] | NDArray[np.uint8]
-"""Rows that were killed at once: their numbers, or, of dtype u1, a bit a row of the run."""
+Deletion: TypeAlias = NDArray[np.int64] | NDArray[np.uint8]
+"""Rows that were deleted at once: their numbers, or, of dtype u1, a bit a row of the run."""
 
 _BITS: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
 NEAREST: Final = np.where(
     _BITS[np.arange(256) ^ LIVE] < _BITS[np.arange(256) ^ DELETED], LIVE, DELETED
 )
-"""What a flag byte means: the one of LIVE and DELETED that fewer flipped bits lead to."""
+"""The meaning of each flag byte: LIVE or DELETED, whichever is fewer bit flips away."""
 
 
 class Home(Protocol):
-    """Where a run's segment is opened and its kills are remembered: `segments.Segments`."""
+    """What opens a run's segment and remembers its deletes: `segments.Segments`."""
 
     lock: threading.RLock
     stats: StoreStats
 
     def handle(self, owner: Segment) -> Handle: ...
 
-    def note(self, run: "SealedRun", kill: Kill) -> None: ...
+    def note(self, run: "SealedRun", deletion: Deletion) -> None: ...
 
 
 class SealedRun:
     """A run of a segment file; implements `ports.Run`."""
 
     __slots__ = (
-        *("_checked", "_dead", "_heap", "_deletes", "_pinned", "_segment", "_segments"),
+        *("_checked", "_dead", "_heap", "_deletions", "_pinned", "_segment", "_segments"),
         *("count", "first_seq", "index", "ref", "text_bytes", "topic_id"),
     )
 
@@ -64,7 +63,7 @@ class SealedRun:
         self._checked: bytearray | None = None
         self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
-        self._deletes: list[tuple[int, Kill]] | tuple[()] = ()
+        self._deletions: list[tuple[int, Deletion]] | tuple[()] = ()
         self._dead: int | None = None
 
     def __repr__(self) -> str:
@@ -76,7 +75,7 @@ class SealedRun:
         return self._pinned or self._segments.handle(self._segment)
 
     def _opened(self) -> Handle:
-        """The handle, once the run table says what the reference said."""
+        """The handle, after the run table was compared with the reference."""
         try:
             return self._compared()
         except Corrupt as damage:
@@ -97,7 +96,7 @@ class SealedRun:
         return handle
 
     def open(self) -> None:
-        """Open the segment now; it stays open as long as this run.  Raises Corrupt."""
+        """Open the segment now and keep it open as long as this run lives.  Raises Corrupt."""
         self._pinned = self._opened()
 
     # -- columns and tables --------------------------------------------------------------------
@@ -181,7 +180,7 @@ class SealedRun:
         heap = self._heap
         if heap is not None:
             return heap
-        if self._deletes:
+        if self._deletions:
             return self._to_heap()
         stored = self._stored_flags()
         return stored if self._dead is not None else self._counted(stored)
@@ -194,18 +193,18 @@ class SealedRun:
             raise self._damaged(damage) from None
 
     def _counted(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The file's flags, their dead counted, where a kill did not come in between (upkeep looks
-        at flags on its own thread)."""
+        """The file's flags, with the deleted rows counted, unless a delete came in between:
+        maintenance reads flags on a thread of its own."""
         with self._segments.lock:
             dead = int(np.count_nonzero(stored))
-            if self._deletes or dead != int(np.count_nonzero(stored == DELETED)):
+            if self._deletions or dead != int(np.count_nonzero(stored == DELETED)):
                 return self._to_heap()
             self._dead = dead
         return stored
 
     def _to_heap(self) -> NDArray[np.uint8]:
-        """The file's flags with what was killed since, in memory; bytes that are neither flag are
-        read as the nearer one, and counted."""
+        """A copy of the file's flags in memory, with the deletes since; a byte that is no flag is
+        read as the nearer one and counted."""
         with self._segments.lock:
             stored = self._stored_flags()
             if np.count_nonzero(stored) == np.count_nonzero(stored == DELETED):
@@ -214,8 +213,8 @@ class SealedRun:
                 flags = NEAREST[stored].astype(np.uint8)
                 damaged = int(np.count_nonzero(flags != stored))
                 self._segments.stats.flag_repairs_total += damaged
-            for _, kill in self._deletes:
-                _apply(kill, flags)
+            for _, deletion in self._deletions:
+                _apply(deletion, flags)
             self._heap = flags
             self._dead = int(np.count_nonzero(flags))
         return flags
@@ -236,7 +235,8 @@ class SealedRun:
                 self._dead += int(np.count_nonzero(self._heap[rows] != DELETED))
                 self._heap[rows] = DELETED
                 return
-            # Not opened here: while the log is replayed the file may be gone, dropped later on.
+            # The segment is not opened here: during replay its file may be gone already, because a
+            # later event drops it.
             self._dead = None
 
     def delete_marked(self, marked: NDArray[np.bool_]) -> None:
@@ -263,35 +263,35 @@ class SealedRun:
     def deleted_rows(self) -> NDArray[np.int64]:
         if self._checked is not None:
             return np.flatnonzero(self.flags == DELETED)
-        return self.rows_in([kill for _, kill in self._deletes])
+        return self.rows_in([deletion for _, deletion in self._deletions])
 
     @property
     def segment(self) -> int:
         return self._segment.number
 
-    def note(self, lsn: int, kill: Kill) -> None:
-        """Rows killed by the frame `lsn`; under the lock, like `due` and `flipped`."""
-        if isinstance(self._deletes, tuple):
-            self._deletes = []
-        self._deletes.append((lsn, kill))
+    def note(self, lsn: int, deletion: Deletion) -> None:
+        """Rows deleted by the frame `lsn`; the caller holds the lock, as for `due` and `flipped`."""
+        if isinstance(self._deletions, tuple):
+            self._deletions = []
+        self._deletions.append((lsn, deletion))
 
-    def due(self, lsn: int) -> list[Kill]:
-        """What was killed by frames up to `lsn`."""
-        return [kill for at, kill in self._deletes if at <= lsn]
+    def due(self, lsn: int) -> list[Deletion]:
+        """What was deleted by frames up to `lsn`."""
+        return [deletion for at, deletion in self._deletions if at <= lsn]
 
-    def rows_in(self, kills: Sequence[Kill]) -> NDArray[np.int64]:
+    def rows_in(self, deletions: Sequence[Deletion]) -> NDArray[np.int64]:
         """Rows of any of these, ascending."""
-        if not kills:
+        if not deletions:
             return np.zeros(0, np.int64)
         flags = np.zeros(self.count, np.uint8)
-        for kill in kills:
-            _apply(kill, flags)
+        for deletion in deletions:
+            _apply(deletion, flags)
         return np.flatnonzero(flags)
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
-        """The file shows what was due: let go of the copy, unless more was killed meanwhile."""
-        self._deletes = [kill for kill in self._deletes if kill[0] > lsn] or ()
-        if self._deletes:
+        """The file has the flags that were due: drop the copy unless more rows were deleted."""
+        self._deletions = [deletion for deletion in self._deletions if deletion[0] > lsn] or ()
+        if self._deletions:
             return False
         if not repaired:
             self._heap = None
@@ -326,7 +326,7 @@ class SealedRun:
         return buffers
 
     def _fetch(self, handle: Handle, lo: int, hi: int, nowait: bool) -> memoryview | None:
-        """Bytes [lo, hi) of the text, verified now or before."""
+        """Bytes [lo, hi) of the text, verified now or by an earlier call."""
         checked = self._checked
         assert checked is not None
         if lo >= hi:
@@ -356,13 +356,13 @@ class SealedRun:
             checked[block] = 1
 
 
-def _apply(kill: Kill, flags: NDArray[np.uint8]) -> None:
-    """Set the flags, LIVE or DELETED each, of what was killed."""
-    if kill.dtype == np.uint8:
-        bits = np.unpackbits(kill.view(np.uint8), count=len(flags))
+def _apply(deletion: Deletion, flags: NDArray[np.uint8]) -> None:
+    """Set the flags, LIVE or DELETED each, of what was deleted."""
+    if deletion.dtype == np.uint8:
+        bits = np.unpackbits(deletion.view(np.uint8), count=len(flags))
         flags |= bits * np.uint8(DELETED)
     else:
-        flags[kill] = DELETED
+        flags[deletion] = DELETED
 
 
 def _fill(handle: Handle, view: memoryview, offset: int) -> None:
@@ -375,12 +375,12 @@ def _fill(handle: Handle, view: memoryview, offset: int) -> None:
 
 
 def _byte_ranges(columns: Columns, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Where the text of each span lies, the final comma left out."""
+    """Byte range of each span's text, without its final comma."""
     offset, size = columns.offset, columns.size
     ranges = []
     for lo, hi in spans:
         start, end, last = int(offset[lo]), int(offset[hi - 1]), int(size[hi - 1])
-        # A last row without text stands where the next one would: behind a comma.
+        # The offset of a last row without text is that of the next row: behind a comma.
         end = end + last if last else max(start, end - 1)
         ranges.append((start, end))
     return ranges
@@ -391,7 +391,7 @@ def _at(offsets: NDArray[np.uint32], text: NDArray[np.uint8], rank: int) -> byte
 
 
 def _rank(offsets: NDArray[np.uint32], text: NDArray[np.uint8], wanted: bytes) -> int:
-    """How many strings of a table are less than `wanted`, by bisection."""
+    """Number of strings of a table that are less than `wanted`, by bisection."""
     lo, hi = 0, len(offsets) - 1
     while lo < hi:
         middle = (lo + hi) // 2

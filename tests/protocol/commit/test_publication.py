@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from protocol.harness import Harness
 from topics.protocol.commit.publication import Publication
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.state.topic import Topic
@@ -138,17 +137,3 @@ def test_a_recovery_shows_all_that_it_found(durability: str) -> None:
     log.write()
     topic = log.topic
     assert (topic.published_seq, topic.synced_seq, topic.reserved_durably) == (7, 7, 9)
-
-
-def test_a_full_limit_lets_time_pass_before_it_refuses() -> None:
-    """A key past its window makes room for a new one; a quota is freed by what expired. (§0.8, §11)"""
-    engine = Harness(max_idempotency_keys=1, max_total_bytes=400)
-    engine.put(idempotency_window_ms=100)
-    engine.put("u", ttl_ms=100)
-    engine.append("x" * 200, name="u")
-    engine.append(1, idempotency_key="first")
-    engine.now_ms += 101
-
-    assert engine.append(2, idempotency_key="second")["seqs"] == [2]
-    assert engine.append("y" * 200)["seqs"] == [3]
-    assert engine.state("u")["count"] == 0

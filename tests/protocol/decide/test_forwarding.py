@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
-from topics.protocol.decide.forwarding import PASS_ROWS, SLICE_ROUTERS, SLICE_ROWS
+from topics.protocol.decide.forwarding import SLICE_ROUTERS, SLICE_ROWS, VISIT_ROWS
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import CursorsMoved, RecordsAppended
 from topics.protocol.model.outcomes import Fetch
@@ -56,7 +56,7 @@ def test_a_slice_is_bounded_by_records(engine: Harness) -> None:
 
     first = slice_of(engine)
 
-    assert [len(event.batch) for event in first] == [PASS_ROWS] * (SLICE_ROWS // PASS_ROWS)
+    assert [len(event.batch) for event in first] == [VISIT_ROWS] * (SLICE_ROWS // VISIT_ROWS)
     assert [event.cause.cursor for event in first] == [1000, 2000]
     assert [len(slice_of(engine)), len(slice_of(engine)), engine.engine.has_work] == [2, 1, False]
     assert engine.datas() == list(range(5000))

@@ -9,7 +9,7 @@ from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, cold, queue
 from topics.protocol.commit.admission import FRAME_BYTES, Admission
 from topics.protocol.decide.dead_letters import DAMAGED_REST_MS, MOVED_MAX
-from topics.protocol.decide.wait_queue import Waiter
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process, families
 from topics.protocol.http.statuses import STATUSES
@@ -58,13 +58,13 @@ def test_a_job_is_given_once_though_it_came_back_twice() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Everybody in a line of whom it is asked how many jobs they want."""
     found: list[object] = []
-    wants = Waiter.wants.fget  # type: ignore[attr-defined]
+    wants = JobWaiter.wants.fget  # type: ignore[attr-defined]
 
-    def noted(who: Waiter) -> int:
+    def noted(who: JobWaiter) -> int:
         found.append(who)
         return wants(who)
 
-    monkeypatch.setattr(Waiter, "wants", property(noted))
+    monkeypatch.setattr(JobWaiter, "wants", property(noted))
     return found
 
 

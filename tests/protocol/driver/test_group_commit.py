@@ -416,7 +416,7 @@ def test_an_event_that_is_true_in_part_ends_the_process(
 
 @pytest.mark.parametrize("source", WriterState)
 @pytest.mark.parametrize("target", WriterState)
-def test_every_cell_of_the_lane_table(source: WriterState, target: WriterState) -> None:
+def test_every_cell_of_the_writers_table(source: WriterState, target: WriterState) -> None:
     """The writing end of the log moves as its table says, and no other way."""
     commit = Slow().driver.commit
     commit.writer = source

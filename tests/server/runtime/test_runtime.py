@@ -351,7 +351,7 @@ def test_a_cancelled_poll_leaves_nothing_behind() -> None:
         ticket.cancel()
 
         assert not runtime.driver.parked
-        assert not runtime.engine._parked
+        assert not runtime.engine.reads.parked
 
     play(story)
 

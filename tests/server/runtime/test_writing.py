@@ -8,8 +8,8 @@ import pytest
 from asgi.clients import Client, Client2
 from asgi.fakes import FakeFeed, Served, served
 
-from topics.asgi.app import Pace
 from topics.asgi.hardening import Guard
+from topics.asgi.limits import Timeouts
 from topics.asgi.streaming import SLOW
 
 GET = b"GET /feed HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -243,7 +243,7 @@ def test_an_answer_that_is_no_stream_is_told_nothing() -> None:
 
 def test_a_closed_window_is_told_likewise() -> None:
     """HTTP/2: the stream ends behind its last word, and the connection goes on. (§7.6)"""
-    with served(Pace(take_s=0.1)) as server, Client2(server.port, window=0) as client:
+    with served(Timeouts(take_s=0.1)) as server, Client2(server.port, window=0) as client:
         stream = client.ask(b"/feed")
         writer = Writer(server)
         assert writer.write(PIECE)
@@ -262,7 +262,7 @@ def test_a_closed_window_is_told_likewise() -> None:
 def test_a_window_that_stays_closed_ends_in_a_reset() -> None:
     """HTTP/2: nothing is kept for ever. (§7.6)"""
     guard = Guard(write_s=0.1)
-    with served(Pace(take_s=0.1), guard) as server, Client2(server.port, window=0) as client:
+    with served(Timeouts(take_s=0.1), guard) as server, Client2(server.port, window=0) as client:
         stream = client.ask(b"/feed")
         writer = Writer(server)
         assert writer.write(PIECE)

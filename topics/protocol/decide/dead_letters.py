@@ -84,7 +84,7 @@ class DeadLetters:
         return self._copy(topic, queue, jobs, extents, texts, moment)
 
     def _read_halves(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
-        """Find out which of the jobs it is that something is the matter with."""
+        """Some of the jobs cannot be read, or are refused: find out which, half by half."""
         half = len(jobs) // 2
         first = self._read(topic, queue, jobs[:half], moment)
         return _later(first, self._read(topic, queue, jobs[half:], moment))

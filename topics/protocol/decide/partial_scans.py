@@ -1,8 +1,8 @@
-"""PartialScans: reads and deletes that look at more runs than one turn may.
+"""Partial scans: reads and deletes that look at more runs than one turn may.
 
 A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
-What takes longer than a moment goes on in later turns (`PartialScans`), so that it holds nobody up: a read
-goes on filling its page, and a delete goes on finding (`Finding`) and is decided in one turn at its
+A turn looks at a bounded number of them, so that other clients have theirs: a read goes on filling
+its page in later turns, and a delete goes on finding (`Finding`) and is decided in one turn at its
 end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must give
 first are read on a thread meanwhile.
 
@@ -27,7 +27,7 @@ from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost, seq_spans
 
-PASSES_MAX: Final = 8
+LOOKS_AGAIN_MAX: Final = 8
 """After so many looks at pieces that changed meanwhile, those that changed again are looked at in
 one turn: a topic that changes faster than it is looked at must not keep a delete from its end."""
 FOUND_COST: Final = 1024
@@ -40,7 +40,7 @@ moment of each.  Its end is None where the command waits on elsewhere."""
 
 @dataclass(slots=True)
 class Warming(Fetch):
-    """Implements `effects.Fetch` for columns: nothing is handed over."""
+    """A fetch of columns: nothing is handed over."""
 
     runs: Sequence[Run] = ()
 
@@ -50,7 +50,7 @@ class Warming(Fetch):
             try:
                 run.warm()
             except (Corrupt, OSError) as error:
-                return error  # met again by who looks at it, and told there
+                return error  # the scan meets it again when it looks, and is refused
         return []
 
 
@@ -83,7 +83,7 @@ class PartialScans:
         return bool(self._due)
 
     def begin(self, topic: Topic, token: object, scan: Scan) -> Outcome | None:
-        """Do the first part; None where there are more, and a wake will tell the outcome.
+        """Do the first part; None where there are more, and the outcome comes with a wake.
 
         Raises:
             Rejection, DamagedRun: The command's own refusals.
@@ -200,16 +200,16 @@ class Finding:
     def search(self) -> Iterator[Sequence[Run]]:
         """Look at every run; yields at the end of each part of it runs to be warmed before the next.
         At its end all pieces hold, as long as nothing else happens."""
-        for again in range(PASSES_MAX + 1):
+        for again in range(LOOKS_AGAIN_MAX + 1):
             stale = self._stale()
             if not stale:
-                if self.left >= LOOKS_MAX // 2 or again == PASSES_MAX:
+                if self.left >= LOOKS_MAX // 2 or again == LOOKS_AGAIN_MAX:
                     return
                 self.left = LOOKS_MAX  # the decision has a turn of its own
                 yield ()
                 continue
             for at, run in enumerate(stale):
-                if again < PASSES_MAX and self.left < look_cost(run):
+                if again < LOOKS_AGAIN_MAX and self.left < look_cost(run):
                     self.left = LOOKS_MAX
                     more = stale[at : at + WARMED_MAX]
                     yield [one for one in more if not one.is_warm]

@@ -17,7 +17,7 @@ from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
 from topics.protocol.decide.exhausted_jobs import ExhaustedJobs
 from topics.protocol.decide.leases import Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.decide.push_streams import PushStream, PushStreams
-from topics.protocol.decide.wait_queue import Waiter, WaitQueue, WaitQueues, deal
+from topics.protocol.decide.wait_queue import JobWaiter, WaitQueue, WaitQueues, deal
 from topics.protocol.model.commands import Ack, Claim, Extend, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
@@ -201,7 +201,7 @@ class QueueCommands:
                 self.streams.free(queue)
                 # Waiters are woken when these leases run out.
                 self._waiting.look_soon(topic.topic_id)
-                # A worker that is told of nothing to do finds it in the dead-letter topic.
+                # A worker whose claim found only exhausted jobs can read them as dead letters.
                 return self._granted(topic, grant, at_least=gate)
         self._wait(topic, queue, command, token, moment.now_ms)
         return Parked(None)
@@ -213,7 +213,7 @@ class QueueCommands:
             if waiting.closes_ms is None:
                 waiting.closes_ms = now_ms + jitter_ms
             until_ms = max(until_ms, waiting.closes_ms)
-        waiter = Waiter(command.node, command.limit, command.lease_ms, until_ms)
+        waiter = JobWaiter(command.node, command.limit, command.lease_ms, until_ms)
         self._waiting.add_claim(waiting, token, waiter)
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
 
@@ -401,8 +401,8 @@ class QueueCommands:
         self.streams.open_count += 1
 
     def take(self, stream: PushStream, moment: Moment) -> list[Jobs]:
-        """The jobs that a stream which can send is given now, each a span of its own; `wake` tells
-        when to ask again."""
+        """The jobs that a stream which can send is given now, each a span of its own; it is woken
+        when there may be more."""
         moment = self._unit.in_engine_time(moment)
         waiting = self._waiting.find(stream.topic_id)
         topic = self._state.by_id.get(stream.topic_id)
@@ -410,7 +410,7 @@ class QueueCommands:
             return []
         # A stream that is full is woken when it is not.
         if not stream.given and not stream.is_full and stream not in waiting.waiters:
-            waiter = Waiter(stream.node, stream.limit, stream.lease_ms, stream=stream)
+            waiter = JobWaiter(stream.node, stream.limit, stream.lease_ms, stream=stream)
             waiting.waiters[stream] = waiter
             if not self._unit.read_only:
                 self._serve(topic, waiting, moment)

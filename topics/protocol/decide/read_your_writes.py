@@ -1,8 +1,8 @@
-"""Debts: what routers owe to a command, so that a client reads its own writes.
+"""Read your writes: a client that wrote to a source finds the copies in the destination.
 
-A command that asks for copies first lets the routers upstream come as far as their sources were
-when it arrived, the farthest ones first, because what they copy is owed on by the next.  A router
-that is blocked, or goes, owes nothing: nobody waits for what may never come.
+A command that reads a destination waits at a barrier until the routers upstream have come as far as
+their sources were when it arrived, the farthest first, because the next one copies what they copy.
+A router that is blocked or deleted is not waited for: its copies may never come.
 """
 
 from collections import deque
@@ -61,14 +61,14 @@ class ReadBarrier:
         if not is_there or router.is_blocked(self._state.now_ms):
             return False
         if self._through is None:
-            # Copies that wait for a sync in a topic between are owed too, once they are shown.
+            # Copies that wait for a sync in a topic between count too: they will be shown.
             source = self._state.by_id[router.source_id]
             is_between = routers.is_derived(source.topic_id)
             self._through = source.head_seq if is_between else source.published_seq
         return router.cursor < self._through
 
     def advance(self, moment: Moment) -> None:
-        """A bounded part of it; its events are written with this turn."""
+        """Copy a bounded part of what is missing; its events are written with this turn."""
         moment = self._unit.in_engine_time(moment)
         left = Slice()
         while not left.is_over and not self.is_passed and self._left:

@@ -93,6 +93,11 @@ class Reads:
 
     # ------------------------------------------------------------------ long polls
 
+    @property
+    def parked(self) -> int:
+        """Readers that wait."""
+        return sum(map(len, self._parked.values()))
+
     def _park(
         self, topic: Topic, command: Diff, token: object, reading: ReadQuery, page: Selection
     ) -> None:

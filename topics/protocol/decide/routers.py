@@ -1,6 +1,6 @@
-"""Forwarding: routers' commands, and when what routers owe is worked off (§6).
+"""Router commands: create, show, list and delete routers (§6); and when routers forward.
 
-The joint between routers, topics and passes.
+The joint between routers, their topics and forwarding.
 """
 
 from bisect import bisect_left
@@ -44,8 +44,8 @@ from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
 
 Upstream = tuple[Sequence[Router], Sequence[Topic]]
-"""Routers that have to come along, farthest first, and the topics in which that is to be seen."""
-_NOTHING: Upstream = (), ()
+"""Routers that have to catch up, farthest first, and the topics that have to show their copies."""
+_NONE: Upstream = (), ()
 
 
 class RouterCommands:
@@ -86,12 +86,12 @@ class RouterCommands:
     # ------------------------------------------------------------------ what happens elsewhere
 
     def on_recovered(self) -> None:
-        """Replay is over: whatever a router owes is due."""
+        """Replay is over: routers that are behind their sources are due."""
         for router in self._routers.by_id.values():
             self._forwarding.mark(router.source_id)
 
     def on_published(self, topic: Topic) -> None:
-        """A topic shows more: its routers owe copies."""
+        """A topic shows more: its routers have something to copy."""
         self._forwarding.mark(topic.topic_id)
 
     def on_room(self, topic: Topic) -> None:
@@ -102,10 +102,10 @@ class RouterCommands:
                     self._forwarding.retry(router)
 
     def on_stopped(self) -> None:
-        """Routers went with a topic, or nothing is written any more: they owe nothing now."""
+        """Routers were deleted, or nothing is written any more: they copy nothing now."""
         self._rested()
 
-    # ------------------------------------------------------------------ what is owed
+    # ------------------------------------------------------------------ forwarding
 
     @property
     def is_due(self) -> bool:
@@ -113,7 +113,7 @@ class RouterCommands:
         return self._forwarding.is_due
 
     def step(self, moment: Moment) -> None:
-        """A bounded part of what is owed."""
+        """Copy a bounded part of what routers have to copy."""
         self._forwarding.step(moment)
 
     def alarm_ms(self) -> int | None:
@@ -127,7 +127,7 @@ class RouterCommands:
         )
 
     def barrier_for(self, command: Command) -> ReadBarrier | None:
-        """What is owed to a command before it is decided; None where that is nothing."""
+        """What routers have to copy before a command is decided; None where that is nothing."""
         if not self._routers.by_id:
             return None
         upstream_of = self._before.get(type(command))
@@ -142,7 +142,7 @@ class RouterCommands:
     def _before_read(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Upstream:
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_derived(topic.topic_id):
-            return _NOTHING
+            return _NONE
         return self._routers.upstream(topic.topic_id), (topic,)
 
     def _before_watch(self, command: CreateWatch) -> Upstream:
@@ -154,17 +154,17 @@ class RouterCommands:
     def _before_router(self, command: GetRouter | DeleteRouter) -> Upstream:
         router = self._routers.by_name.get(command.router)
         if router is None:
-            return _NOTHING
+            return _NONE
         # In a ring it is among those upstream, and comes once more when all have been round.
         return [*self._routers.upstream(router.source_id), router], ()
 
     def _before_change(self, command: PutRouter) -> Upstream:
-        """What the config so far owes is forwarded as it says; and a router begins behind what is
-        still on its way to its source."""
+        """Records that came under the old config are forwarded as that says; and a router begins
+        behind what is still on its way to its source."""
         router = self._routers.by_name.get(command.router)
         if router is not None and router.config == command.config:
-            return _NOTHING
-        last, _ = _NOTHING if router is None else self._before_router(GetRouter(router.name))
+            return _NONE
+        last, _ = _NONE if router is None else self._before_router(GetRouter(router.name))
         source = self._state.topics.get(command.config.source)
         first = () if source is None else self._routers.upstream(source.topic_id)
         return [*first, *last], () if source is None else (source,)
@@ -173,7 +173,7 @@ class RouterCommands:
         """What was written to a source is copied before it goes."""
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_source(topic.topic_id):
-            return _NOTHING
+            return _NONE
         upstream = self._routers.upstream(topic.topic_id)
         return [*upstream, *self._routers.out_of(topic.topic_id)], ()
 

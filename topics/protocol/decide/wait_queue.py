@@ -15,7 +15,7 @@ from topics.protocol.decide.push_streams import PushStream
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class JobWaiter:
     """A parked claim, answered at `until_ms` with whatever there is; or a push stream, which waits
     as long as it is open."""
 
@@ -43,7 +43,7 @@ class WaitQueue:
         alarm_ms: When to look at this wait queue, though nothing happens until then.
     """
 
-    waiters: dict[object, Waiter] = field(default_factory=dict)
+    waiters: dict[object, JobWaiter] = field(default_factory=dict)
     ends: list[tuple[int, int, object]] = field(default_factory=list)
     streams: dict[PushStream, None] = field(default_factory=dict)
     closes_ms: int | None = None
@@ -104,7 +104,7 @@ class WaitQueues:
     def all(self) -> list[tuple[int, WaitQueue]]:
         return list(self._by_id.items())
 
-    def add_claim(self, waiting: WaitQueue, token: object, waiter: Waiter) -> None:
+    def add_claim(self, waiting: WaitQueue, token: object, waiter: JobWaiter) -> None:
         waiting.waiters[token] = waiter
         heappush(waiting.ends, (waiter.until_ms, next(self._order), token))
 

@@ -59,7 +59,9 @@ def families(
 ) -> list[Family]:
     """Every metric that has a subject, aggregates first.
 
-    `push_streams` are the push streams that are open.  `state` is None while somebody else changes it: during replay, and at the end of a stop.
+    Args:
+        state: None while another thread changes it: during replay, and at the end of a stop.
+        push_streams: How many are open.
     """
     topics = [] if state is None else list(state.by_id.values())
     if state is not None:

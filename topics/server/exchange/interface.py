@@ -22,12 +22,14 @@ class Head:
         path: The raw path, percent-escapes untouched, without the query.
         query: The raw query, without the question mark; empty where there is none.
         headers: Names in lower case.
+        client: The address the request came from, without the port; empty where it is not known.
     """
 
     method: str
     path: bytes
     query: bytes
     headers: Headers
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,10 @@ class Socket(Protocol):
 
 
 class Admission(Protocol):
-    """A request whose head is accepted; its body is still to come."""
+    """A request whose head is accepted; its body is still to come.
+
+    The driver calls `close` in the end, whatever came before.
+    """
 
     max_body_bytes: int
     """Bytes of body on the wire beyond which the driver answers `too_large()`."""
@@ -111,6 +116,9 @@ class Admission(Protocol):
 
     def too_slow(self) -> Answer:
         """400, `detail.reason: "body_timeout"`: the body did not come in time."""
+
+    def close(self) -> None:
+        """The request is over, once: its answer is written or given up, or its client is gone."""
 
 
 class Exchange(Protocol):
