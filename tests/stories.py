@@ -45,7 +45,6 @@ from typing import Any, Generic, TypeVar
 
 from sim.files import Fault, SimFiles
 
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.driver.inline_host import InlineHost
@@ -595,7 +594,7 @@ class _Shell:
         return self.now_ms - self._start_ms
 
     @property
-    def room(self) -> Room:
+    def room(self) -> Callable[[bool], int]:
         return self.driver.room
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
