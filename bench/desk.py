@@ -10,14 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Read, Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.http.answers import pieces_of
 from topics.protocol.http.metrics import Process
 from topics.protocol.maintenance.schedule import Chore
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
@@ -129,8 +130,8 @@ class Desk:
         return result, times
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def turn(self) -> None:
         """Write what was decided, as one batch, and publish it."""
@@ -236,7 +237,7 @@ def fetch(outcome: Outcome) -> list[Buffer]:
     """The stored text that an outcome refers to, as it goes to the socket."""
     return [
         buffer
-        for piece in outcome.pieces
+        for piece in pieces_of(outcome)
         if isinstance(piece, Records)
         for run, spans in piece.extents
         for buffer in run.read_blocking(spans)

@@ -53,6 +53,7 @@ from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import StoreError
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Recovery
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Feed, Head, Socket, Streaming
@@ -593,8 +594,8 @@ class _Shell:
         return self.now_ms - self._start_ms
 
     @property
-    def room(self) -> Callable[[bool], int]:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
         return self.driver.submit(command, deliver)

@@ -118,7 +118,7 @@ def test_a_full_standard_error_keeps_the_exit_code(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(exits, "_abandon", lambda stream: None)
     monkeypatch.setattr(sys, "stderr", Full())
 
-    assert exits._tell("what happened", exits.CORRUPT) == exits.CORRUPT
+    assert exits._print_end("what happened", exits.CORRUPT) == exits.CORRUPT
 
 
 def test_numbers_in_sentences() -> None:

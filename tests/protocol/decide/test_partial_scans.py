@@ -12,6 +12,7 @@ from protocol.durable import Durable
 from protocol.harness import Harness, refusal, shown, tagged
 from topics.protocol.decide import partial_scans
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import ScatteredDeleted
@@ -57,7 +58,7 @@ class Asked:
         engine = self.engine
         assert isinstance(self.first, Parked)
         engine.read_fetches()
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         engine.sync()
         self.turns += 1
         for wake in engine.engine.take_wakes():
@@ -89,7 +90,7 @@ def purge(engine: Harness, **asked: object) -> Asked:
 def remove(engine: Harness, seq: int) -> None:
     """Another client's delete, decided in one turn."""
     seqs = np.array([seq], np.uint64)
-    engine.engine.unit.remove(engine.topic(), seqs, engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.unit.remove(engine.topic(), seqs, engine.moment)
     engine.sync()
 
 
@@ -449,7 +450,7 @@ def test_a_server_that_stops_refuses_what_it_has_not_done() -> None:
     engine.engine.release_all()
     (wake,) = engine.engine.take_wakes()
     assert isinstance(wake.result, Rejection)
-    assert wake.result.code.status == 503
+    assert STATUSES[wake.result.code] == 503
     doing.engine.read_fetches()
     assert not engine.engine.owes
     assert engine.state()["count"] == 40
@@ -462,14 +463,14 @@ def test_a_log_that_fails_or_is_full_meanwhile_refuses_the_delete() -> None:
     engine.room_bytes = 10
     end = doing.end()
     assert isinstance(end, Rejection)
-    assert (end.code.status, end.detail) == (429, {"limit": "disk", "max": 10})
+    assert (STATUSES[end.code], end.detail) == (429, {"limit": "disk", "max": 10})
 
     engine.room_bytes = 1 << 40
     doing = deletion(engine, match="even:*")
     engine.engine.on_failed()
     end = doing.end()
     assert isinstance(end, Rejection)
-    assert end.code.status == 503
+    assert STATUSES[end.code] == 503
     assert engine.state()["count"] == 40
 
 
@@ -487,9 +488,9 @@ def test_damage_in_a_later_part_is_told_as_in_the_first(monkeypatch: pytest.Monk
     for asked in (reading(engine, match="absent"), deletion(engine, match="even:*")):
         end = asked.end()
         assert isinstance(end, Rejection)
-        assert end.code.status == 500
+        assert STATUSES[end.code] == 500
         assert end.detail == {"reason": "corrupt", "first_seq": 31, "last_seq": 32}
-    assert refusal(engine.diff, 30, match="absent").code.status == 500
+    assert STATUSES[refusal(engine.diff, 30, match="absent").code] == 500
 
 
 def test_columns_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of an outcome: records in memory, records that a disk has, records that are damaged."""
+"""The bytes of an answer: records in memory, records that a disk has, records that are damaged."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from store.ledger import HotRun, Ledger, entry_of
 
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent, Span
 from topics.server.exchange.payload import of_jobs, one_by_one, payload, read, refusal_of
 from topics.store.memory import MemoryStore
@@ -71,11 +72,11 @@ def test_extents_are_joined_likewise() -> None:
     assert joined(read(records, blocking=False)) == TEXTS[0] + b"," + TEXTS[4]
 
 
-def test_pieces_of_an_outcome_stay_in_their_places() -> None:
+def test_pieces_of_an_answer_stay_in_their_places() -> None:
     """Bytes before and after the records keep their places."""
-    outcome = Outcome([b'{"records":[', of(Run(), (0, 1)), b"]"])
+    pieces = [b'{"records":[', of(Run(), (0, 1)), b"]"]
 
-    assert joined(payload(outcome, blocking=False)) == b'{"records":[' + TEXTS[0] + b"]"
+    assert joined(payload(pieces, blocking=False)) == b'{"records":[' + TEXTS[0] + b"]"
 
 
 def test_what_a_disk_has_is_not_waited_for_on_the_loop() -> None:
@@ -86,7 +87,7 @@ def test_what_a_disk_has_is_not_waited_for_on_the_loop() -> None:
 
     assert read(records, blocking=False) is None
     assert of_jobs(records, blocking=False) is None
-    assert payload(Outcome([b"[", records, b"]"]), blocking=False) is None
+    assert payload([b"[", records, b"]"], blocking=False) is None
     assert joined(read(records, blocking=True)) == TEXTS[0]
 
 
@@ -105,10 +106,10 @@ def test_what_cannot_be_read_is_named_by_its_seqs(error: Exception, reason: str)
     refusal = read(of(run, (1, 4)), blocking=False)
 
     assert isinstance(refusal, Rejection)
-    assert refusal.code.status == 500
+    assert STATUSES[refusal.code] == 500
     assert refusal.detail == {"reason": reason, "first_seq": 12, "last_seq": 14}
     assert "seg" not in refusal.message
-    assert payload(Outcome([of(run, (1, 4))]), blocking=True) is not None
+    assert isinstance(payload([of(run, (1, 4))], blocking=True), Rejection)
 
 
 def test_damage_found_before_there_was_anything_to_read_is_told_alike() -> None:

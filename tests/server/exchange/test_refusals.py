@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.refusals import refusal
 
@@ -15,7 +16,7 @@ def test_every_code_has_its_status_and_the_envelope(code: ErrorCode) -> None:
     body = b"".join(answer.body)
     headers = dict(answer.headers)
 
-    assert answer.status == code.status
+    assert answer.status == STATUSES[code]
     error = json.loads(body)["error"]
     assert (error["code"], error["message"]) == (code.code, "why")
     assert error["detail"]["k"] == 1

@@ -10,7 +10,7 @@ import pytest
 from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
 
@@ -144,7 +144,7 @@ def test_an_unknown_session_has_no_stream() -> None:
         with pytest.raises(Rejection) as refused:
             WatchFeed(runtime, "wid_nobody", None)
 
-        assert refused.value.code.status == 404
+        assert refused.value.code is ErrorCode.NOT_FOUND
 
     play(story)
 

@@ -17,10 +17,11 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
 from topics.protocol.model.limits import LOOKS_MAX
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import Buffer
@@ -32,9 +33,9 @@ one turn: a topic that changes faster than it is looked at must not keep a delet
 FOUND_COST: Final = 1024
 """Rows found that cost as much as a look at a run: their spans and sizes."""
 
-Sweep: TypeAlias = "Generator[Sequence[Run], tuple[int, Room], Outcome | None]"
+Sweep: TypeAlias = "Generator[Sequence[Run], Moment, Outcome | None]"
 """A command in parts: yields, at the end of each, runs to be warmed before the next; is sent the
-time and the room in the log.  Its end is None where the command waits on elsewhere."""
+moment of each.  Its end is None where the command waits on elsewhere."""
 
 
 @dataclass(slots=True)
@@ -95,12 +96,12 @@ class Sweeps:
         self._go_on(going, runs)
         return None
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """One part of that sweep which has waited longest."""
         if self._due:
             going = next(iter(self._due))
             del self._due[going]
-            self._part(going, now_ms, room)
+            self._part(going, moment)
 
     def forget(self, token: object) -> None:
         """The client is gone: what was not decided yet is not decided at all."""
@@ -126,16 +127,16 @@ class Sweeps:
         self._going.clear()
         self._due.clear()
 
-    def _part(self, going: _Going, now_ms: int, room: Room) -> None:
+    def _part(self, going: _Going, moment: Moment) -> None:
         topic = going.topic
         result: Outcome | Exception | None
         if self._state.by_id.get(topic.topic_id) is not topic:
             result = no_such_topic(topic.name)
             going.sweep.close()
         else:
-            self._unit.expire(topic, now_ms)
+            self._unit.expire(topic, moment.now_ms)
             try:
-                runs = going.sweep.send((now_ms, room))
+                runs = going.sweep.send(moment)
             except StopIteration as end:
                 result = end.value
             except DamagedRun as damage:
@@ -261,7 +262,7 @@ class Finding:
             piece.records = len(rows)
             piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
 
-    def remove(self, unit: UnitOfWork, now_ms: int, room: Room) -> tuple[int, Gate]:
+    def remove(self, unit: UnitOfWork, moment: Moment) -> tuple[int, Gate]:
         """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
         pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
         if not pieces:
@@ -270,7 +271,7 @@ class Finding:
         marks = [Marks(p.run.first_seq, p.rows, p.bits) for p in pieces if p.bits]
         records = sum(piece.records for piece in pieces)
         size_bytes = sum(piece.size_bytes for piece in pieces)
-        gate = unit.remove_spans(self.topic, spans, records, size_bytes, now_ms, room, marks)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment, marks)
         return records, gate
 
 
