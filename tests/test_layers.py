@@ -135,6 +135,23 @@ def test_every_row_of_the_table_is_about_something() -> None:
     assert all(modules(package) for package in ALLOWED)
 
 
+CORE = [path for path in modules("protocol") if "http" not in path.relative_to(ROOT).parts]
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_core_knows_no_face(path: Path) -> None:
+    """Outcomes are rendered by `protocol/http`; what decides them does not know how."""
+    assert [name for name in imports(path) if is_within(name, {"topics.protocol.http"})] == []
+
+
+@pytest.mark.parametrize("path", modules("protocol"), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
+    """The package's face is for applications; the server is none of them."""
+    named = list(imports(path))
+    assert "topics" not in named
+    assert [name for name in named if is_within(name, {"topics.client"})] == []
+
+
 TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
 """Packages in which every module has a test file of its name."""
 
@@ -156,20 +173,3 @@ def test_a_module_has_its_tests_under_its_name(path: Path) -> None:
     tests = Path(__file__).parent / name.with_name(f"test_{name.name}")
 
     assert tests.exists() is (name.as_posix() not in UNTESTED), tests
-
-
-CORE = [path for path in modules("protocol") if "http" not in path.relative_to(ROOT).parts]
-
-
-@pytest.mark.parametrize("path", CORE, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_core_knows_no_face(path: Path) -> None:
-    """Outcomes are rendered by `protocol/http`; what decides them does not know how."""
-    assert [name for name in imports(path) if is_within(name, {"topics.protocol.http"})] == []
-
-
-@pytest.mark.parametrize("path", modules("protocol"), ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
-    """The package's face is for applications; the server is none of them."""
-    named = list(imports(path))
-    assert "topics" not in named
-    assert [name for name in named if is_within(name, {"topics.client"})] == []
