@@ -184,7 +184,7 @@ CELLS = [(access, turn) for access in Access for turn in Turn]
 
 @pytest.mark.parametrize(("access", "turn"), CELLS, ids=lambda each: each.value)
 def test_every_cell_of_the_access_table(access: Access, turn: Turn, tmp_path: Path) -> None:
-    """A segment is where the table says, and has descriptors exactly while it is open or kept."""
+    """Each input leads to the state in the table; only an open or kept segment has a handle."""
     segments, run, _ = sealed(tmp_path)
     handle = segments.handle(run._segment)
     made = Segment(1)
@@ -203,8 +203,7 @@ def test_every_cell_of_the_access_table(access: Access, turn: Turn, tmp_path: Pa
 
 
 def test_a_segment_ends_where_it_began_or_is_gone() -> None:
-    """Whatever it went through, the end of a store leaves no descriptor; from there nothing but an
-    opening or a drop leads on."""
+    """`ENDED` leaves a segment closed or gone, from every state."""
     ends = {ACCESS[access, Turn.ENDED] for access in Access}
 
     assert ends == {Access.CLOSED, Access.GONE}

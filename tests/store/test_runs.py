@@ -253,15 +253,15 @@ def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
 
 
 class Known(Enum):
-    """What a run knows of its flags."""
+    """What a run has in memory of its flags."""
 
     UNREAD = "unread"
     COUNTED = "counted"
-    """The file's flags are all there is, and were counted."""
+    """The flags are those of the file, and were counted."""
     TOLD = "told"
-    """Rows were killed, and nobody has asked for the flags since."""
+    """Rows were killed, and the flags have not been read since."""
     COPIED = "copied"
-    """The flags are in memory, with what was killed since."""
+    """The flags are in memory, with the rows killed since."""
 
 
 LIFE = {
@@ -278,7 +278,7 @@ LIFE = {
     (Known.COPIED, "killed"): Known.COPIED,
     (Known.COPIED, "flipped"): Known.COUNTED,
 }
-"""The lifecycle of a run's flags.  A flip is one behind which nothing was killed."""
+"""The lifecycle of a run's flags; no row is killed between a sync and its flip."""
 
 WAYS = {
     Known.UNREAD: [],
@@ -286,11 +286,11 @@ WAYS = {
     Known.TOLD: ["killed"],
     Known.COPIED: ["killed", "asked"],
 }
-"""How a run gets there."""
+"""Steps that lead to each state."""
 
 
 class Flagged:
-    """A run of six rows in a store, and the rows that are dead."""
+    """A sealed run of six rows, and the rows that must be dead."""
 
     def __init__(self) -> None:
         self.store = DiskStore(SimFiles(), wal_file_bytes=FILE, reserve_bytes=FILE)
@@ -320,14 +320,14 @@ class Flagged:
         return Known.UNREAD if run._dead is None else Known.COUNTED
 
     def check(self) -> None:
-        """Readers see what was killed, whatever is known of it."""
+        """Readers see every killed row, in every state."""
         assert np.flatnonzero(self.run.flags == DELETED).tolist() == sorted(self.dead)
         assert self.run.dead == len(self.dead)
 
 
 @pytest.mark.parametrize(("known", "what"), LIFE, ids=str)
 def test_every_cell_of_the_life_of_flags(known: Known, what: str) -> None:
-    """Where each step leads, and that no step hides a flag or shows one that is not."""
+    """Each step leads to the state in the table, and readers see exactly the killed rows."""
     flagged = Flagged()
     for row, step in enumerate(WAYS[known]):
         flagged.do(step, row)
@@ -342,7 +342,7 @@ def test_every_cell_of_the_life_of_flags(known: Known, what: str) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.sampled_from(["asked", "killed", "flipped"]), st.integers(0, 5))))
 def test_flags_are_seen_whatever_came_before(steps: list[tuple[str, int]]) -> None:
-    """In any order, the same row twice as well; and the file has them all in the end."""
+    """Readers see the killed rows after any order of steps, and the file has them after a flip."""
     flagged = Flagged()
     for what, row in steps:
         flagged.do(what, row)
@@ -354,7 +354,7 @@ def test_flags_are_seen_whatever_came_before(steps: list[tuple[str, int]]) -> No
 
 
 def test_a_flip_that_comes_before_a_kill_keeps_the_copy() -> None:
-    """What was killed while it was written is still in memory alone."""
+    """A row killed after the sync is not in the file, so the copy stays."""
     flagged = Flagged()
     flagged.do("killed", 0)
     flagged.do("asked", 0)

@@ -1,4 +1,4 @@
-"""A segment file: what is written into it, and what is not."""
+"""A segment file: its layout, its digests, and what a seal writes."""
 
 import errno
 from typing import Any
@@ -107,8 +107,7 @@ SIZES = st.integers(0, 70_000)
 @settings(deadline=None)
 @given(st.builds(Shape, *[SIZES] * 7))
 def test_parts_of_a_section_lie_apart_and_aligned(shape: Shape) -> None:
-    """Where each lies follows from the sizes alone: in order, on multiples of 8, within the
-    section, and none in another's place."""
+    """The parts of a section are in order, aligned to 8 bytes, and do not overlap."""
     parts = shape.parts()
     end = 0
     for name, (at, dtype, items) in parts.items():
@@ -139,7 +138,7 @@ def read(files: SimFiles, number: int = 3, instance: bytes = INSTANCE) -> Any:
 
 
 def test_what_was_built_verifies() -> None:
-    """Header, table and section; the file has the size that it says."""
+    """Header, table and section verify, and the header has the size of the file."""
     files = built()
     header = read(files)
 
@@ -148,7 +147,7 @@ def test_what_was_built_verifies() -> None:
 
 
 def test_a_segment_is_believed_in_its_place_alone() -> None:
-    """Under another number, or in another data directory, it is none."""
+    """A segment with another number, or of another data directory, is damage."""
     files = built()
 
     with pytest.raises(Corrupt, match="number 3"):
@@ -158,8 +157,8 @@ def test_a_segment_is_believed_in_its_place_alone() -> None:
 
 
 def test_no_byte_before_the_flags_may_be_another() -> None:
-    """The header holds the table's digest, the table each section's: a tree with the header on
-    top.  Bytes between the parts are under no digest, and mean nothing."""
+    """The header has the digest of the table, and the table those of the sections.  Padding between
+    them has no digest."""
     files = built()
     header = read(files)
     whole = files.tree()[segment_name(3)]
@@ -179,7 +178,7 @@ def test_no_byte_before_the_flags_may_be_another() -> None:
 
 
 def test_a_segment_of_a_log_that_lost_its_end_is_told() -> None:
-    """The log was durable through its batch before the file got its name."""
+    """A segment of a batch beyond the end of the log shows that the log lost its end."""
     header = read(built(batch=5))
 
     segment.require_log(header, "path", 5)
