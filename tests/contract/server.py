@@ -125,13 +125,18 @@ class Server:
 
     def wait(self) -> int:
         """The exit code, once the process has ended; 0 after a stop, whatever the host's is."""
+        code = self.wait_for_code()
+        return 0 if code == self.under.stopped else code
+
+    def wait_for_code(self) -> int:
+        """The exit code as the process had it."""
         assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         self._process = None
         for wire in self._wires:
             wire.reset()
         self._wires.clear()
-        return 0 if code == self.under.stopped else code
+        return code
 
     def stop(self) -> int:
         """A clean stop; returns the exit code."""

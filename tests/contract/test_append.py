@@ -8,6 +8,7 @@ from .api import Api, by, dumps, tagged
 from .wire import check
 
 
+@pytest.mark.every_server
 def test_a_write_is_answered_with_its_seqs(api: Api, name: str) -> None:
     """Contiguous, in array order; 201 for the one that made the topic, 200 after it. (§2)"""
     first = api.ask("POST", f"/v0/topics/{name}", {"records": [{"data": 1}, {"data": 2}]})
@@ -108,6 +109,7 @@ VERBATIM = [
 ]  # fmt: skip
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("gathered", [False, True], ids=["slice", "gather"])
 def test_data_and_meta_come_back_byte_for_byte(api: Api, name: str, gathered: bool) -> None:
     """Digits, escapes, spaces, order and duplicates included; alone, in a batch, projected. (§0.3)"""
@@ -298,6 +300,7 @@ def test_a_refused_write_creates_nothing(api: Api, name: str) -> None:
 # Idempotency (§0.8).
 
 
+@pytest.mark.every_server
 def test_a_key_answers_again_what_it_answered(api: Api, name: str) -> None:
     """The original seqs, 200, `deduped`, whatever the body says now; nothing is appended. (§0.8)"""
     api.append(name, 0)

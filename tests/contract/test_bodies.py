@@ -323,6 +323,7 @@ def test_no_body_and_no_type_is_an_empty_object(api: Api, name: str, place: str)
 # Compression (§0.3).
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip"])
 def test_a_gzipped_body_is_taken(api: Api, name: str, place: str, coding: str) -> None:
@@ -386,6 +387,7 @@ def test_a_bomb_is_counted_after_inflating(api: Api, name: str) -> None:
     assert api.ask("POST", path, padded(MAX_BODY_BYTES), zipped).status == 201
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize(
     ("accept", "zips"),
     [
@@ -428,6 +430,7 @@ def padded_body(size: int) -> bytes:
     return b" " * (size - len(body)) + body
 
 
+@pytest.mark.every_server
 def test_a_body_of_the_limit_fits_and_one_more_byte_does_not(api: Api, name: str) -> None:
     """By its declared length, before it is parsed: 413. (§0.6)"""
     path = f"/v0/topics/{name}"
@@ -438,6 +441,7 @@ def test_a_body_of_the_limit_fits_and_one_more_byte_does_not(api: Api, name: str
     assert api.state(name)["head_seq"] == 1
 
 
+@pytest.mark.every_server
 def test_a_body_without_a_length_is_counted(api: Api, name: str) -> None:
     """Chunks, or frames without a length: the count is what matters. (§0.6)"""
     path, piece = f"/v0/topics/{name}", 1 << 14
@@ -453,6 +457,7 @@ def test_a_body_without_a_length_is_counted(api: Api, name: str) -> None:
     assert api.state(name)["head_seq"] == 1
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("length", [MAX_BODY_BYTES + 1, 2**31, 2**63])
 def test_a_huge_length_is_refused_without_the_body(api: Api, name: str, length: int) -> None:
     """Nobody needs to send what is refused anyway; on HTTP/2 the body must come to an end. (§0.6)"""
@@ -465,6 +470,7 @@ def test_a_huge_length_is_refused_without_the_body(api: Api, name: str, length: 
     assert (answer.status, answer.code) == (413, "payload_too_large")
 
 
+@pytest.mark.every_server
 def test_a_body_that_is_cut_off_writes_nothing(api: Api, name: str) -> None:
     """The client goes in the middle: no answer, no topic, no trouble for the next. (§2)"""
     body = dumps({"records": [{"data": 1}]})
@@ -506,6 +512,7 @@ def test_a_get_may_carry_a_body_that_means_nothing(api: Api, name: str) -> None:
     assert api.state(name)["topic"] == name
 
 
+@pytest.mark.every_server
 def test_a_client_may_wait_for_leave_to_send(api: Api, name: str) -> None:
     """`Expect: 100-continue` is answered by an invitation, or by the refusal itself. (§0.6)"""
     if not isinstance(api.wire, Http1):

@@ -30,6 +30,7 @@ def call(api: Api, name: str, what: str, **fields: object) -> Any:
 # ---------------------------------------------------------------------- calls
 
 
+@pytest.mark.every_server
 def test_a_job_from_claim_to_ack(api: Api, name: str) -> None:
     """Every field of every answer. (§10.2, §10.4-§10.7)"""
     api.put(name, type="queue", lease_ms=60_000)
@@ -147,6 +148,7 @@ def test_the_head_of_a_stream(api: Api, name: str) -> None:
 # ---------------------------------------------------------------------- waiting
 
 
+@pytest.mark.every_server
 def test_a_waiting_claim_is_woken(api: Api, wires: Callable[[], Wire], name: str) -> None:
     """By an append, and by the end of somebody's lease, with nothing else going on. (§10.2)"""
     api.put(name, type="queue")
@@ -205,6 +207,7 @@ def jobs(client: Client, n: int) -> list[News]:
     return found
 
 
+@pytest.mark.every_server
 def test_jobs_are_pushed_and_replaced(
     server: Server, pushing: Callable[..., Client], name: str
 ) -> None:
@@ -246,6 +249,7 @@ def test_a_job_that_was_given_up_is_pushed_again(
     assert jobs(client, 1)[0].fields["deliveries"] >= 4
 
 
+@pytest.mark.every_server
 def test_a_connection_that_breaks_gives_its_jobs_back(
     server: Server, pushing: Callable[..., Client], name: str
 ) -> None:
@@ -285,6 +289,7 @@ def metrics(api: Api) -> str:
     return api.ask("GET", "/v0/metrics").body.decode()
 
 
+@pytest.mark.every_server
 def test_a_stop_ends_streams_and_keeps_leases(private: Start) -> None:
     """Pushed jobs go back, claimed ones stay with their workers, deliveries are not forgotten.
     (§10.1, §10.8)"""

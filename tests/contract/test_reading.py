@@ -19,6 +19,7 @@ def test_an_empty_topic_reads_as_caught_up(api: Api, name: str) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.every_server
 def test_the_cursor_is_exclusive(api: Api, name: str) -> None:
     """`$seq > from_seq`; 0 is from the earliest; the head is nothing new. (§3)"""
     api.append(name, *range(1, 6))

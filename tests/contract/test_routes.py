@@ -46,6 +46,7 @@ def test_every_method_on_every_path(api: Api, name: str, path: str, method: str)
 GETS = [path for path, methods in ROUTES.items() if "GET" in methods]
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("path", GETS)
 @pytest.mark.parametrize("accept", ["", "gzip"])
 def test_head_answers_like_get_without_a_body(api: Api, name: str, path: str, accept: str) -> None:
@@ -64,6 +65,7 @@ def test_head_answers_like_get_without_a_body(api: Api, name: str, path: str, ac
     assert int(head.headers["content-length"]) > 0
 
 
+@pytest.mark.every_server
 def test_head_of_what_is_missing_has_the_status_of_get(api: Api) -> None:
     """404 on a topic that is not there, on a path that is not. (§0.6)"""
     assert api.ask("HEAD", "/v0/topics/missing").status == 404
@@ -71,6 +73,7 @@ def test_head_of_what_is_missing_has_the_status_of_get(api: Api) -> None:
     assert api.ask("HEAD", "/v0/topics?page_size=x").status == 400
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize(
     "path",
     [
@@ -119,6 +122,7 @@ def test_a_bad_name_is_400_on_writes_and_404_on_reads(api: Api, topic: str) -> N
     assert api.refused("POST", f"{path}/diff", {}) == (404, "topic_not_found")
 
 
+@pytest.mark.every_server
 def test_escapes_name_the_same_topic(api: Api, name: str) -> None:
     """Percent-encoded letters, digits and signs are those letters, digits and signs. (§1.1)"""
     api.put(f"{name}:a-b")
@@ -128,6 +132,7 @@ def test_escapes_name_the_same_topic(api: Api, name: str) -> None:
     assert api.state(escaped.lower())["topic"] == f"{name}:a-b"
 
 
+@pytest.mark.every_server
 def test_escapes_are_decoded_once(api: Api, name: str) -> None:
     """`%2561` is the text `%61`, which is no name. (§1.1)"""
     assert api.refused("PUT", f"/v0/topics/{name}%2561", {}) == (400, "invalid_request")
@@ -175,6 +180,7 @@ def test_unknown_parameters_are_ignored(api: Api, name: str) -> None:
     assert api.state(name, "?touch=false&pretty&x=%FF&x=y&=&&")["topic"] == name
 
 
+@pytest.mark.every_server
 def test_a_foreign_page_is_kept_out(api: Api, name: str) -> None:
     """A page of another origin, or a name that points here, is 403 before anything else. (§0.2)"""
     foreign = [

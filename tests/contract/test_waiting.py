@@ -39,6 +39,7 @@ def parked(api: Api, name: str) -> None:
     api.state(name)
 
 
+@pytest.mark.every_server
 def test_a_record_wakes(api: Api, name: str, waiting: Begin) -> None:
     """With that record, in the classes that wait for a sync and in those that do not. (§3)"""
     for i, durability in enumerate(("ephemeral", "memory", "disk", "fsync")):
@@ -136,6 +137,7 @@ def test_all_who_wait_are_answered(api: Api, name: str, waiting: Begin) -> None:
     assert [[r["$seq"] for r in a().json["records"]] for a in answers] == [[2]] * 20
 
 
+@pytest.mark.every_server
 def test_who_has_gone_is_forgotten(api: Api, name: str, wires: Callable[[], Wire]) -> None:
     """A client that leaves while it waits leaves nothing behind. (§3)"""
     api.put(name)

@@ -62,6 +62,7 @@ def gauges(api: Api) -> tuple[int, int]:
 # ---------------------------------------------------------------------- one stream
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("kind", [Sse1, Sse2])
 def test_backlog_live_and_resume(server: Server, name: str, kind: Any, clients: Open) -> None:
     """The first block has an id before any event; each frame moves it; an id comes back. (§7.3, §7.4)"""
@@ -95,6 +96,7 @@ def test_an_id_may_come_in_the_query(server: Server, name: str, clients: Open) -
     assert next(iter(news(stream))).kind == "caught-up"
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("kind", [Sse1, Sse2])
 def test_256_topics_fit_into_an_id(server: Server, name: str, kind: Any, clients: Open) -> None:
     """And the id into a header, with the longest of numbers. (§7.4)"""
@@ -187,6 +189,7 @@ def test_a_socket_that_is_broken_off_is_closed(
         break
 
 
+@pytest.mark.every_server
 @every_protocol
 def test_a_stop_is_told(private: Callable[..., Server], protocol: str, clients: Open) -> None:
     """A last frame says 503, and the server ends within its grace, cleanly. (§7.5)"""
@@ -218,6 +221,7 @@ def opened(server: Server, api: Api, protocol: str, clients: Open, *names: str, 
     return clients(Sse2, server.port, wid, receive_bytes=receive_bytes, window=window)
 
 
+@pytest.mark.every_server
 def test_a_socket_writes_and_reads(server: Server, name: str, clients: Open) -> None:
     """One connection for both ways; a long message is one message. (§7.7)"""
     socket = clients(Ws, server.port)
