@@ -18,7 +18,7 @@ _names = count(1)
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server that most tests share.  Whatever they sent it, its log names no error."""
+    """The server that most tests share.  Whatever requests it got, its log has no error."""
     home = tmp_path_factory.mktemp("shared")
     with Server(home, max_body_bytes=MAX_BODY_BYTES, max_record_bytes=100_000) as shared:
         yield shared
@@ -56,13 +56,13 @@ def wires(wire: Wire, server: Server) -> Iterator[Callable[[], Wire]]:
 
 @pytest.fixture
 def name() -> str:
-    """The name of a topic that no other test knows."""
+    """The name of a topic that no other test uses."""
     return f"t{next(_names)}"
 
 
 @pytest.fixture
 def private(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers that only this test knows; they end with it."""
+    """Starts servers for one test only; they end with it."""
     servers: list[Server] = []
 
     def start(**settings: object) -> Server:

@@ -1,4 +1,4 @@
-"""A real server process of our own: started, stopped, killed, and its log read.
+"""A real server process of a test: started, stopped, killed, and its log read.
 
 Owns one data directory, one process and one log file.  Refuses to know HTTP beyond one probe; what
 is asked of the server is the affair of `wire`.
@@ -36,7 +36,7 @@ def environment(**settings: object) -> dict[str, str]:
 
 
 class Resettable(Protocol):
-    """A connection that can be let go."""
+    """A connection that can be closed."""
 
     def reset(self) -> None: ...
 
@@ -65,7 +65,7 @@ class Server:
         self.port = 0
 
     def connect(self, make: Callable[[int], W]) -> W:
-        """A connection that is let go when the process has ended."""
+        """A connection that is closed when the process has ended."""
         wire = make(self.port)
         self._wires.append(wire)
         return wire
@@ -130,7 +130,7 @@ class Server:
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL: the kernel lives on, so what was written is there."""
+        """SIGKILL: the kernel lives on, so everything that was written is there."""
         self.signal(signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
 
@@ -162,7 +162,7 @@ def _is_alarm(line: str) -> bool:
 
 
 def refusal(settings: Mapping[str, str], cwd: Path) -> tuple[int, str]:
-    """(exit code, standard error) of a server that does not get to serve."""
+    """(exit code, standard error) of a server that refuses to start."""
     ended = subprocess.run(
         COMMAND, env=dict(settings), cwd=cwd, capture_output=True, timeout=DEADLINE_S, check=False
     )
