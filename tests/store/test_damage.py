@@ -1,4 +1,4 @@
-"""Bytes that changed behind the store's back: told, never served, never skipped in silence."""
+"""Bytes that changed outside of the store: reported, never served, never skipped in silence."""
 
 import random
 from contextlib import suppress
@@ -21,7 +21,7 @@ CORRUPT: Content = {-1: {}}
 
 
 def small_directory(*, clean: bool = False, idle: bool = True) -> tuple[SimFiles, list[Content]]:
-    """A directory with every kind of file in it, and what stood in it after each synced write."""
+    """A directory with every kind of file in it, and its content after each synced write."""
     files = SimFiles()
     ledger = Ledger(None)
     ledger.store = store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
@@ -52,7 +52,7 @@ def small_directory(*, clean: bool = False, idle: bool = True) -> tuple[SimFiles
 
 
 def outcome(files: SimFiles) -> Content | str:
-    """What a start finds: all content, or the refusal; a run that can't be read is marked."""
+    """What a start finds: all content, or the refusal; a run that cannot be read is marked."""
     tree = files.tree()
     ledger = Ledger(None)
     store = ledger.store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
@@ -85,7 +85,7 @@ def flipped(files: SimFiles, name: str, at: int, bit: int) -> SimFiles:
 
 
 def interesting(data: bytes) -> list[int]:
-    """Offsets of all bytes, but of long zeros only a few."""
+    """Offsets of all bytes, but only a few of long runs of zeros."""
     used = [at for at in range(len(data)) if data[max(0, at - 8) : at + 9].strip(b"\0")]
     zeros = [at for at in range(0, len(data), 997) if data[at] == 0]
     return sorted({*used, *zeros})
@@ -94,7 +94,8 @@ def interesting(data: bytes) -> list[int]:
 @pytest.mark.long
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_flipped_bit_is_never_served(clean: bool, stride: int) -> None:
-    """Any one bit of any file: all is as it was, or the damage is named with its place."""
+    """After any one flipped bit of any file the content is unchanged, or the damage is reported
+    with its place."""
     files, history = small_directory(clean=clean)
     rng = random.Random(5)
     expected = history[-1]
@@ -108,8 +109,8 @@ def test_a_flipped_bit_is_never_served(clean: bool, stride: int) -> None:
 
 
 def test_a_flipped_bit_in_an_unvouched_batch_is_a_torn_end() -> None:
-    """Only where nothing written later says that the last batch was durable is it taken as torn:
-    then the state before it is found, and the bytes are kept aside."""
+    """The last batch is taken as torn only if nothing written later says that it was durable: then
+    the state before it is found, and its bytes are set aside."""
     files, history = small_directory(idle=False)
     name = max(name for name in files.tree() if name.endswith(".wal") and name != RESERVE_NAME)
     found = set()
@@ -130,7 +131,7 @@ def test_a_flipped_bit_in_an_unvouched_batch_is_a_torn_end() -> None:
 
 @pytest.mark.long
 def test_a_file_cut_short_is_named(stride: int) -> None:
-    """Cut any file anywhere: it is refused, or nothing is missing."""
+    """A file that is cut anywhere is refused, or nothing is missing."""
     files, history = small_directory()
     for name, data in files.tree().items():
         for size in sorted({*range(0, len(data), 61 * stride), *range(0, len(data), SECTOR)}):
@@ -163,9 +164,9 @@ def log_names(files: SimFiles) -> list[str]:
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("gone", [1, 2, 3])
 def test_a_log_without_its_last_files_is_missed(gone: int, restarts: int) -> None:
-    """However many are taken away, the one before them shows that there were more: it ends in the
-    mark of a rotation, or was cut when the next one was begun. A file that was only prepared is
-    missed by nobody. (F18)"""
+    """However many files are missing, the one before them shows that there were more: it ends in a
+    mark of rotation, or was cut when the next one was begun. A missing file that was only prepared
+    is no loss. (F18)"""
     files, ledger = many_files()
     for _ in range(restarts):
         ledger.store.close(None)
@@ -189,8 +190,8 @@ def test_a_log_without_its_last_files_is_missed(gone: int, restarts: int) -> Non
 
 
 def test_a_log_file_that_was_cut_is_missed() -> None:
-    """Synced records in the log's last file, for which nothing behind them vouches, are not lost
-    with the rest of the file in silence. (F18)"""
+    """Synced records in the log's last file, of which nothing later says that they were durable,
+    are not lost in silence with the rest of the file. (F18)"""
     files, _ = many_files()
     last = [log for log in inspect(files).logs if log.version][-1]
     data = files.tree()[last.name]
@@ -206,9 +207,9 @@ def test_a_log_file_that_was_cut_is_missed() -> None:
 
 
 def test_a_log_that_ends_before_a_segment_is_missed() -> None:
-    """A segment says how far the log was durable when it got its name. A log that does not go so
-    far has lost its end, though nothing in it does say so; a seal whose event never came is no
-    damage. (F18)"""
+    """A segment says how far the log was durable when it got its name. A log that ends before that
+    has lost its end, even if nothing in the log says so; a segment whose seal event is missing is
+    no damage. (F18)"""
     files, ledger = many_files()
     earlier = copy_of(files)
     ledger.append(1, b"later")
@@ -224,7 +225,7 @@ def test_a_log_that_ends_before_a_segment_is_missed() -> None:
 
 
 def test_a_segment_has_no_name_before_the_log_that_it_holds_is_durable() -> None:
-    """So that no power cut leaves a segment beyond the end of the log, wherever it comes."""
+    """So no power cut, at whatever call, leaves a segment beyond the end of the log."""
     files, ledger = many_files()
     ledger.append(1, b"not synced")
     before = len(files.log)
@@ -245,7 +246,8 @@ def test_a_segment_has_no_name_before_the_log_that_it_holds_is_durable() -> None
 
 
 def test_every_file_that_is_missing_is_named() -> None:
-    """A file that durable state names and that is not there is corruption; spares are not."""
+    """A file that durable state names and that does not exist is corruption; spare files are
+    not."""
     files, history = small_directory()
     for name in files.tree():
         damaged = copy_of(files)
@@ -259,7 +261,8 @@ def test_every_file_that_is_missing_is_named() -> None:
 
 
 def test_files_of_another_directory_are_named() -> None:
-    """Every file says whose it is and which one: a stranger is refused, not read."""
+    """Every file has the instance id and its number: a file of another directory is refused, not
+    read."""
     files, _ = small_directory()
     other = SimFiles(seed=77)
     ledger = Ledger(None)
@@ -307,7 +310,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before() -> None:
     ],
 )
 def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, says: str) -> None:
-    """That nothing is lost is said only where the mark of a clean stop shows it."""
+    """A start that skips a checkpoint logs that nothing is lost only if the mark of a clean stop
+    proves it."""
     files, history = small_directory(clean=clean)
     newest = max(name for name in files.names() if name.endswith(".ckpt"))
     damaged = flipped(files, newest, 3, 1)
@@ -325,7 +329,7 @@ def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, says: str) -> No
 
 
 def test_a_flag_that_is_neither_is_read_as_the_nearer_one() -> None:
-    """One flipped bit neither brings a deleted record back nor takes a live one away."""
+    """One flipped bit neither restores a deleted record nor deletes a live one."""
     files, history = small_directory()
     for name in [name for name in files.names() if name.endswith(".seg")]:
         data = files.tree()[name]
@@ -343,7 +347,7 @@ def test_a_flag_that_is_neither_is_read_as_the_nearer_one() -> None:
 
 
 def test_a_damaged_block_spares_the_others() -> None:
-    """Damage in one block of text is an error of the reads that touch it, and of no other."""
+    """Damage in one block of text fails the reads that touch that block, and no other."""
     files = SimFiles()
     ledger = Ledger(None)
     store = ledger.store = DiskStore(files)
@@ -368,7 +372,8 @@ def test_a_damaged_block_spares_the_others() -> None:
 
 
 def test_inspection_names_what_a_start_refuses() -> None:
-    """Whatever a start refuses or a read can't serve, an inspection finds, and changes nothing."""
+    """An inspection finds everything that a start refuses or a read cannot serve, and changes
+    nothing."""
     files, history = small_directory()
     rng = random.Random(9)
     assert inspect(files).ok
@@ -391,7 +396,8 @@ def test_inspection_names_what_a_start_refuses() -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_inspection_checks_what_only_the_older_checkpoint_needs(clean: bool) -> None:
-    """A damage that a start meets once the newest checkpoint fails is found while it is sound."""
+    """Damage that a start would meet only if the newest checkpoint fails is found while that is
+    sound."""
     files, _ = small_directory(clean=clean)
     newest = max(name for name in files.names() if name.endswith(".ckpt"))
     logs = [name for name in files.names() if name.endswith(".wal") and name != RESERVE_NAME]
@@ -424,7 +430,7 @@ def test_an_inspection_counts_what_is_there() -> None:
 
 
 def written_for_a_topic_that_never_was() -> SimFiles:
-    """A log whose batches verify, one of which does not follow from those before it."""
+    """A log whose batches verify, one of which cannot be applied after those before it."""
     files = SimFiles()
     ledger = Ledger(None)
     ledger.store = store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
@@ -438,8 +444,8 @@ def written_for_a_topic_that_never_was() -> SimFiles:
 
 
 def test_a_batch_that_cannot_be_applied_is_named() -> None:
-    """Its digest holds, so somebody wrote it so: it is damage with file and offset, not a bug that
-    ends a start without a word. (F12)"""
+    """Its digest verifies, but its event cannot follow: that is damage with file and offset, not a
+    bug that ends a start without a message. (F12)"""
     refused = outcome(written_for_a_topic_that_never_was())
 
     assert isinstance(refused, str)

@@ -1,4 +1,4 @@
-"""Disks that refuse: failed writes and syncs, short writes, no space, unreadable files."""
+"""Disks that fail: failed writes and syncs, short writes, no space, unreadable files."""
 
 import errno
 import random
@@ -40,7 +40,7 @@ def fail_next(files: SimFiles, ahead: int = 1, **fault: object) -> None:
 
 
 def test_after_a_failed_write_nothing_is_retried() -> None:
-    """The outcome is unknown, the store is read-only for good, and reads go on. (F8)"""
+    """The outcome is unknown, the store stays read-only, and reads continue. (F8)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -66,7 +66,8 @@ def test_after_a_failed_write_nothing_is_retried() -> None:
 @pytest.mark.parametrize("cleans", [True, False])
 @pytest.mark.parametrize("then", ["kill", "cut"])
 def test_a_sync_that_failed_is_never_issued_again(cleans: bool, then: str) -> None:
-    """The pages look clean and are not on the disk: nobody may be told that they are. (F9)"""
+    """The pages look clean and are not on the disk: no write may be acknowledged by a second sync.
+    (F9)"""
     files = SimFiles()
     ledger = begun(files)
     synced = ledger.history[-1]
@@ -90,13 +91,14 @@ def test_a_sync_that_failed_is_never_issued_again(cleans: bool, then: str) -> No
 
 
 def second_boot_is_believed(files: SimFiles) -> bool:
-    """Whether a start takes the machine's memory of the log for whole."""
+    """Whether a start trusts the machine's page cache of the log."""
     store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
     return store.recover(Ledger(None)).same_boot
 
 
 def failed_twice() -> SimFiles:
-    """A sync failed, what it was to save is gone, and a file that says so could not be made."""
+    """A sync failed, the data that it was to save is lost, and the mark of that could not be
+    created."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second")
@@ -109,8 +111,8 @@ def failed_twice() -> SimFiles:
 
 
 def test_a_failure_is_told_though_no_file_can_be_made() -> None:
-    """The reserve, which nothing is written into any more, gets the name of the mark; the start
-    after the next one has a reserve and no mark. (F9)"""
+    """The reserve, which is not written any more, is renamed to the mark; the start after the next
+    one has a reserve and no mark. (F9)"""
     files = failed_twice()
 
     after = files.kill()
@@ -129,8 +131,8 @@ def test_a_failure_is_told_though_no_file_can_be_made() -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
-    """The process was killed in the very call that failed, as where a disk hangs: what memory shows
-    of the log is not on the disk, and a start leaves a mark of that before it goes on. (F9)"""
+    """The process was killed in the call that failed, as when a disk hangs: the page cache of the
+    log differs from the disk, and a start leaves a mark of that before it proceeds. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second" * 9000)
@@ -150,7 +152,7 @@ def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
 
 
 def test_a_mark_takes_no_space_that_a_start_needs() -> None:
-    """On a full disk the reserve is made anew of what the mark held. (F6, F9)"""
+    """On a full disk the reserve is created again from the space of the mark. (F6, F9)"""
     after = failed_twice().kill()
     after.capacity_bytes = sum(len(data) for data in after.tree().values())
 
@@ -161,7 +163,7 @@ def test_a_mark_takes_no_space_that_a_start_needs() -> None:
 
 
 def test_a_failure_that_nothing_can_keep_says_what_to_do() -> None:
-    """Where the disk takes no mark at all, who reads the server's log makes it. (F9)"""
+    """If the disk accepts no mark at all, the server's log asks the operator to create it. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second")
@@ -179,8 +181,8 @@ def test_a_failure_that_nothing_can_keep_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("faults", [1, 2, 3])
 def test_a_start_whose_sync_failed_is_told_to_the_next(faults: int) -> None:
-    """It ended before it had read anything, and what a killed process had written may be gone with
-    it. (F9)"""
+    """It ended before it had read anything, and the writes of a killed process may be lost with it.
+    (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second")
@@ -199,7 +201,7 @@ def test_a_start_whose_sync_failed_is_told_to_the_next(faults: int) -> None:
 
 
 def test_a_directory_whose_first_sync_failed_is_begun_anew() -> None:
-    """What is left of it, the mark of the failure too, is only unfinished. (F2)"""
+    """The files that are left, the mark of the failure included, count as unfinished. (F2)"""
     files = SimFiles()
     for call in range(1, 100):
         files = SimFiles()
@@ -214,7 +216,7 @@ def test_a_directory_whose_first_sync_failed_is_begun_anew() -> None:
 
 
 def test_a_short_write_is_finished() -> None:
-    """A write that took a part of a batch goes on with the rest. (F7)"""
+    """A write that took a part of a batch continues with the rest. (F7)"""
     files = SimFiles()
     ledger = begun(files)
     fail_next(files, error=0)
@@ -225,8 +227,8 @@ def test_a_short_write_is_finished() -> None:
 
 
 def test_a_large_write_finds_room_on_a_small_disk() -> None:
-    """Where space is counted, the next file is as large as the write that was refused needs, if the
-    disk has so much more. (F6)"""
+    """Where space is counted, the next file is as large as the refused write needs, if the disk has
+    that much more. (F6)"""
     files = SimFiles()
     files.capacity_bytes = 15 * FILE
     ledger = begun(files)
@@ -242,7 +244,7 @@ def test_a_large_write_finds_room_on_a_small_disk() -> None:
 
 
 def test_a_full_disk_is_known_before_a_write() -> None:
-    """Appends stop at `room`, deletes go on into the reserve, and no write ever fails. (F6)"""
+    """Appends stop at `room`, deletes continue into the reserve, and no write ever fails. (F6)"""
     files = SimFiles()
     files.capacity_bytes = 6 * FILE
     ledger = begun(files)
@@ -279,7 +281,7 @@ def test_a_full_disk_is_known_before_a_write() -> None:
 
 
 def test_a_checkpoint_on_a_full_disk_frees_space() -> None:
-    """Without space for another log file a checkpoint begins in the middle of this one."""
+    """Without space for another log file a checkpoint begins in the middle of the present one."""
     files = SimFiles()
     ledger = begun(files)
     for _ in range(40):
@@ -298,7 +300,8 @@ def test_a_checkpoint_on_a_full_disk_frees_space() -> None:
 
 
 def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
-    """Room that was promised while there was plenty is kept even if the plenty is gone."""
+    """Space that was promised while there was plenty is provided even if another program took
+    it."""
     files = SimFiles()
     ledger = begun(files)
     store = ledger.store
@@ -315,7 +318,7 @@ def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
 
 
 def test_a_start_on_a_full_disk_serves() -> None:
-    """Reads need no space, deletes use the reserve, a stop leaves what it found."""
+    """Reads need no space, deletes use the reserve, and a stop loses nothing."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second", b"third")
@@ -335,7 +338,7 @@ def test_a_start_on_a_full_disk_serves() -> None:
 
 
 def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
-    """The bytes of a torn end are kept where there is space, and never in the way of a start."""
+    """The bytes of a torn end are kept if there is space, and never prevent a start."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"x" * 3000)
@@ -359,7 +362,7 @@ def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
 
 
 def test_a_batch_larger_than_a_file_gets_one_that_fits() -> None:
-    """The size of log files bounds nothing that a client may send."""
+    """The size of log files does not limit the size of a write."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"x" * (5 * FILE))
@@ -373,7 +376,7 @@ def test_a_batch_larger_than_a_file_gets_one_that_fits() -> None:
 @pytest.mark.parametrize("ahead", range(1, 10))
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
-    """A segment is there wholly or not at all, and the next seal succeeds. (F6)"""
+    """A segment is there as a whole or not at all, and the next seal succeeds. (F6)"""
     files = SimFiles()
     ledger = begun(files)
     names = set(files.names())
@@ -390,7 +393,7 @@ def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
 
 @pytest.mark.parametrize("ahead", range(1, 6))
 def test_a_checkpoint_that_fails_may_be_tried_again(ahead: int) -> None:
-    """A checkpoint that found no space changes nothing; the log still has it all."""
+    """A checkpoint that found no space changes nothing; the log still has all events."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -407,7 +410,8 @@ def test_a_checkpoint_that_fails_may_be_tried_again(ahead: int) -> None:
 
 
 def test_a_failed_flip_ends_writing() -> None:
-    """A failed sync of flags is a failed sync: the first one of any file is the last."""
+    """A failed sync of flags is a failed sync: after the first one of any file the store is
+    read-only."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -424,7 +428,7 @@ def test_a_failed_flip_ends_writing() -> None:
 
 @pytest.mark.parametrize("suffix", ["wal", "ckpt"])
 def test_an_unreadable_file_is_named_at_the_start(suffix: str) -> None:
-    """A disk that does not give a file back is told with its name; nothing is changed. (F10)"""
+    """A file that the disk does not return is reported with its name; nothing is changed. (F10)"""
     files = SimFiles()
     ledger = begun(files)
     if suffix == "ckpt":
@@ -441,7 +445,7 @@ def test_an_unreadable_file_is_named_at_the_start(suffix: str) -> None:
 
 
 def test_a_disk_that_fails_to_sync_at_the_start_is_refused() -> None:
-    """Before the log is read it is synced; where that fails, nothing read could be trusted."""
+    """The log is synced before it is read; if that fails, nothing read could be trusted."""
     files = SimFiles()
     begun(files)
     after = files.kill()
@@ -452,7 +456,7 @@ def test_a_disk_that_fails_to_sync_at_the_start_is_refused() -> None:
 
 
 def test_an_orphan_that_a_start_could_not_unlink_goes_later() -> None:
-    """A disk that refuses it once keeps no segment that nothing names. (§5)"""
+    """A segment that no event names is removed later if the disk refuses its removal once. (§5)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.store.seal([entry_of(HotRun(1, [b"a"]))])
@@ -471,7 +475,7 @@ def test_an_orphan_that_a_start_could_not_unlink_goes_later() -> None:
 
 
 def test_an_unreadable_payload_fails_only_its_read() -> None:
-    """An error of the disk while serving is an OSError of that read. (F11)"""
+    """A disk error while serving is an OSError of that read. (F11)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -488,7 +492,7 @@ def test_an_unreadable_payload_fails_only_its_read() -> None:
 
 
 def test_a_read_that_would_wait_says_so() -> None:
-    """None means: ask again on a thread that may wait."""
+    """None means: repeat the read on a thread that may wait."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -524,7 +528,7 @@ def test_few_descriptors_serve_many_segments() -> None:
 
 @pytest.mark.parametrize("reopen", [False, True])
 def test_killed_rows_survive_the_closing_of_their_segment(reopen: bool) -> None:
-    """Flags that are not in the file yet are kept in memory, whatever happens to the handle."""
+    """Flags that are not in the file yet are kept in memory, also when the handle is closed."""
     files = SimFiles()
     store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE, open_segments_max=1)
     store.recover(Ledger(store))
@@ -557,7 +561,7 @@ def unusable(change: Callable[[SimFiles], None]) -> str:
 
 
 def test_a_log_that_was_taken_away_is_missed() -> None:
-    """Where an identity is, there was a log: a directory without one is not a fresh one. (F18)"""
+    """A directory with an identity had a log: without one it is not a new directory. (F18)"""
 
     def change(files: SimFiles) -> None:
         for name in files.names():
@@ -568,13 +572,13 @@ def test_a_log_that_was_taken_away_is_missed() -> None:
 
 
 def test_an_identity_that_was_taken_away_is_missed() -> None:
-    """Files of ours without the identity are not begun anew. (F18)"""
+    """A directory with files of a store and no identity is not begun again. (F18)"""
     assert "topics.id is missing" in unusable(lambda files: files.remove("topics.id"))
 
 
 def test_a_failed_sync_is_remembered_by_the_next_start() -> None:
-    """The kernel marks the pages clean, the process ends, the boot id is the same: and still what
-    was acknowledged may be gone, until the next start has said so durably. (F9)"""
+    """The kernel marks the pages clean, the process ends, the boot id is the same: acknowledged
+    writes may still be lost, until the next start has recorded that durably. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"lost")

@@ -23,7 +23,7 @@ from .ledger import HotRun, Ledger, entry_of, live_rows, row_text
 
 @dataclass
 class World:
-    """A store of one kind, and how to get it again as the next process would."""
+    """A store of one kind, and how to open it again as the next process would."""
 
     store: Any
     again: Callable[[], Any] | None = None
@@ -73,7 +73,7 @@ def sealed(store: Any, *, kill: list[int] = ()) -> Any:  # type: ignore[assignme
 
 
 def test_a_fresh_store_knows_that_it_is(world: World) -> None:
-    """Nothing was there, so nothing can be lost."""
+    """A new directory reports that nothing can be lost."""
     store = world.store
 
     assert (store.written_lsn, store.synced_lsn, store.read_only) == (0, 0, False)
@@ -92,7 +92,7 @@ def test_lsns_count_writes(world: World) -> None:
 
 
 def test_a_sealed_run_equals_the_hot_one(world: World) -> None:
-    """Sealing changes where records are and nothing that a reader can see."""
+    """Sealing changes where records are, and nothing that a reader can see."""
     hot = HotRun(1, TEXTS, tags=TAGS, nodes=["w-2", "w-1", None] * 3)
     run = sealed(world.store)
 
@@ -111,7 +111,7 @@ def test_a_sealed_run_equals_the_hot_one(world: World) -> None:
 
 
 def test_rows_deleted_before_the_seal_leave_no_text(world: World) -> None:
-    """A deleted row keeps its place and its time, and neither text, tag nor node."""
+    """A deleted row keeps its place and its time, and no text, tag or node."""
     run = sealed(world.store, kill=[0, 4, 9])
 
     assert run.dead == 3
@@ -140,7 +140,7 @@ def test_rows_deleted_before_the_seal_leave_no_text(world: World) -> None:
     ],
 )
 def test_tags_are_found_by_range(world: World, match: Match, rows: list[int]) -> None:
-    """A match is a range of the sorted tags, filtered only where it has to be. (§5)"""
+    """A match is a range of the sorted tags, filtered only where necessary. (§5)"""
     run = sealed(world.store)
 
     assert run.tag_rows(match).tolist() == rows
@@ -148,7 +148,7 @@ def test_tags_are_found_by_range(world: World, match: Match, rows: list[int]) ->
 
 
 def test_nodes_that_do_not_occur_have_no_id(world: World) -> None:
-    """A filter asks for nodes by name and gets the ids of those that are there."""
+    """A filter passes names of nodes and gets the ids of those that occur."""
     run = sealed(world.store)
 
     ids = run.node_ids(["nobody", "w-1", "", "zz"])
@@ -157,7 +157,8 @@ def test_nodes_that_do_not_occur_have_no_id(world: World) -> None:
 
 
 def test_one_file_holds_runs_of_many_topics(world: World) -> None:
-    """Small topics own no files: one segment packs them, each run with its own tables."""
+    """Small topics have no files of their own: one segment packs them, each run with its own
+    tables."""
     runs = [HotRun(i, [b'{"n":%d}' % i] * i, tags=[f"t{i}"] * i) for i in range(1, 9)]
     refs = world.store.seal([entry_of(run, topic_id=i) for i, run in enumerate(runs, 1)])
 
@@ -196,7 +197,7 @@ def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:
 
 
 def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:
-    """Sequence numbers keep their rows even where nothing is left of them."""
+    """Sequence numbers keep their rows even if no record is left."""
     run = sealed(world.store, kill=list(range(10)))
 
     assert (run.dead, run.text_bytes, run.count) == (10, 0, 10)
@@ -218,7 +219,7 @@ def test_long_texts_are_read_across_blocks(world: World) -> None:
 
 
 def test_a_kill_is_seen_at_once_and_flipped_when_durable(world: World) -> None:
-    """A flag reaches its file only after the delete's own frame is durable."""
+    """A flag is written to its file only after the delete's own frame is durable."""
     ledger = Ledger(world.store)
     ledger.create(1)
     ledger.append(1, *TEXTS)
@@ -241,7 +242,7 @@ def test_a_kill_is_seen_at_once_and_flipped_when_durable(world: World) -> None:
 
 
 def test_killing_twice_counts_once(world: World) -> None:
-    """Rows that are dead already may be killed again."""
+    """Rows that are dead already can be killed again."""
     run = sealed(world.store, kill=[1])
 
     run.kill(np.array([0, 1]))
@@ -253,7 +254,7 @@ def test_killing_twice_counts_once(world: World) -> None:
 
 
 def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None:
-    """Replay kills rows of runs whose files may be gone: nothing is opened for it."""
+    """Replay kills rows of runs whose files may be gone: no file is opened for it."""
     ledger = Ledger(world.store)
     ledger.create(1)
     ledger.append(1, *TEXTS)
@@ -273,7 +274,7 @@ def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None
 
 
 def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
-    """A read that began before the drop ends well. (§5)"""
+    """A read that began before the drop completes. (§5)"""
     ledger = Ledger(world.store)
     ledger.create(1)
     ledger.append(1, *TEXTS)
@@ -288,7 +289,7 @@ def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
 
 
 def test_a_segment_says_what_it_holds_needed_or_not(world: World) -> None:
-    """From its own table: whose runs there are, however few of them are referred to. (§5)"""
+    """Its own table lists all its runs, also those that nothing refers to any more. (§5)"""
     first, second = HotRun(1, TEXTS), HotRun(7, TEXTS[:3])
     refs = world.store.seal([entry_of(first, topic_id=4), entry_of(second, topic_id=2)])
 
@@ -300,7 +301,8 @@ def test_a_segment_says_what_it_holds_needed_or_not(world: World) -> None:
 
 
 def test_what_was_dropped_is_gone_when_it_was_cleared(world: World) -> None:
-    """Once that is durable: no later write or sync is waited for. (§5)"""
+    """A dropped file is unlinked once the drop is durable; it waits for no later write or sync.
+    (§5)"""
     if world.again is None:
         return
     ledger = Ledger(world.store)
@@ -345,7 +347,7 @@ def test_everything_written_is_replayed(world: World) -> None:
 
 
 def test_a_clean_stop_is_found_clean(world: World) -> None:
-    """The image is all that a start after a clean stop needs; then the story goes on."""
+    """The checkpoint is all that a start after a clean stop needs; then the history continues."""
     if world.again is None:
         return
     ledger = Ledger(world.store)
@@ -369,7 +371,8 @@ def test_a_clean_stop_is_found_clean(world: World) -> None:
 
 
 def test_the_log_goes_on_over_many_files_and_checkpoints(world: World) -> None:
-    """Old log files go once two checkpoints do not need them, and a restart finds everything."""
+    """Old log files are removed once two checkpoints do not need them, and a restart finds all
+    events."""
     if world.again is None:
         return
     ledger = Ledger(world.store)
@@ -394,7 +397,7 @@ def test_the_log_goes_on_over_many_files_and_checkpoints(world: World) -> None:
 
 
 def test_a_segment_that_nothing_names_is_unlinked(world: World) -> None:
-    """A seal whose event never came is an orphan; what is named stays."""
+    """A segment whose seal event is missing is an orphan; one that is named stays."""
     if world.again is None:
         return
     ledger = Ledger(world.store)
