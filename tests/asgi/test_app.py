@@ -76,7 +76,8 @@ class Server:
 def ask(
     app: App, scope: Scope, *messages: Message, takes: bool = True, stays: bool = False
 ) -> Server:
-    """One request with its messages there already; unless it stays, the client leaves after."""
+    """One request whose messages are all there already; unless it stays, the client disconnects
+    after them."""
 
     async def run() -> Server:
         server = Server(takes=takes)
@@ -98,7 +99,7 @@ def within(made: Awaitable[Any]) -> Any:
 
 
 def test_the_exchange_sees_the_head_as_it_came() -> None:
-    """Percent-escapes are decoded once, by the exchange and nobody before it. (§0.1)"""
+    """Percent-escapes are decoded once, by the exchange and not before it. (§0.1)"""
     exchange = FakeExchange()
     scope = {**http(b"/v0/topics/a%2Fb", (b"x-a", b"1")), "query_string": b"a=%20"}
 
@@ -111,7 +112,7 @@ def test_the_exchange_sees_the_head_as_it_came() -> None:
 
 
 def test_a_body_in_pieces_is_one_body() -> None:
-    """How a client cuts its body is no concern of the exchange. (§0.3)"""
+    """The exchange gets one body, however the client cuts it. (§0.3)"""
     got = ask(App(FakeExchange()), http(), body(b"ab", more=True), body(b"cd", more=True), body())
 
     assert (got.status, got.body) == (200, b"abcd")
@@ -126,7 +127,7 @@ def test_a_small_answer_is_two_messages() -> None:
 
 
 def test_a_large_answer_goes_out_in_bounded_pieces() -> None:
-    """A piece is what a slow client may hold up at once."""
+    """One piece is the most that a slow client keeps in memory."""
     got = ask(App(FakeExchange()), http(b"/big"), body())
 
     sizes = [len(m["body"]) for m in got.sent[1:]]
@@ -136,7 +137,7 @@ def test_a_large_answer_goes_out_in_bounded_pieces() -> None:
 
 
 def test_a_refused_request_with_a_small_body_keeps_its_connection() -> None:
-    """What came with the head is read, so nothing is left that would have to end the connection."""
+    """A body that came with the head is read, so the connection need not end."""
     got = ask(App(FakeExchange()), http(b"/refuse", (b"content-length", b"2")), body(b"ab"))
 
     assert got.status == 404
@@ -154,7 +155,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_unread(version: str) -> Non
 
 
 def test_a_body_that_grows_too_large_is_refused_while_it_comes() -> None:
-    """Without a length the count decides, at the first byte too many. (§0.6)"""
+    """Without a length the bytes are counted, and refused at the first byte too many. (§0.6)"""
     pieces = [body(b"x" * (1 << 20), more=True)] * 9
     exchange = FakeExchange()
 
@@ -176,7 +177,7 @@ def test_a_body_that_grows_too_large_is_refused_while_it_comes() -> None:
 def test_a_head_that_two_servers_could_read_differently_is_refused(
     headers: list[tuple[bytes, bytes]],
 ) -> None:
-    """Bad framing is 400, before anything else, and ends the connection. (§0.6)"""
+    """Ambiguous framing is 400, before any other check, and ends the connection. (§0.6)"""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(b"/echo", *headers), body(b"ab"))
@@ -207,7 +208,7 @@ def test_a_head_has_bounds(scope: Scope) -> None:
     ids=["nothing", "one byte", "too little", "a pause"],
 )
 def test_a_body_that_stalls_is_refused(pieces: list[bytes]) -> None:
-    """`body_timeout`: neither the first byte nor the pace after it may be kept back. (§0.6)"""
+    """`body_timeout`, for a late first byte and for a rate that is too low after it. (§0.6)"""
     messages = [body(piece, more=True) for piece in pieces]
 
     got = ask(App(FakeExchange(), QUICK), http(), *messages, stays=True)
@@ -217,7 +218,7 @@ def test_a_body_that_stalls_is_refused(pieces: list[bytes]) -> None:
 
 
 def test_a_steady_body_may_not_take_for_ever() -> None:
-    """However well the pace is kept, the whole has a deadline too. (§0.6)"""
+    """The whole body has a deadline, also if its rate is high enough. (§0.6)"""
     pace = Pace(first_s=9, window_s=9, window_bytes=1, body_s=0.05, drain_s=0.05)
 
     async def run() -> Server:
@@ -235,7 +236,8 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
 
 
 def test_all_bodies_share_one_budget() -> None:
-    """Beyond it a body is refused with 429 and `max_body_memory`; answered ones give back. (§11)"""
+    """Beyond it a body is refused with 429 and `max_body_memory`; an answered request frees its
+    share. (§11)"""
     app = App(FakeExchange(), Pace(bodies_bytes=1000, drain_s=0.05))
 
     async def run() -> tuple[Server, Server, Server]:
@@ -260,7 +262,7 @@ def test_all_bodies_share_one_budget() -> None:
 
 
 def test_an_answer_that_waits_is_written_when_it_comes() -> None:
-    """A long poll holds nothing but a task. (§3)"""
+    """A long poll costs a task and no more. (§3)"""
     exchange = FakeExchange()
 
     async def run() -> Server:
@@ -279,7 +281,7 @@ def test_an_answer_that_waits_is_written_when_it_comes() -> None:
 
 
 def test_a_wait_is_cancelled_when_its_client_leaves() -> None:
-    """Nobody waits for a client that is gone. (§3)"""
+    """No task waits for a client that has disconnected. (§3)"""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(b"/wait"), body())
@@ -289,7 +291,7 @@ def test_a_wait_is_cancelled_when_its_client_leaves() -> None:
 
 
 def test_a_client_that_leaves_with_half_a_body_is_not_answered() -> None:
-    """The exchange is told that no body will come, and hears of none."""
+    """The exchange learns that no body will come, and gets none."""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(), body(b"ab", more=True))
@@ -300,14 +302,14 @@ def test_a_client_that_leaves_with_half_a_body_is_not_answered() -> None:
 
 
 def test_a_client_that_does_not_read_is_given_up() -> None:
-    """The answer stays unfinished, which tells the server to end the connection."""
+    """The response stays unfinished, which makes the server end the connection."""
     got = ask(App(FakeExchange(), QUICK), http(), body(b"x"), takes=False)
 
     assert got.sent == []
 
 
 def test_a_bug_is_a_500_in_the_envelope() -> None:
-    """`internal`, and the process goes on. (§0.6)"""
+    """`internal`, and the process continues. (§0.6)"""
     got = ask(App(FakeExchange()), http(b"/crash"), body())
 
     assert (got.status, got.error["code"]) == (500, "internal")
@@ -315,7 +317,7 @@ def test_a_bug_is_a_500_in_the_envelope() -> None:
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
 def test_a_refused_body_is_consumed_until_the_client_is_gone(version: str) -> None:
-    """A server that queues for an application that stopped listening would be stuck with it."""
+    """A server that queues for an application that no longer receives would be blocked by it."""
     scope = http(b"/refuse", (b"content-length", b"99999999"), version=version)
 
     async def run() -> Server:
@@ -342,7 +344,7 @@ def test_a_refused_body_is_consumed_until_the_client_is_gone(version: str) -> No
 
 @pytest.mark.parametrize("extensions", [{"websocket.http.response": {}}, {}])
 def test_a_websocket_is_denied_as_its_path_would_be(extensions: dict[str, Any]) -> None:
-    """A path that is no WebSocket answers 404 in the envelope, where the server can carry it."""
+    """A path that has no WebSocket answers 404 in the envelope, if the server can send it."""
     scope = {**http(b"/refuse"), "type": "websocket", "extensions": extensions}
 
     got = ask(App(FakeExchange()), scope, {"type": "websocket.connect"})
@@ -354,7 +356,7 @@ def test_a_websocket_is_denied_as_its_path_would_be(extensions: dict[str, Any]) 
 
 
 def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
-    """What is there over HTTP is not a WebSocket for that."""
+    """A path that exists over HTTP has no WebSocket for that."""
     scope = {**http(b"/echo"), "type": "websocket", "extensions": {"websocket.http.response": {}}}
 
     got = ask(App(FakeExchange()), scope, {"type": "websocket.connect"})
@@ -363,7 +365,7 @@ def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
 
 
 class FakeRuntime:
-    """A runtime whose replay ends when the test says so, or with a failure."""
+    """A runtime whose replay ends when the test lets it, or with a failure."""
 
     def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
         self.exchange = FakeExchange()
@@ -399,7 +401,7 @@ async def nothing() -> None:
 def live(
     hosted: Hosted, during: Callable[[], Awaitable[None]], *, is_served: bool = True
 ) -> list[Message]:
-    """Startup, something, and shutdown where startup was complete; what the host was told."""
+    """Startup, a story, and shutdown if startup was complete; returns what the host was sent."""
 
     async def run() -> list[Message]:
         server = Server()
@@ -418,7 +420,8 @@ def live(
 
 
 def test_a_hosted_engine_lives_as_long_as_the_lifespan() -> None:
-    """Under another server startup starts and shutdown drains, then stops. (§0.6)"""
+    """In another ASGI server startup starts the runtime, and shutdown drains and stops it.
+    (§0.6)"""
     runtime = FakeRuntime()
     hosted = Hosted(lambda: runtime)
     got = Server()
@@ -453,7 +456,7 @@ def test_a_hosted_engine_lives_as_long_as_the_lifespan() -> None:
 def test_a_hosted_engine_whose_data_cannot_be_opened_fails_its_lifespan(
     failure: Exception, message: str
 ) -> None:
-    """The host gets the store's one line, and ends; nothing is served meanwhile. (§0.6)"""
+    """The host gets the store's one line, and ends; no request is served meanwhile. (§0.6)"""
     runtime = FakeRuntime(failure)
 
     told = live(Hosted(lambda: runtime), nothing, is_served=False)
@@ -463,7 +466,7 @@ def test_a_hosted_engine_whose_data_cannot_be_opened_fails_its_lifespan(
 
 
 def test_settings_that_cannot_be_obeyed_fail_the_lifespan() -> None:
-    """What fails before there is a runtime is told in the same way."""
+    """A failure before there is a runtime is reported in the same way."""
 
     def create() -> FakeRuntime:
         raise BadSetting("TOPICS_FLUSH_MS: not a number")
@@ -474,7 +477,8 @@ def test_settings_that_cannot_be_obeyed_fail_the_lifespan() -> None:
 
 
 def test_the_lifespan_is_complete_when_the_log_is_replayed() -> None:
-    """A host that opens its socket then sends no request to a server that still replays. (§0.6)"""
+    """A host that opens its socket then sends no request to a server that is still replaying.
+    (§0.6)"""
 
     async def run() -> list[int]:
         runtime = FakeRuntime(replays=True)
@@ -498,7 +502,7 @@ def test_the_lifespan_is_complete_when_the_log_is_replayed() -> None:
 
 
 def test_a_host_that_gives_up_on_a_replay_leaves_nothing_running() -> None:
-    """A lifespan that is cancelled while the log is replayed stops the runtime."""
+    """A lifespan that is cancelled during the replay stops the runtime."""
 
     async def run() -> list[str]:
         runtime = FakeRuntime(replays=True)
@@ -516,7 +520,7 @@ def test_a_host_that_gives_up_on_a_replay_leaves_nothing_running() -> None:
 
 
 def test_without_a_lifespan_nothing_is_opened() -> None:
-    """A request to an engine that nobody started is 503 `not_ready`. (§0.6)"""
+    """A request to an engine that was not started is 503 `not_ready`. (§0.6)"""
     created: list[FakeRuntime] = []
 
     async def run() -> Server:

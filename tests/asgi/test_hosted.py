@@ -1,4 +1,4 @@
-"""`topics.asgi:app` under a server of somebody else's: uvicorn, as a process of its own."""
+"""`topics.asgi:app` under another server: uvicorn, as a process of its own."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ COMMAND = (sys.executable, "-m", "uvicorn", "topics.asgi:app", "--port", "0", "-
 
 
 def refused(data_dir: Path) -> tuple[int, str]:
-    """Exit code and output of a uvicorn that has to give up by itself."""
+    """Exit code and output of a uvicorn that has to end by itself."""
     environment = {**os.environ, "TOPICS_DATA_DIR": str(data_dir)}
     done = subprocess.run(
         COMMAND, env=environment, capture_output=True, text=True, timeout=DEADLINE_S
@@ -22,8 +22,8 @@ def refused(data_dir: Path) -> tuple[int, str]:
 
 
 def test_a_second_process_on_a_data_directory_does_not_start(tmp_path: Path) -> None:
-    """As a second worker would be: the host ends, and prints that one process owns a data directory.
-    It used to say that startup is complete, and answered 503 for ever. (§0.6)"""
+    """As a second worker would be: the host ends, and prints that one process owns a data
+    directory. It used to report that startup is complete, and answered 503 for ever. (§0.6)"""
     owner = OsFiles(tmp_path)
     owner.prepare(create=True)
     assert owner.lock()
@@ -38,7 +38,7 @@ def test_a_second_process_on_a_data_directory_does_not_start(tmp_path: Path) -> 
 
 
 def test_a_directory_of_something_else_does_not_start(tmp_path: Path) -> None:
-    """The store's line is what the host prints. (§0.6)"""
+    """The host prints the store's line. (§0.6)"""
     (tmp_path / "holiday.jpg").touch()
 
     code, said = refused(tmp_path)

@@ -318,7 +318,7 @@ def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
 
 
 def test_a_start_on_a_full_disk_serves() -> None:
-    """Reads need no space, deletes use the reserve, and a stop loses nothing."""
+    """Reads need no space, deletes use the reserve, and a kill loses nothing."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second", b"third")
