@@ -76,7 +76,7 @@ class Server:
         return environment(**(given | self._settings), data_dir=self.data)
 
     def start(self, *, ready: bool = True) -> Self:
-        """Start the process and wait until it listens, and unless told otherwise is ready."""
+        """Start the process and wait until it listens, and by default until it is ready."""
         assert self._process is None
         port_file = self.home / "port"
         port_file.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""Clients of streams that read exactly as many bytes as they are told: SSE over HTTP/1.1 and HTTP/2,
-and WebSocket.
+"""Clients of streams that read exactly a given number of bytes: SSE over HTTP/1.1 and HTTP/2, and
+WebSocket.
 
 Owns sockets and framing.  What comes is handed out as (kind, fields, id): the kind is the event's
 name, or the message's op in the same spelling.  `Truth` is what such clients may believe.

@@ -347,7 +347,7 @@ class Grant:
     """One lease as a worker received it.
 
     Attributes:
-        until_ms: Its deadline as last told.
+        until_ms: Its deadline as last sent.
         is_open: Its end may have come sooner than that: it was given up, or that may be.
     """
 
@@ -376,7 +376,7 @@ class Book:
 class Worker(threading.Thread):
     """Claims, stalls, acks, nacks, extends, and disconnects now and then, until it is stopped.
 
-    Its only clock is the server's: what it believes of leases is what the server told.
+    Its only clock is the server's: what it believes of leases is what the server sent.
     """
 
     def __init__(self, number: int, server: Server, book: Book, over: threading.Event) -> None:

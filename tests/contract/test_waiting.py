@@ -10,7 +10,7 @@ from .server import DEADLINE_S
 from .wire import Wire, check
 
 FOREVER_MS = 30_000
-"""Longer than any test may take: who is answered was woken."""
+"""Longer than any test may take: a read that is answered was woken."""
 assert FOREVER_MS <= DEADLINE_S * 1000
 
 

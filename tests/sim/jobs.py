@@ -20,7 +20,7 @@ class Job:
     """A job that was delivered before.
 
     Attributes:
-        lease: Number of its last lease, while nobody has given that up or claimed it since.
+        lease: Number of its last lease, until it is returned or claimed again.
         until_ms: The deadline, while `is_leased`.
         ready_ms: When a delay is over.
         is_lasting: All this is in a log that outlives the process.
@@ -178,7 +178,7 @@ class Jobs:
             shown = found.get(seq)
             is_known = shown in allowed
             if not is_known and not (clean or job.is_lasting):
-                # Something of it may have been told before: then it is claimable.
+                # A part of it may have been answered before: then it is claimable.
                 is_known = shown is None or shown[:3] == ("ready", 0, "")
             if not is_known:
                 return f"job {seq} is {shown}, was {job}"

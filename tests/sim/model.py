@@ -110,7 +110,7 @@ class Found:
     Attributes:
         texts: Seq -> served text, tags included, of every live record.
         jobs: Of a queue: what is known of each job that was delivered (`Job.shown`).
-        evict_floor, holes: What a cursor will be told.
+        evict_floor, holes: The losses that a cursor will get as tombstones.
     """
 
     epoch: str
@@ -132,7 +132,7 @@ class Topic:
     Attributes:
         records: Live records by seq, ascending.
         head_seq: Greatest seq given out, acknowledged or not.
-        evict_floor: One more than the greatest seq lost without anybody asking.
+        evict_floor: One more than the greatest seq that was lost, not deleted.
         holes: Seqs (first, last) that a crash took above the floor.
         lost: Seqs of live records that caps or time took.
         switches: How often the class of durability changed.
@@ -268,7 +268,7 @@ class Topic:
         Args:
             how: `clean`, `kill` (the page cache survived) or `cut`.
             clean: The process before had left its mark, however it ended then.
-            seen_seq: The greatest seq of this instance that any client was told.
+            seen_seq: The greatest seq of this instance that any client was sent.
         """
         self.expire(now_ms)
         self.jobs.settle(now_ms)
@@ -516,7 +516,7 @@ class Model:
 
         Args:
             places: Where each job is that the server knows of, by queue.
-            served: Queues in which somebody may have been about to be given a job.
+            served: Queues in which a worker may have been about to get a job.
             after_ms: For how long one has to have been claimable in any other.
         """
         for name, topic in list(self.topics.items()):

@@ -2,7 +2,7 @@
 delays each step as the test wants.
 
 Owns which of the steps that the driver asked for are done and which wait: a write that is on its way,
-a sync whose end nobody has heard of, a call of upkeep between its return and its report, a read.
+a sync whose end was not reported yet, a maintenance call between its return and its report, a read.
 Refuses to know what answers mean, and decides nothing of what a server decides.
 """
 
@@ -28,9 +28,9 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
 
 Told = Callable[[int], None]
-"""Called with the lsn of the write that carried the command, once its answer may be told."""
+"""Called with the lsn of the write that carried the command, once its answer may be sent."""
 Woken = Callable[[Outcome | Exception], Told]
-"""Called with what a parked command is answered; returns who hears when it is told."""
+"""Called with the answer of a parked command; returns what is called when it is sent."""
 
 
 class Process(InlineHost):
@@ -42,14 +42,14 @@ class Process(InlineHost):
         copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
         holds: Whether a step of the log waits for the disk now.
-        pays: Commands wait for what routers owe to them.
+        pays: Commands wait for the copies that they need.
         unanswered: Commands that were decided and wait for the log.
         logged_ms: The time of the newest event that the log was given.
         reading: What it asked for and waits for.
         command: What is just being decided.
         last_words: What the server's log says of a failure.
         troubles: Rounds of upkeep that a disk broke off.
-        gave_up: Upkeep was let lie, perhaps with a file that nobody knows until the next start.
+        gave_up: Maintenance was given up, perhaps with a file that the next start finds.
     """
 
     def __init__(

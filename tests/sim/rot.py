@@ -1,7 +1,7 @@
 """Damage between two processes, in copies of a world's directory: none of it may be accepted.
 
 Owns which bytes change and what a start may make of them; refuses to know what they mean.  The world
-goes on with the directory as it was.
+continues with the directory as it was.
 """
 
 import random

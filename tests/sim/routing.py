@@ -2,7 +2,7 @@
 
 Owns the routers of a model and the check of every event with which an engine says that it has
 forwarded.  Refuses to know when it does so: a pass may be of any size.  Invariant: a router's
-cursor, its copies and its losses are as told, or a start finds otherwise.
+cursor, its copies and its losses are as reported, or a start finds otherwise.
 """
 
 from dataclasses import dataclass, replace

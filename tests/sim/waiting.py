@@ -1,8 +1,8 @@
 """Workers that wait for jobs: parked claims, and what they get (§10.2).
 
 Owns the clients' end of them, and the check that each grant is one that the contract allows: the
-lowest jobs that may be claimed, to somebody who asked, no more than they asked for, and none idle
-while somebody waits.  Refuses to know in which order those who wait are looked at.
+lowest jobs that may be claimed, to a claim that waits, no more than it asked for, and no job idle
+while a claim waits.  Refuses to know in which order waiting claims are looked at.
 """
 
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ class Waiting:
             known = topic.jobs.known.get(job["$seq"])
             now = None if known is None else (f"lease_{known.lease:x}", known.until_ms)
             if now == (job["lease_id"], job["deadline"]):
-                # Else it was acked, extended or claimed again in the turn that tells of this.
+                # Else it was acked, extended or claimed again in the turn that reports this.
                 world.traffic.check_job(topic, job)
         return answer, is_durable
 

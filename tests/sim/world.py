@@ -55,7 +55,7 @@ class World:
         is_full: The disk may refuse.
         was_disturbed: It refused something to the start of this process.
         is_unseen: A process was stopped in the call that was to leave a mark of its failed sync:
-            what the kernel remembers is all that tells.
+            only the kernel's page cache shows it.
     """
 
     def __init__(self, seed: int, style: Style | None = None) -> None:
@@ -108,7 +108,7 @@ class World:
         if self.style.queues or self.style.ttls_ms != (0,):
             back_ms = 0  # what time took and nobody logged would be there again
         self.recovery = self.process.recover(self.clock_ms - back_ms)
-        # Somebody had set the wall clock back while no process ran, and sets it right at once.
+        # The wall clock was set back while no process ran, and is corrected at once.
         self.recovered_ms = self.process.engine.state.now_ms
         self.process.now_ms = self.clock_ms
 
@@ -177,7 +177,7 @@ class World:
         self.crashes += 1
         stop = how
         if self._lost_pages() or FAILED_NAME in self.files.names() or self.process.failed:
-            # What a failed sync left clean may be lost, whoever goes on: as at a power cut.
+            # What a failed sync left clean may be lost in any next process: as at a power cut.
             how = "cut"
         candidates = self._candidates(how)
         self.files = self._next_files(stop)
@@ -476,7 +476,7 @@ class World:
             cleans &= kind is OSError
             self.files.faults[call] = Fault(error, cleans=cleans, kind=kind)
         if self.rng.random() < 0.2:
-            # It hung, somebody lost patience, and the process was gone when it returned.
+            # It hung, an operator killed it, and the process was gone when the call returned.
             self.files.cut_at = at
 
     def _calls_that_fail(self) -> int:
