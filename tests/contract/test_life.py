@@ -52,7 +52,7 @@ def _is_log(line: str) -> bool:
 
 
 def test_a_fresh_start_makes_what_it_needs(tmp_path: Path) -> None:
-    """The data directory is created with its parents; only its owner can read it. (§12.3)"""
+    """The data directory is created with its parents; only its owner can read it. (§12)"""
     data = tmp_path / "a" / "b" / "data"
     with Server(tmp_path / "home", data_dir=data) as server:
         Api(server.connect(Http1)).append("t", 1)

@@ -177,7 +177,7 @@ def test_unknown_parameters_are_ignored(api: Api, name: str) -> None:
 
 def test_a_foreign_page_is_kept_out(api: Api, name: str) -> None:
     """A page of another origin, or a foreign host name that resolves to this server, is 403 before
-    any other check. (§0.2)"""
+    any other check. (§0.11)"""
     foreign = [
         {"origin": "http://evil.example"},
         {"origin": "null"},
@@ -211,7 +211,7 @@ def test_several_lines_of_accept_are_one(server: Server, name: str) -> None:
 
 
 def test_a_target_may_name_the_server(server: Server) -> None:
-    """As requests to a proxy do; it counts as the Host, and a foreign one is refused. (§0.2)"""
+    """As requests to a proxy do; it counts as the Host, and a foreign one is refused. (§0.11)"""
     wire = Http1(server.port)
     for target, host, status in (
         (f"http://localhost:{server.port}/v0/health", "evil.example", 200),
