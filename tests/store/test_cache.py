@@ -13,8 +13,8 @@ from .disks import begun, fail_next, recovered, second_boot_is_believed
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
-    """The process was killed in the very call that failed, as where a disk hangs: what memory shows
-    of the log is not on the disk, and a start leaves a mark of that before it goes on. (F9)"""
+    """The process was killed in the call that failed, as when a disk hangs: the page cache of the
+    log differs from the disk, and a start leaves a mark of that before it proceeds. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second" * 9000)

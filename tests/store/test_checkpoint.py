@@ -37,7 +37,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before() -> None:
     ],
 )
 def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, says: str) -> None:
-    """That nothing is lost is said only where the mark of a clean stop shows it."""
+    """A start that skips a checkpoint logs that nothing is lost only if the mark of a clean stop
+    proves it."""
     files, history = small_directory(clean=clean)
     newest = max(name for name in files.names() if name.endswith(".ckpt"))
     damaged = flipped(files, newest, 3, 1)
@@ -56,7 +57,7 @@ def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, says: str) -> No
 
 @pytest.mark.parametrize("ahead", range(1, 6))
 def test_a_checkpoint_that_fails_may_be_tried_again(ahead: int) -> None:
-    """A checkpoint that found no space changes nothing; the log still has it all."""
+    """A checkpoint that found no space changes nothing; the log still has all events."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)

@@ -23,7 +23,7 @@ from .stores import TEXTS, Match, World, sealed
 @pytest.mark.parametrize("ahead", range(1, 10))
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
-    """A segment is there wholly or not at all, and the next seal succeeds. (F6)"""
+    """A segment is there as a whole or not at all, and the next seal succeeds. (F6)"""
     files = SimFiles()
     ledger = begun(files)
     names = set(files.names())
@@ -39,7 +39,7 @@ def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
 
 
 def test_rows_deleted_before_the_seal_leave_no_text(world: World) -> None:
-    """A deleted row keeps its place and its time, and neither text, tag nor node."""
+    """A deleted row keeps its place and its time, and no text, tag or node."""
     run = sealed(world.store, kill=[0, 4, 9])
 
     assert run.dead == 3
@@ -54,7 +54,8 @@ def test_rows_deleted_before_the_seal_leave_no_text(world: World) -> None:
 
 
 def test_one_file_holds_runs_of_many_topics(world: World) -> None:
-    """Small topics own no files: one segment packs them, each run with its own tables."""
+    """Small topics have no files of their own: one segment packs them, each run with its own
+    tables."""
     runs = [HotRun(i, [b'{"n":%d}' % i] * i, tags=[f"t{i}"] * i) for i in range(1, 9)]
     refs = world.store.seal([entry_of(run, topic_id=i) for i, run in enumerate(runs, 1)])
 
@@ -93,7 +94,7 @@ def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:
 
 
 def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:
-    """Sequence numbers keep their rows even where nothing is left of them."""
+    """Sequence numbers keep their rows even if no record is left."""
     run = sealed(world.store, kill=list(range(10)))
 
     assert (run.dead, run.text_bytes, run.count) == (10, 0, 10)
