@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.http.openapi import document as openapi
-from topics.protocol.http.routes import ROUTES, Feed
+from topics.protocol.http.routes import ROUTES, StreamKind
 
 from .api import Api, tagged
 from .described import DOCUMENT, assert_described, assert_fits, operation
@@ -374,11 +374,11 @@ def test_what_is_not_described_is_noticed(api: Api, name: str) -> None:
 
 def test_no_feed_is_forgotten() -> None:
     """Each route that answers with a stream has its events or messages described."""
-    feeds = [route for route in ROUTES if isinstance(route.target, Feed)]
+    feeds = [route for route in ROUTES if isinstance(route.target, StreamKind)]
     for route in feeds:
         path, method = operation(route.method, "/" + b"/".join(route.path).decode()) or ("", "")
         good = DOCUMENT["paths"][path][method]["responses"]
-        assert good["101" if route.target is Feed.SOCKET else "200"].keys() & {
+        assert good["101" if route.target is StreamKind.SOCKET else "200"].keys() & {
             "x-events",
             "x-messages",
         }

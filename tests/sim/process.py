@@ -12,7 +12,7 @@ from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.partial_scans import Warming
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
@@ -97,7 +97,7 @@ class Process(InlineHost):
         """Get every event that the engine decides, before it is written."""
         engine, turn = self.engine, self.engine.unit
         emit, submit, work_off = turn.emit, engine.submit, engine.work_off
-        take_wakes, debt_of = engine.take_wakes, engine.debt_of
+        take_wakes, barrier_for = engine.take_wakes, engine.barrier_for
 
         def emitted(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
@@ -107,7 +107,7 @@ class Process(InlineHost):
 
         def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
             self._decided = submit(command, token=token, **given)
-            if token in engine.sweeps:
+            if token in engine.scans:
                 self._decided = self._swept(token)
             if isinstance(self._decided, Parked):
                 self._parked_token = token
@@ -125,7 +125,7 @@ class Process(InlineHost):
                     told.append(call(wake.result))
             return wakes
 
-        engine.debt_of = lambda c: debt_of(c) if self.pays else None  # type: ignore[method-assign]
+        engine.barrier_for = lambda c: barrier_for(c) if self.pays else None  # type: ignore[method-assign]
         turn.emit = emitted  # type: ignore[method-assign]
         engine.submit = decided  # type: ignore[method-assign]
         engine.work_off = worked_off  # type: ignore[method-assign]
@@ -134,11 +134,11 @@ class Process(InlineHost):
     def _swept(self, token: object) -> Outcome:
         """The response of a command that continues in parts, which are run at once."""
         engine, turn = self.engine, self.engine.unit
-        while token in engine.sweeps:
+        while token in engine.scans:
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
                 fetch.done(fetch.read())
-            engine.sweeps.step(self.driver.moment)
+            engine.scans.step(self.driver.moment)
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)
         if isinstance(wake.result, Exception):
@@ -209,22 +209,22 @@ class Process(InlineHost):
         that they need is done."""
         self.finish_log()
         while not self.failed:
-            debt = self.engine.debt_of(command)
-            if debt is None or debt.is_settled:
+            debt = self.engine.barrier_for(command)
+            if debt is None or debt.is_passed:
                 break
             self._pay(debt)
             self.finish_log()
 
-    def _pay(self, debt: Debt) -> None:
-        while not debt.is_settled and not self.failed:
-            debt.work(self.driver.moment)
+    def _pay(self, debt: ReadBarrier) -> None:
+        while not debt.is_passed and not self.failed:
+            debt.advance(self.driver.moment)
             self.driver.nudge()
             self.reading += self.engine.take_fetches()
             while self.reading:
                 self.hand_over(0)
             self.driver.end_turn()
             self.finish_log()
-            if not debt.is_settled and not self.failed:
+            if not debt.is_passed and not self.failed:
                 self.sync()
 
     def work_off(self) -> None:
@@ -246,7 +246,7 @@ class Process(InlineHost):
 
     @property
     def owes(self) -> bool:
-        return not self.failed and (self.is_reading or self.engine.owes)
+        return not self.failed and (self.is_reading or self.engine.has_work)
 
     def hand_over(self, at: int) -> None:
         """The disk has returned what was waited for, in any order."""
@@ -260,7 +260,7 @@ class Process(InlineHost):
         each. Copies of routers wait for `work_off`, or for a command that needs them."""
         self._is_turn_due = False
         self.driver.end_turn()
-        while (self.engine.work.is_due or self._is_turn_due) and not self.failed:
+        while (self.engine.queue_commands.is_due or self._is_turn_due) and not self.failed:
             self._is_turn_due = False
             if self._log_steps:
                 return

@@ -670,7 +670,6 @@ def append_of(name: str, entries: list[Entry], key: str | None, config: TopicCon
         nodes=nodes if any(nodes) else None,
         tags=tags if any(tags) else None,
         metas=metas if any(metas) else None,
-        text_bytes=sum(len(e.data) for e in entries),
         key=b"" if key is None else key.encode().ljust(16),
         create=None,
         config=config,

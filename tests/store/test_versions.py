@@ -104,7 +104,6 @@ def append(process: Process, topic: str, count: int) -> None:
                 nodes=None,
                 tags=None,
                 metas=None,
-                text_bytes=len(data),
                 key=b"",
                 create=None,
                 config=TopicConfig(),

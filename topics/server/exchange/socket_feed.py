@@ -33,7 +33,7 @@ class SocketFeed:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        self._stream = shell.engine.watching.open_socket(self._news.set)
+        self._stream = shell.engine.watch_commands.open_socket(self._news.set)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
@@ -70,8 +70,10 @@ class SocketFeed:
         engine = self._shell.engine
         match order:
             case websocket.Subscribe(topics, view):
-                added = engine.watching.subscribe(self._stream, topics, view, self._shell.now_ms)
-                positions = {w.name: engine.watching.position(w) for w in added}
+                added = engine.watch_commands.subscribe(
+                    self._stream, topics, view, self._shell.now_ms
+                )
+                positions = {w.name: engine.watch_commands.position(w) for w in added}
                 return websocket.subscribed(request_id, positions)
             case websocket.Unsubscribe(topic):
                 was = engine.watches.unsubscribe(self._stream, topic)
@@ -130,7 +132,9 @@ class SocketFeed:
                 return websocket.refused(b"", stopping).decode()
             self._news.clear()
             if self._shell.phase is Phase.READY:
-                frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+                frame = self._shell.engine.watch_commands.next_frame(
+                    self._stream, self._shell.now_ms
+                )
                 if frame is not None:
                     return (await self._written(frame)).decode()
             # There may be news already, of a look that only skipped: others first.
