@@ -125,7 +125,7 @@ class Compaction:
             return False
         last_seq = run.first_seq + run.count - 1
         if last_seq > topic.published_seq:
-            return False  # its writers wait: what they were promised is decided by their write
+            return False  # its rows are not published: their write may still fail
         below = topic.gone_through + 1 - run.first_seq
         if below >= run.count:
             return True
