@@ -7,7 +7,8 @@ import pytest
 from protocol.durable import Durable
 from protocol.harness import START_MS, Harness
 from protocol.workers import cold, held_by, queue
-from topics.protocol.decide.dead_letters import BACKOFF_MAX_MS, MOVED_MAX
+from topics.protocol.decide.dead_letters import MOVED_MAX
+from topics.protocol.model.backoff import BACKOFF_MAX_MS
 from topics.protocol.model.events import RecordsAppended
 from topics.protocol.state import queue as queues
 from topics.store.runs import SealedRun

@@ -51,7 +51,7 @@ def encode(
 
 
 def record_data(frame: RecordFrame, texts: Sequence[bytes | memoryview | bytearray]) -> bytes:
-    """The `data` of a record frame: head, slices, tail; joined once for all who get it."""
+    """The `data` of a record frame: head, slices, tail; joined once for all streams that get it."""
     head = b'{"topic":"%b","records":[' % frame.topic.encode()
     tail = b'],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
         frame.from_seq,
