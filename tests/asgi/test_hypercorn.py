@@ -1,5 +1,6 @@
 """`topics serve --server hypercorn`: hypercorn by its public API, in a process as `topics serve`."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -7,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from contract.api import Api
@@ -170,6 +173,22 @@ def test_a_replay_may_take_its_time() -> None:
     assert config.websocket_max_message_size == 8 << 20
     assert config.keep_alive_timeout == 75
     assert not config.include_server_header
+
+
+def test_a_connection_that_fails_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """No client can make the log fill with tracebacks; a failure of ours still has one."""
+    told: list[dict[str, Any]] = []
+    loop: Any = SimpleNamespace(default_exception_handler=told.append)
+    failure = ExceptionGroup("tasks", [KeyError(3), ExceptionGroup("more", [OSError("x")])])
+
+    hypercorn._on_exception(loop, {"exception": failure, "transport": object()})
+    hypercorn._on_exception(loop, {"exception": asyncio.CancelledError(), "message": "cut"})
+    ours = {"exception": ValueError("a bug"), "message": "of ours"}
+    hypercorn._on_exception(loop, ours)
+
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == "hypercorn failed at a connection: KeyError(3); OSError('x')"
+    assert told == [ours]
 
 
 def test_it_is_chosen_by_an_option(tmp_path: Path) -> None:

@@ -55,17 +55,19 @@ def _can(host: Host, protocol: str) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what speaks HTTP/2 to a server that does not."""
-    left_out = [item for item in items if not _is_spoken(item)]
+    """Leave out what speaks HTTP/2 to a server that does not, and what is not true of a server."""
+    left_out = [item for item in items if not _is_for(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
 
 
-def _is_spoken(item: pytest.Item) -> bool:
+def _is_for(item: pytest.Item) -> bool:
     values = list(getattr(getattr(item, "callspec", None), "params", {}).values())
-    named = [value for value in values if isinstance(value, str) and value in HOSTS]
-    return not named or HOSTS[named[0]].is_http2 or not any(value in HTTP2 for value in values)
+    for host in [HOSTS[value] for value in values if isinstance(value, str) and value in HOSTS]:
+        if item.name in host.left_out or (not host.is_http2 and any(v in HTTP2 for v in values)):
+            return False
+    return True
 
 
 class Shared:
@@ -146,13 +148,13 @@ def wires(wire: Wire) -> Iterator[Callable[[], Wire]]:
 
 @pytest.fixture
 def name() -> str:
-    """The name of a topic that no other test knows."""
+    """The name of a topic that no other test uses."""
     return f"t{next(_names)}"
 
 
 @pytest.fixture
 def private(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers that only this test knows; they end with it."""
+    """Starts servers for one test only; they end with it."""
     make = partial(Server, under=HOSTS[getattr(request, "param", OWN.name)])
     servers: list[Server] = []
 

@@ -37,7 +37,7 @@ def environment(**settings: object) -> dict[str, str]:
 
 
 class Resettable(Protocol):
-    """A connection that can be let go."""
+    """A connection that can be closed."""
 
     def reset(self) -> None: ...
 
@@ -66,7 +66,7 @@ class Server:
         self.port = 0
 
     def connect(self, make: Callable[[int], W]) -> W:
-        """A connection that is let go when the process has ended."""
+        """A connection that is closed when the process has ended."""
         wire = make(self.port)
         self._wires.append(wire)
         return wire
@@ -77,7 +77,7 @@ class Server:
         return environment(**(given | self._settings), data_dir=self.data)
 
     def start(self, *, ready: bool = True) -> Self:
-        """Start the process and wait until it listens, and unless told otherwise is ready."""
+        """Start the process and wait until it listens, and by default until it is ready."""
         assert self._process is None
         port_file = self.home / "port"
         port_file.unlink(missing_ok=True)
@@ -125,13 +125,18 @@ class Server:
 
     def wait(self) -> int:
         """The exit code, once the process has ended; 0 after a stop, whatever the host's is."""
+        code = self.wait_for_code()
+        return 0 if code == self.under.stopped else code
+
+    def wait_for_code(self) -> int:
+        """The exit code as the process had it."""
         assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         self._process = None
         for wire in self._wires:
             wire.reset()
         self._wires.clear()
-        return 0 if code == self.under.stopped else code
+        return code
 
     def stop(self) -> int:
         """A clean stop; returns the exit code."""
@@ -139,7 +144,7 @@ class Server:
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL: the kernel lives on, so what was written is there."""
+        """SIGKILL: the kernel lives on, so everything that was written is there."""
         self._end()
         assert self.wait() == -signal.SIGKILL
 
@@ -172,7 +177,7 @@ class Server:
 
 
 def refusal(settings: Mapping[str, str], cwd: Path) -> tuple[int, str]:
-    """(exit code, standard error) of a server that does not get to serve."""
+    """(exit code, standard error) of a server that refuses to start."""
     ended = subprocess.run(
         OWN.command(0),
         env=dict(settings),

@@ -243,7 +243,7 @@ def segment_numbers_used_again(patch: Patch) -> None:
 
 
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
-    """What the log gets is not what became true."""
+    """The log gets an event that differs from the one that was applied."""
     encode = codec.encode
     patch.setattr(unit_of_work, "encode", lambda event: encode(change(event)))
 
@@ -525,7 +525,7 @@ def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
 
 
 def failures_that_are_no_disks_not_heeded(patch: Patch) -> None:
-    """Want of memory in a write, taken for a write of nothing."""
+    """Out of memory in a write is taken for a write of nothing."""
     append = Log._append
 
     def careless(self: Log, kind: int, frames: Frames) -> None:

@@ -71,6 +71,7 @@ async def _serve(settings: Settings, listener: socket.socket, stop: Stop, runtim
         except TimeoutError:
             log.warning("%d requests did not end in time", hosted.requests)
 
+    asyncio.get_running_loop().set_exception_handler(_on_exception)
     # Until hypercorn waits for its trigger, it waits for the replay.
     early = asyncio.create_task(_drain_at(stop, hosted))
     collector.start()
@@ -92,6 +93,25 @@ def _create() -> Callable[[Any], Any]:
     from topics.server.runtime.runtime import create
 
     return create
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What no task heard of: connections that hypercorn failed at, in a line each, as a client can
+    cause that (0.18: more of a body after the answer, over HTTP/2); nothing of those that are cut at
+    the end of a stop, as asyncio's streams ask each for its result."""
+    failure = context.get("exception")
+    if isinstance(failure, asyncio.CancelledError):
+        return
+    if failure is not None and "transport" in context:
+        log.warning("hypercorn failed at a connection: %s", "; ".join(map(repr, _leaves(failure))))
+        return
+    loop.default_exception_handler(context)
+
+
+def _leaves(failure: BaseException) -> list[BaseException]:
+    if not isinstance(failure, BaseExceptionGroup):
+        return [failure]
+    return [leaf for each in failure.exceptions for leaf in _leaves(each)]
 
 
 async def _drain_at(stop: Stop, hosted: Hosted) -> None:

@@ -80,7 +80,7 @@ class Error(msgspec.Struct, kw_only=True):
 
 
 class QueueCounters(msgspec.Struct, kw_only=True):
-    """A queue's jobs: `ready + in_flight + delayed` is `count` (§10.6)."""
+    """A queue's jobs: `ready + in_flight + delayed` is `count` (§10.7)."""
 
     ready: Annotated[Natural, Meta(description="May be claimed.")]
     in_flight: Annotated[Natural, Meta(description="Under a lease.")]
@@ -236,7 +236,7 @@ Deliveries = Annotated[int, Meta(ge=1, description="How often it was delivered, 
 
 
 class Job(Record, kw_only=True):
-    """A leased record (§10.1)."""
+    """A leased record (§10.2)."""
 
     lease_id: LeaseId
     deadline: Deadline
@@ -413,7 +413,7 @@ class ErrorEvent(msgspec.Struct, kw_only=True):
 
 
 class JobEvent(Job, kw_only=True):
-    """One leased job (§10.7)."""
+    """One leased job (§10.8)."""
 
     topic: TopicName
 
