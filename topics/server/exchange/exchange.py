@@ -90,7 +90,7 @@ class TopicsExchange:
             return call.fail()
 
     def connect(self, head: Head) -> Answer | Socket:
-        """A WebSocket handshake: in everything but its answer a GET (§7.7)."""
+        """A WebSocket handshake: a GET, but for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
@@ -139,7 +139,7 @@ class _Responder:
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
     def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
-        """The answer of a finished outcome whose records are here."""
+        """The answer of an outcome whose records were read."""
         assert isinstance(reply.result, Outcome)
         body = [*payload, self.performance(reply)]
         return self.answer(answers.status_of(reply.result), (JSON,), body)
@@ -185,7 +185,7 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """What the head alone can be refused for: 406, then 413, then 415."""
+        """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
             header(b"accept")
@@ -423,7 +423,7 @@ class _LateAnswer:
     # goes back.
 
     def claims(self, command: Claim) -> None:
-        """The answer is to be jobs; this is what was asked."""
+        """The answer will be jobs, for this claim."""
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
@@ -473,7 +473,7 @@ class _LateAnswer:
             self._done(now)
 
     def _salvaged(self, reply: Reply, jobs: Jobs, found: "_Found") -> "Answer | _LateAnswer":
-        """What is left of a claim without the jobs that cannot be read; or another."""
+        """The answer with the jobs that can be read; or, where there is none, another claim's."""
         claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
@@ -566,7 +566,7 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
 
 
 def _plain(call: _Responder, text: bytes) -> Answer:
-    """An answer that no command is behind; the text's last brace is still to come."""
+    """An answer without a command; the last brace of `text` is left out."""
     return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
 
 

@@ -65,8 +65,8 @@ def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
 
 
 def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
-    """*Blocking.* The text of each job, or why that one cannot be read: damage to one of them is
-    none to those beside it.  The records have inserts."""
+    """*Blocking.* The text of each job, or why it cannot be read: jobs beside a damaged one can
+    be.  The records have inserts."""
     inserts = iter(records.inserts)
     for run, spans in records.extents:
         lost: DamagedRun | None = None
