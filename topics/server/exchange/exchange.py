@@ -14,20 +14,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 
-import orjson
-
 from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.http import answer_models as models
 from topics.protocol.http import answers, metrics, routes
-from topics.protocol.http.answers import Piece
+from topics.protocol.http.answers import Piece, open_object
 from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records
+from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
-from topics.server.exchange.payload import of_jobs, one_by_one
+from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.shell import Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
@@ -90,7 +89,7 @@ class TopicsExchange:
             return call.fail()
 
     def connect(self, head: Head) -> Answer | Socket:
-        """A WebSocket handshake: in everything but its answer a GET (§7.7)."""
+        """A WebSocket handshake: a GET, but for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
@@ -139,7 +138,7 @@ class _Responder:
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
     def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
-        """The answer of a finished outcome whose records are here."""
+        """The answer of an outcome whose records were read."""
         assert isinstance(reply.result, Outcome)
         body = [*payload, self.performance(reply)]
         return self.answer(answers.status_of(reply.result), (JSON,), body)
@@ -185,7 +184,7 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """What the head alone can be refused for: 406, then 413, then 415."""
+        """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
             header(b"accept")
@@ -418,18 +417,18 @@ class _LateAnswer:
         except Exception:
             return self._call.fail()
 
-    # A claim passes over jobs that cannot be read.  Where all that it was given are such, it claims
-    # again, more than was asked for, so that a long stretch of them is soon behind it; what of that
-    # is too much goes back.
+    # A claim passes over jobs that cannot be read.  Where none of those it was given can be, it claims
+    # again, more than was asked for, so that a long stretch of damage is soon behind it; the surplus
+    # goes back.
 
     def claims(self, command: Claim) -> None:
-        """The answer is to be jobs; this is what was asked."""
+        """The answer will be jobs, for this claim."""
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
     def _jobs_or_wait(self, reply: Reply, granted: Granted, jobs: Jobs) -> "Answer | _LateAnswer":
         try:
-            texts = None if self._rounds else _spliced(granted, blocking=False)
+            texts = None if self._rounds else spliced(answers.pieces_of(granted), blocking=False)
         except (Corrupt, OSError):
             texts = None
         if texts is not None:
@@ -444,7 +443,7 @@ class _LateAnswer:
         try:
             if not self._rounds:
                 try:
-                    texts = _spliced(granted, blocking=True)
+                    texts = spliced(answers.pieces_of(granted), blocking=True)
                     assert texts is not None
                     return texts
                 except (Corrupt, OSError):
@@ -473,7 +472,7 @@ class _LateAnswer:
             self._done(now)
 
     def _salvaged(self, reply: Reply, jobs: Jobs, found: "_Found") -> "Answer | _LateAnswer":
-        """What is left of a claim without the jobs that cannot be read; or another."""
+        """The answer with the jobs that can be read; or, where there is none, another claim's."""
         claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
@@ -516,24 +515,6 @@ class _Found:
     jobs: list[tuple[int, Buffer | Exception]]
 
 
-def _spliced(granted: Granted, *, blocking: bool) -> list[Buffer] | None:
-    """A claim's answer with its jobs in place; None where a disk must be waited for.
-
-    Raises:
-        Corrupt, OSError: Some of it cannot be read.
-    """
-    out: list[Buffer] = []
-    for piece in answers.pieces_of(granted):
-        if not isinstance(piece, Records):
-            out.append(piece)
-            continue
-        texts = of_jobs(piece, blocking=blocking)
-        if texts is None:
-            return None
-        out += texts
-    return out
-
-
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     known: dict[bytes, bytes] = {}
     for name, value in headers:
@@ -551,12 +532,12 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
         case Probe.PAGE:
             return call.answer(200, page.HEADERS, [page.DOCUMENT])
         case Probe.HEALTH:
-            health = {"status": "ok", "version": VERSION, "uptime_ms": runtime.uptime_ms}
-            return _plain(call, health)
+            health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
+            return _plain(call, open_object(health))
         case Probe.READY:
             return _ready(call)
         case Probe.LIMITS:
-            return _plain(call, asdict(runtime.limits))
+            return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
             # A document of a foreign format: no performance block at its end.
             # What most servers are never asked for is not loaded at every start.
@@ -578,15 +559,14 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
                 push_streams=runtime.engine.push_streams.open_count,
             )
             if routes.prefers_json(call.header(b"accept")):
-                performance = call.performance(Reply(Outcome()))
-                return call.answer(200, (JSON,), [metrics.as_json(known), performance])
+                return _plain(call, metrics.as_json(known))
             text = (b"content-type", metrics.CONTENT_TYPE)
             return call.answer(200, (text,), [metrics.as_text(known)])
 
 
-def _plain(call: _Responder, value: object) -> Answer:
-    performance = call.performance(Reply(Outcome()))
-    return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
+def _plain(call: _Responder, text: bytes) -> Answer:
+    """An answer without a command; the last brace of `text` is left out."""
+    return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
 
 
 def _ready(call: _Responder) -> Answer:
@@ -596,7 +576,8 @@ def _ready(call: _Responder) -> Answer:
             raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
         case Phase.READY:
             topics = len(runtime.engine.state.topics)
-            return _plain(call, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+            ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
+            return _plain(call, open_object(ready))
         case Phase.STARTING | Phase.FAILED:
             progress = {"replay_progress": runtime.store.progress}
             raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
