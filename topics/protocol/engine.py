@@ -223,7 +223,7 @@ class Engine:
         """
         now_ms = self.advance(now_ms)
         for topic in self.state.by_id.values():
-            durability = topic.config.durability_class
+            durability = topic.durability
             first, last = topic.head_seq + 1, topic.reserved_through
             is_certain = durability.survives(same_boot=recovery.same_boot)
             if recovery.clean or is_certain or not self._was_used(topic):

@@ -79,7 +79,7 @@ def test_nothing_passes_an_earlier_head_that_waits() -> None:
     log = Log("fsync")
     log.append(1)
     log.publication.on_taken()
-    log.topic.config = TopicConfig(durability="disk")
+    log.topic.configure(TopicConfig(durability="disk"))
     assert log.append(2)
     log.publication.on_written(1)
     log.lsn = 1

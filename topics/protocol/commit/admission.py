@@ -141,7 +141,7 @@ class Admission:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
         ones where it is larger than the cap; never its last."""
         config, n = topic.config, len(batch)
-        volatile = not config.durability_class.is_logged
+        volatile = not topic.durability.is_logged
         if pressed or volatile:
             self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
         if config.discard != "old":
@@ -190,7 +190,7 @@ class Admission:
         over = memory.total_bytes + need - limit
         if over <= 0:
             return
-        volatile = not topic.config.durability_class.is_logged
+        volatile = not topic.durability.is_logged
         if volatile and topic.config.discard == "old":
             # What other topics hold may be protected from eviction; the topic's own records are not.
             others = memory.total_bytes - topic.volatile_bytes

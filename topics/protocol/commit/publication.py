@@ -15,7 +15,7 @@ its topic does.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from topics.protocol.state.topic import Topic
 
@@ -34,14 +34,6 @@ class _PendingHead:
     synced: int | None = None
 
 
-@dataclass(slots=True)
-class _PendingUnit:
-    """What one unit of work has to show and to reserve once its write is done."""
-
-    heads: dict[int, _PendingHead] = field(default_factory=dict)
-    reserved: list[tuple[Topic, int]] = field(default_factory=list)
-
-
 class Publication:
     """Moves the heads of topics as the log moves.
 
@@ -55,8 +47,12 @@ class Publication:
     ) -> None:
         self._published = published
         self._settled = settled
-        self._unit = _PendingUnit()
-        self._on_its_way: _PendingUnit | None = None
+        # Of the unit that is being decided, and of the one on its way: heads by topic id.
+        self._heads: dict[int, _PendingHead] = {}
+        self._reserved: list[tuple[Topic, int]] = []
+        self._heads_on_their_way: dict[int, _PendingHead] = {}
+        self._reserved_on_its_way: list[tuple[Topic, int]] = []
+        # Of units that are written, by lsn.
         self._reservations: deque[tuple[int, Topic, int]] = deque()
         self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
         self._unsettled: deque[tuple[int, Topic, int]] = deque()
@@ -66,9 +62,9 @@ class Publication:
     def plan(self, topic: Topic) -> bool:
         """The topic has a new head in this unit; whether a sync has to cover it, or an earlier one,
         before it is shown."""
-        pending = self._unit.heads.get(topic.topic_id)
+        pending = self._heads.get(topic.topic_id)
         if pending is None:
-            pending = self._unit.heads[topic.topic_id] = _PendingHead(topic)
+            pending = self._heads[topic.topic_id] = _PendingHead(topic)
         waits = pending.synced is not None or topic.topic_id in self._unsynced
         if waits or self._will_wait(topic) or self._needs_sync(topic):
             pending.synced = topic.head_seq
@@ -78,56 +74,53 @@ class Publication:
 
     def _needs_sync(self, topic: Topic) -> bool:
         # A seq whose reservation a power loss takes back could be given to another record.
-        return (
-            topic.config.durability_class.waits_for_sync or topic.head_seq > topic.reserved_durably
-        )
+        return topic.durability.waits_for_sync or topic.head_seq > topic.reserved_durably
 
     def _will_wait(self, topic: Topic) -> bool:
         """Whether the unit on its way has a head of the topic that a sync must cover."""
-        unit = self._on_its_way
-        pending = unit.heads.get(topic.topic_id) if unit is not None else None
+        pending = self._heads_on_their_way.get(topic.topic_id)
         return pending is not None and pending.synced is not None
 
     def hold_back(self, topic: Topic) -> None:
         """What is shown from now on waits for a sync that covers the present head."""
-        heads = self._unit.heads
-        heads.setdefault(topic.topic_id, _PendingHead(topic)).synced = topic.head_seq
+        pending = self._heads.setdefault(topic.topic_id, _PendingHead(topic))
+        pending.synced = topic.head_seq
 
     def reserved(self, topic: Topic) -> None:
         """This unit reserved seqs of the topic."""
-        self._unit.reserved.append((topic, topic.reserved_through))
+        self._reserved.append((topic, topic.reserved_through))
 
     def show_all(self, topic: Topic) -> None:
         """After recovery: what was found is there, durable and shown."""
         topic.publish(topic.head_seq)
         topic.note_synced(topic.head_seq)
         topic.note_reserved_durably(topic.reserved_through)
-        self._unit.heads.pop(topic.topic_id, None)
+        self._heads.pop(topic.topic_id, None)
 
     def drop(self, topic: Topic) -> None:
         """The topic was deleted: no more of it is shown."""
-        for unit in (self._unit, self._on_its_way):
-            if unit is not None:
-                unit.heads.pop(topic.topic_id, None)
+        for heads in (self._heads, self._heads_on_their_way):
+            heads.pop(topic.topic_id, None)
         self._unsynced.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ the log moves
 
     def on_taken(self) -> None:
         """The unit is on its way to the log; the next one begins."""
-        assert self._on_its_way is None
-        self._on_its_way, self._unit = self._unit, _PendingUnit()
+        assert not self._heads_on_their_way
+        self._heads_on_their_way, self._heads = self._heads, {}
+        self._reserved_on_its_way, self._reserved = self._reserved, []
 
     def on_written(self, lsn: int) -> None:
         """The unit on its way is in the log."""
-        unit, self._on_its_way = self._on_its_way, None
-        assert unit is not None
-        for topic, through in unit.reserved:
+        heads, self._heads_on_their_way = self._heads_on_their_way, {}
+        for topic, through in self._reserved_on_its_way:
             self._reservations.append((lsn, topic, through))
-        for pending in unit.heads.values():
+        self._reserved_on_its_way = []
+        for pending in heads.values():
             topic = pending.topic
             if pending.written is not None:
-                if topic.config.durability_class.strong_waits_for_sync:
+                if topic.durability.strong_waits_for_sync:
                     self._unsettled.append((lsn, topic, pending.written))
                 else:
                     topic.note_synced(pending.written)
@@ -157,8 +150,10 @@ class Publication:
 
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is shown."""
-        self._unit = _PendingUnit()
-        self._on_its_way = None
+        for heads in (self._heads, self._heads_on_their_way):
+            heads.clear()
+        for reserved in (self._reserved, self._reserved_on_its_way):
+            reserved.clear()
         self._unsynced.clear()
         self._unsettled.clear()
 

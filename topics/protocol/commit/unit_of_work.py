@@ -343,7 +343,7 @@ class UnitOfWork:
             Rejection: The destination does not take them, or the log does not; nothing changed.
         """
         event, log_bytes = self.admit(dest, copies, cause, moment, freed_bytes=freed_bytes)
-        volatile = not dest.config.durability_class.is_logged
+        volatile = not dest.durability.is_logged
         self.log_append(dest, event, log_bytes, volatile=volatile)
         if volatile:
             match cause:
@@ -364,7 +364,7 @@ class UnitOfWork:
     ) -> tuple[RecordsAppended, int]:
         """The event of copies that are taken, and the room it may need in the log; nothing changes.
         Raises Rejection."""
-        volatile = not dest.config.durability_class.is_logged
+        volatile = not dest.durability.is_logged
         self.let_leases_end(dest)
         event, log_bytes = self.admission.copied(
             dest, copies, moment.now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
@@ -457,13 +457,13 @@ class UnitOfWork:
 
 def gate_of(topic: Topic) -> Gate:
     """What an answer about the topic waits for in its durability class (§0.10)."""
-    return Gate.SYNCED if topic.config.durability_class.waits_for_sync else Gate.WRITTEN
+    return Gate.SYNCED if topic.durability.waits_for_sync else Gate.WRITTEN
 
 
 def logs_deletes(topic: Topic) -> bool:
     """Whether a delete of the topic's records is an event of the log: a restart would bring the
     records back without it."""
-    return topic.config.durability_class.is_logged or holds_logged(topic)
+    return topic.durability.is_logged or holds_logged(topic)
 
 
 def holds_logged(topic: Topic) -> bool:

@@ -44,7 +44,7 @@ class RecordCommands:
             if known is not None:
                 return known
         event, log_bytes = self._unit.admit_append(topic, command, now_ms)
-        volatile = not topic.config.durability_class.is_logged
+        volatile = not topic.durability.is_logged
         need = FRAME_BYTES if volatile else log_bytes
         self._unit.require_writable(moment, need + (FRAME_BYTES if created else 0))
         if created is not None:
@@ -61,7 +61,7 @@ class RecordCommands:
             created=created is not None,
             gate=Gate.SYNCED if synced else Gate.WRITTEN,
             is_logged=True,
-            is_fsync=topic.config.durability_class.waits_for_sync,
+            is_fsync=topic.durability.waits_for_sync,
         )
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Appended | None:

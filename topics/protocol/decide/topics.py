@@ -77,7 +77,7 @@ class TopicCommands:
             return _put(topic.name, config, created=False)
         self._unit.require_writable(moment)
         self._unit.expire(topic, moment.now_ms)
-        promised = topic.config.durability_class.waits_for_sync
+        promised = topic.durability.waits_for_sync
         self._unit.emit(self._configured(topic, config, moment.now_ms))
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which

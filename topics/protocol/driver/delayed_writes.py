@@ -140,7 +140,7 @@ class DelayedWrites:
         if (refusal.detail or {}).get("limit") != "max_hot_bytes" or not self.is_open:
             return False
         topic = self._engine.state.topics.get(command.topic)
-        is_logged = topic is None or topic.config.durability_class.is_logged
+        is_logged = topic is None or topic.durability.is_logged
         return is_logged and self._engine.state.memory.logged_bytes > 0
 
     # ------------------------------------------------------------------ what is let in

@@ -196,7 +196,7 @@ class State:
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
             queue.lose_track()
         self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
-        topic.config = event.config
+        topic.configure(event.config)
         self._limit_jobs(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
@@ -232,7 +232,7 @@ class State:
         n, first_seq = len(batch), event.first_seq
         config = topic.config
         self._reach(topic, first_seq - 1)
-        volatile = not config.durability_class.is_logged
+        volatile = not topic.durability.is_logged
         self.memory.append(topic, first_seq, batch, volatile=volatile)
         if config.ttl_ms and topic.topic_id not in self.expiry:
             self.expiry.set(topic.topic_id, batch.ts_ms + config.ttl_ms + 1)

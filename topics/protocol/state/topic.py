@@ -75,6 +75,7 @@ class Topic:
     """State of one instance of a topic name.
 
     Attributes:
+        durability: What the class in `config` promises.
         epoch: Names the instance to readers (§1.4).
         head_seq: The last seq that was given out.
         published_seq: The last seq that is shown.
@@ -96,6 +97,7 @@ class Topic:
         self.topic_id = topic_id
         self.name = name
         self.config = config
+        self.durability = config.durability_class
         self.epoch = epoch
         self.head_seq = 0
         self.published_seq = 0
@@ -140,6 +142,10 @@ class Topic:
         self.runs[lo:hi] = runs
         self.starts[lo:hi] = [run.first_seq for run in runs]
         return old
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take another config."""
+        self.config, self.durability = config, config.durability_class
 
     # ------------------------------------------------------------------ publication
 
