@@ -1,5 +1,5 @@
-"""Pieces of a stream that are written at once, past the task that would send them, and the last
-word to a client that takes none (§7.6)."""
+"""Pieces of a stream that are written at once, without the task that would send them, and the last
+event for a client that takes none (§7.6)."""
 
 import socket
 
