@@ -1,4 +1,4 @@
-"""What clients that mean harm get, over raw sockets; and that stock hypercorn fares worse.
+"""What hostile clients get, over raw sockets; and that stock hypercorn fares worse.
 
 Each hole is shown on ours with short deadlines.  Where it can be shown quickly, the same client is
 then let loose on stock hypercorn: the day such a test fails, a correction is no longer needed.

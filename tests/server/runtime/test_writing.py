@@ -1,5 +1,5 @@
-"""Pieces of a stream that are written at once, past the task that would send them, and the last
-word to a client that takes none (§7.6)."""
+"""Pieces of a stream that are written at once, without the task that would send them, and the last
+event for a client that takes none (§7.6)."""
 
 import socket
 
@@ -175,7 +175,7 @@ def test_a_closed_window_takes_one_piece(sends: bool) -> None:
 # Who takes nothing.
 
 STALLED = Guard(take_s=0.1, write_s=20.0, linger_s=1.0)
-"""A stream is told soon, and its client has long to take what it was told."""
+"""A stream gets its last event soon, and its client has long to take it."""
 
 
 def filled(server: Served, client: Client) -> tuple[Writer, int]:
