@@ -317,6 +317,9 @@ class _Admitted:
         )
         return self._call.refuse(refusal, close=True)
 
+    def close(self) -> None:
+        """Nothing is held for a request beyond its answer."""
+
 
 class _Waiting:
     """Implements `answers.Pending`: an answer that waits for a thread, the log, a poll or a disk."""

@@ -1,0 +1,65 @@
+"""Whose turn it is on the event loop.
+
+Owns one queue of all that have more to do than may be done at once: connections with unread bytes,
+streams with news.  Each gets a turn in the order of asking, and after `slice_s` of them the loop
+looks at its sockets and timers before the next; so what a light client waits for the heavy ones is
+one slice and one turn, however many they are.  Refuses to know what is done in a turn.
+
+Invariant: nothing is called from within `add`; a turn that raises costs nobody else's.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+log = logging.getLogger("topics.http")
+
+
+class Turn(Protocol):
+    def take_turn(self) -> None:
+        """Do some of what there is to do, for a millisecond at most; `add` again for the rest."""
+
+
+class Turns:
+    """The queue.
+
+    Args:
+        call_soon: Of the event loop.
+        clock: Seconds, as `time.perf_counter`.
+        slice_s: How long turns are given before the loop goes on.
+    """
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float],
+        slice_s: float,
+    ) -> None:
+        self._call_soon = call_soon
+        self._clock = clock
+        self._slice_s = slice_s
+        self._waiting: deque[Turn] = deque()
+        self._is_due = False
+
+    def add(self, turn: Turn) -> None:
+        """Give it a turn soon, once; who is in the queue already must not add itself again."""
+        self._waiting.append(turn)
+        if not self._is_due:
+            self._is_due = True
+            self._call_soon(self._run)
+
+    def _run(self) -> None:
+        waiting, clock = self._waiting, self._clock
+        until_s = clock() + self._slice_s
+        while waiting:
+            try:
+                waiting.popleft().take_turn()
+            except Exception:
+                log.exception("a turn failed")
+            if clock() >= until_s:
+                break
+        if waiting:
+            self._call_soon(self._run)
+        else:
+            self._is_due = False
