@@ -71,17 +71,17 @@ class Source(Protocol):
     """Pieces that are taken without waiting, by a driver that has no task for them.
 
     The driver calls `listen` first, and `take` when it is woken or its client has room again.  No
-    method waits, and none calls `wake` before it returns.
+    method waits.
     """
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will come: true from the moment in which `take` gave the last piece."""
+        """Nothing more will come."""
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Have `wake` called, on the event loop, when there may be something to take or the end has
-        come.  It may come from within a command of another client: do no more there than to ask for
-        a turn.  A feed that has something at once wakes soon, too."""
+        come.  The call may come from within `listen`, `take` or another client's command: do no more
+        in it than to ask for a turn."""
 
     def take(self) -> Buffer | None:
         """The next bytes to send; None where there are none now, or no more."""
