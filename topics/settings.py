@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from topics.protocol.limits import Limits
+from topics.protocol.model.limits import Limits
 
 PREFIX: Final = "TOPICS_"
 NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_JOB_")

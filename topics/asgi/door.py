@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from topics.asgi import logs, portfile
-from topics.asgi.collector import Collector
+from topics.server.process import logs, port_file
+from topics.server.runtime.collector import Collector
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
@@ -112,10 +112,10 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
         log.warning("%s", note)
     try:
         if settings.port_file is not None:
-            portfile.check(settings.port_file)
+            port_file.check(settings.port_file)
         # The socket comes first: clients that connect while the rest is imported only wait.
         listener = listen(settings.host, settings.port)
-    except (Unbindable, portfile.BadPortFile) as refusal:
+    except (Unbindable, port_file.BadPortFile) as refusal:
         return _refuse(refusal, EXIT_UNUSABLE)
     with listener:
         try:
@@ -140,11 +140,11 @@ def _leave_a_trace() -> None:
 
 def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug of ours."""
-    from topics.protocol.errors import Corrupt, StoreError
+    from topics.protocol.model.errors import Corrupt, StoreError
 
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    unusable = StoreError | OSError | portfile.BadPortFile
+    unusable = StoreError | OSError | port_file.BadPortFile
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 
@@ -266,8 +266,8 @@ class _Server:
     def _write_port_file(self) -> Exception | None:
         if self._settings.port_file is not None:
             try:
-                portfile.write(self._settings.port_file, bound_address(self._listener))
-            except portfile.BadPortFile as refusal:
+                port_file.write(self._settings.port_file, bound_address(self._listener))
+            except port_file.BadPortFile as refusal:
                 return refusal
         return None
 
@@ -344,7 +344,7 @@ async def _sent(shared: Any) -> None:
 
 
 def _create() -> Callable[[Any], Runtime]:
-    from topics.asgi.runtime import create
+    from topics.server.runtime.runtime import create
 
     made: Callable[[Any], Runtime] = create
     return made

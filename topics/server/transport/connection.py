@@ -18,8 +18,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
-from topics.asgi.answers import Exchange
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Exchange
 from topics.server.transport.budget import Budget, Meter
 from topics.server.transport.deadline import Deadline
 from topics.server.transport.limits import Limits, Timeouts

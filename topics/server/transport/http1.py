@@ -11,10 +11,10 @@ request before it is answered; an admitted request is closed once.
 from enum import Enum
 from typing import Any, Final
 
-from topics.asgi.answers import Admission, Answer, Head, Pending, Source, Streaming
-from topics.asgi.refusals import refusal
-from topics.protocol import sse
-from topics.protocol.errors import ErrorCode
+from topics.protocol.http import sse
+from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.interface import Admission, Answer, Head, Pending, Source, Streaming
+from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection

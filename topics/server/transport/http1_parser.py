@@ -15,7 +15,7 @@ from typing import Final
 
 import httptools
 
-from topics.asgi.answers import Headers
+from topics.server.exchange.interface import Headers
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 METHODS: Final = {

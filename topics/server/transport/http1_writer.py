@@ -9,8 +9,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
-from topics.asgi.answers import Headers
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Headers
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CHUNKED: Final = (b"transfer-encoding", b"chunked")

@@ -7,7 +7,7 @@ know frames.
 from collections import deque
 from collections.abc import Sequence
 
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
 from topics.server.transport.budget import Share
 
 SLICE_BYTES = 64 << 10

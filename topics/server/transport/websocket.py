@@ -17,7 +17,7 @@ from typing import Final
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import SERVER, Protocol, State
 
-from topics.asgi.answers import Head, Socket, SourceSocket
+from topics.server.exchange.interface import Head, Socket, SourceSocket
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.budget import Charges
 from topics.server.transport.connection import Connection
