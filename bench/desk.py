@@ -1,7 +1,7 @@
 """An engine over a store under the server's driver, without its loop and threads.
 
 Every command is its own turn on the caller's thread, so that a benchmark times the engine, the
-driver and the store and nothing else.  Refuses to know sockets.  Implements `topics.asgi.exchange.Shell`, so that the exchange can be timed too.
+driver and the store and nothing else.  Refuses to know sockets.  Implements `topics.server.exchange.exchange.Shell`, so that the exchange can be timed too.
 """
 
 import asyncio
@@ -10,20 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.asgi.exchange import TopicsExchange
-from topics.asgi.runtime import Phase
-from topics.protocol.chores import Chore
-from topics.protocol.commands import Command
-from topics.protocol.driver import Ticket
-from topics.protocol.effects import Outcome, Records
-from topics.protocol.group_commit import Deliver, Reply
-from topics.protocol.images import freeze
-from topics.protocol.inline import InlineHost
-from topics.protocol.limits import Limits
-from topics.protocol.metrics import Process
-from topics.protocol.ports import Store
-from topics.protocol.records import Buffer
-from topics.protocol.turn import Room
+from topics.protocol.commit.unit_of_work import Room
+from topics.protocol.driver.driver import Ticket
+from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.http.metrics import Process
+from topics.protocol.maintenance.schedule import Chore
+from topics.protocol.model.commands import Command
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.ports import Store
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.checkpoint import freeze
+from topics.server.exchange.exchange import TopicsExchange
+from topics.server.runtime.runtime import Phase
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore

@@ -6,9 +6,9 @@ payload is the same on every run: nothing here is random.
 
 from collections.abc import Sequence
 
-from topics.protocol import bodies
-from topics.protocol.commands import Append, DeleteRecords, Diff, Purge, PutTopic
-from topics.protocol.limits import Limits
+from topics.protocol.http import bodies
+from topics.protocol.model.commands import Append, DeleteRecords, Diff, Purge, PutTopic
+from topics.protocol.model.limits import Limits
 
 LIMITS = Limits()
 

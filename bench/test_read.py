@@ -9,10 +9,10 @@ from bench.conftest import NODES, built, fill
 from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import delete, diff, put
 from bench.test_append import answered, head_of
-from topics.protocol.commands import Diff
-from topics.protocol.effects import Records
-from topics.protocol.records import Buffer
-from topics.protocol.render import project
+from topics.protocol.model.commands import Diff
+from topics.protocol.model.outcomes import Records
+from topics.protocol.model.records import Buffer
+from topics.protocol.model.render import project
 
 PAGE = b'{"from_seq":5000,"limit":1000}'
 FILTERED = b'{"from_seq":5000,"limit":1000,"node":"%b"}' % NODES[3].encode()

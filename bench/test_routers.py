@@ -8,8 +8,8 @@ import pytest
 from bench.conftest import Scale
 from bench.desk import NOTHING_SEALED, NOW_MS, Desk, fetch
 from bench.loads import append, append_body, diff, put
-from topics.protocol import bodies
-from topics.protocol.commands import Command
+from topics.protocol.http import bodies
+from topics.protocol.model.commands import Command
 
 THOUSAND = append("s", append_body(1000, 64, tags=("x.1", "x.2"), nodes=("w-1",)))
 ONE = append("s", append_body(1, 64))

@@ -10,9 +10,9 @@ import pytest
 from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, NOW_MS, Desk
 from bench.loads import append, append_body, put
-from topics.protocol.codec import Frames
-from topics.protocol.images import freeze
-from topics.protocol.ports import SealEntry
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.ports import SealEntry
+from topics.protocol.state.checkpoint import freeze
 
 SEGMENT_RECORDS = 65_536
 BATCH_RECORDS = 8192

@@ -5,9 +5,9 @@ from typing import Any
 from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import put
-from topics.asgi.payload import read
-from topics.protocol import bodies, sse
-from topics.protocol.watch import RecordFrame
+from topics.protocol.http import bodies, sse
+from topics.protocol.state.watches import RecordFrame
+from topics.server.exchange.payload import read
 
 
 def watched(desk: Desk, wid: str) -> Any:

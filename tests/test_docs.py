@@ -21,10 +21,10 @@ import pytest
 from bench.demo import Server
 from topics.cli import main
 from topics.cli.work import VARIABLES
-from topics.protocol import bodies, ws
-from topics.protocol.errors import ErrorCode
-from topics.protocol.http import ROUTES
-from topics.protocol.models import TopicConfig
+from topics.protocol.http import bodies, websocket
+from topics.protocol.http.routes import ROUTES
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import ErrorCode
 from topics.settings import TABLE, Setting
 from topics.testing import MemoryTopics
 
@@ -177,7 +177,7 @@ def test_every_error_is_described() -> None:
         bodies.DeleteBody,
         bodies.PurgeBody,
         bodies.WatchBody,
-        ws.SubscribeBody,
+        websocket.SubscribeBody,
     ],
 )
 def test_every_field_is_described(body: type[msgspec.Struct]) -> None:

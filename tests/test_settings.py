@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.protocol.limits import Limits
+from topics.protocol.model.limits import Limits
 from topics.settings import TABLE, BadSetting, Origin, Settings, is_loopback, load, shown
 
 CONTRACT_DEFAULTS = {

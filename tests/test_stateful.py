@@ -14,7 +14,7 @@ from sim.reading import Ask
 from sim.script import PLAIN
 from sim.world import World
 
-from topics.protocol.ports import Store
+from topics.protocol.model.ports import Store
 from topics.store.memory import MemoryStore
 
 CLASSES = st.sampled_from(("disk", "fsync", "ephemeral", "memory"))

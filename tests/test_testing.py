@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from topics import Record, Tombstone, TopicsError, Unreachable
-from topics.protocol.limits import Limits
+from topics.protocol.model.limits import Limits
 from topics.testing import START_MS, MemoryTopics
 
 

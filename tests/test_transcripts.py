@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asgi.test_exchange import Desk, document
+from server.exchange.test_exchange import Desk, document
 
 TRANSCRIPTS = sorted(Path(__file__).parent.glob("transcripts/*.txt"))
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from topics.protocol.limits import Limits
+from topics.protocol.model.limits import Limits
 
 PREFIX: Final = "TOPICS_"
 NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_JOB_")
@@ -177,6 +177,12 @@ class Settings:
     port: int = _row(4000, _integer(0, 65_535), NETWORK, "Port to listen on; 0 picks a free one.")
     port_file: Path | None = _row(
         None, _path, NETWORK, "File that receives the bound host:port once the socket is open."
+    )
+    keep_alive_ms: int = _row(
+        75_000,
+        _integer(1000, 3_600_000),
+        NETWORK,
+        "How long a connection without a request is kept, ms.",
     )
     allowed_origins: tuple[str, ...] = _row(
         (), _origins, NETWORK, "Origins of web pages that may call, comma-separated."

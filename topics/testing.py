@@ -22,19 +22,19 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from topics.asgi.answers import Answer, Head, Streaming
 from topics.asgi.app import App
-from topics.asgi.exchange import TopicsExchange
-from topics.asgi.runtime import Phase
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.commands import Command
-from topics.protocol.driver import Ticket
-from topics.protocol.group_commit import Deliver, Reply
-from topics.protocol.inline import InlineHost
-from topics.protocol.limits import Limits
-from topics.protocol.metrics import Process
-from topics.protocol.turn import Room
+from topics.protocol.commit.unit_of_work import Room
+from topics.protocol.driver.driver import Ticket
+from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.http.metrics import Process
+from topics.protocol.model.commands import Command
+from topics.protocol.model.limits import Limits
+from topics.server.exchange.exchange import TopicsExchange
+from topics.server.exchange.interface import Answer, Head, Streaming
+from topics.server.runtime.runtime import Phase
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000

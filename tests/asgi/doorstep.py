@@ -13,8 +13,9 @@ from typing import Any
 
 from fakes import FakeExchange, ok  # type: ignore[import-not-found]
 
-from topics.asgi import door, portfile
-from topics.protocol.errors import Corrupt, Unusable
+from topics.asgi import door
+from topics.protocol.model.errors import Corrupt, Unusable
+from topics.server.process import port_file
 
 FAULTS = {
     "unusable": Unusable("/data/lock", "another server uses it"),
@@ -97,7 +98,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
 
     if fault == "port taken":
         # What stands there comes between the check and the writing.
-        portfile.check = lambda path: path.mkdir()  # type: ignore[assignment]
+        port_file.check = lambda path: path.mkdir()  # type: ignore[assignment]
 
     def create(_: Any) -> Any:
         if fault == "create":

@@ -19,14 +19,14 @@ from typing import Any
 
 import uvloop
 
-from topics.asgi.answers import Admission, Answer, Head, Pending, Socket, Streaming
 from topics.asgi.app import App, Pace
 from topics.asgi.connection import Connection, House
 from topics.asgi.door import listen
 from topics.asgi.hardening import Guard, configuration
-from topics.asgi.refusals import refusal
-from topics.protocol.errors import ErrorCode
-from topics.protocol.records import Buffer
+from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Admission, Answer, Head, Pending, Socket, Streaming
+from topics.server.exchange.refusals import refusal
 
 BIG_BYTES = 64 << 20
 DEADLINE_S = 100.0

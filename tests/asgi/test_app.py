@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from topics.asgi.answers import Answer
 from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Scope
 from topics.asgi.hosted import Hosted
-from topics.protocol.errors import Corrupt, InUse, Unusable
+from topics.protocol.model.errors import Corrupt, InUse, Unusable
+from topics.server.exchange.interface import Answer
 from topics.settings import BadSetting
 
 from .fakes import BIG_BYTES, FakeExchange

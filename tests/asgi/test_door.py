@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from topics.asgi import door, portfile
+from topics.asgi import door
+from topics.server.process import port_file
 
 from .fakes import DEADLINE_S
 
@@ -225,8 +226,8 @@ def test_the_port_file_is_written_whole(tmp_path: Path) -> None:
     with door.listen("127.0.0.1", 0) as listener:
         address = door.bound_address(listener)
         for _ in range(2):
-            portfile.check(tmp_path / "port")
-            portfile.write(tmp_path / "port", address)
+            port_file.check(tmp_path / "port")
+            port_file.write(tmp_path / "port", address)
 
             assert (tmp_path / "port").read_text() == f"127.0.0.1:{listener.getsockname()[1]}\n"
             assert [path.name for path in tmp_path.iterdir()] == ["port"]
@@ -259,9 +260,9 @@ def test_a_port_file_that_is_something_else_is_refused(
     make(path)
     before = path.lstat()
 
-    for refused in (portfile.check, lambda path: portfile.write(path, "127.0.0.1:4000")):
+    for refused in (port_file.check, lambda path: port_file.write(path, "127.0.0.1:4000")):
         with pytest.raises(
-            portfile.BadPortFile, match=r"^TOPICS_PORT_FILE port cannot be written: "
+            port_file.BadPortFile, match=r"^TOPICS_PORT_FILE port cannot be written: "
         ):
             refused(path)
 
@@ -274,8 +275,8 @@ def test_a_port_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> Non
     """A directory that is missing, or none; a name that is too long; a device."""
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(portfile.BadPortFile, match=r"^TOPICS_PORT_FILE .* cannot be written: "):
-        portfile.check(tmp_path / name)
+    with pytest.raises(port_file.BadPortFile, match=r"^TOPICS_PORT_FILE .* cannot be written: "):
+        port_file.check(tmp_path / name)
 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -318,7 +319,7 @@ def test_the_bound_on_connections_follows_the_one_on_files(
 def test_the_server_loads_nothing_of_the_command_line() -> None:
     """A server is ready in half a second: what it does not use it does not import."""
     code = (
-        "import sys, topics.asgi.door, topics.asgi.connection, topics.asgi.runtime\n"
+        "import sys, topics.asgi.door, topics.asgi.connection, topics.server.runtime.runtime\n"
         "print({'rich', 'httpx', 'click', 'pyarrow', 'pandas'} & set(sys.modules))"
     )
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

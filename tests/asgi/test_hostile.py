@@ -29,8 +29,8 @@ from topics.asgi import hardening
 from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Receive, Scope, Send
 from topics.asgi.hardening import Guard, Unfit, check_stock
 from topics.asgi.http2 import HIGH_BYTES, Http2
-from topics.asgi.refusals import refusal
-from topics.protocol.errors import ErrorCode
+from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.refusals import refusal
 
 from .clients import Client, Client2, flood
 from .fakes import BIG_BYTES, DEADLINE_S, FakeExchange, Served, served

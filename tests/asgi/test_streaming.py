@@ -8,16 +8,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from topics.asgi import payload, streaming
-from topics.asgi.answers import Streaming
-from topics.asgi.runtime import Phase
-from topics.asgi.socket import REPLIES_BYTES_MAX, SocketFeed
-from topics.asgi.stream import WatchFeed
+from topics.asgi import streaming
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
-from topics.protocol.commands import Command
-from topics.protocol.driver import Ticket
-from topics.protocol.errors import Corrupt
-from topics.protocol.group_commit import Reply
+from topics.protocol.driver.driver import Ticket
+from topics.protocol.driver.group_commit import Reply
+from topics.protocol.model.commands import Command
+from topics.protocol.model.errors import Corrupt
+from topics.server.exchange import payload
+from topics.server.exchange.interface import Streaming
+from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
+from topics.server.exchange.watch_feed import WatchFeed
+from topics.server.runtime.runtime import Phase
 from topics.testing import MemoryTopics
 
 T = TypeVar("T")
@@ -421,7 +422,7 @@ def test_a_feed_beats_when_nothing_was_sent() -> None:
 
 def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a reader of its own echoes looks, its client hears of it. (§3.2, §7.6)"""
-    monkeypatch.setattr("topics.protocol.topic.SCAN_ROWS_MAX", 1)
+    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 1)
     with Watched(node="me") as topics:
         for _ in range(50):
             topics.client.append("t", 1, node="me")
@@ -498,7 +499,7 @@ def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> Non
         raise Corrupt("segment", 7, "a bad block")
 
     with Watched() as topics:
-        monkeypatch.setattr("topics.asgi.payload._texts", damaged)
+        monkeypatch.setattr("topics.server.exchange.payload._texts", damaged)
 
         async def story() -> list[bytes]:
             feed = topics.feed()
@@ -635,7 +636,7 @@ def test_cold_records_are_read_before_they_are_written(monkeypatch: pytest.Monke
         async def story() -> None:
             taker = Taker()
             feed, waiting = await idle(topics, taker)
-            monkeypatch.setattr("topics.asgi.stream.read", cold)
+            monkeypatch.setattr("topics.server.exchange.watch_feed.read", cold)
             topics.client.append("t", "news")
             assert b'"news"' in (await waiting or b"")
             assert taker.taken == []
@@ -694,7 +695,7 @@ def test_a_bug_in_a_turn_ends_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
             told: list[Any] = []
             asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what))
             feed, waiting = await idle(topics, Taker())
-            monkeypatch.setattr("topics.protocol.sse.encode", fail)
+            monkeypatch.setattr("topics.protocol.http.sse.encode", fail)
             topics.client.append("t", "news")
             assert await waiting is None
             assert [str(what["exception"]) for what in told] == ["a bug"]
@@ -881,7 +882,7 @@ def test_damage_unsubscribes_one_topic(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with MemoryTopics() as topics:
         topics.client.append("t", 1)
-        monkeypatch.setattr("topics.asgi.payload._texts", damaged)
+        monkeypatch.setattr("topics.server.exchange.payload._texts", damaged)
 
         async def story() -> None:
             feed = SocketFeed(topics._shell)

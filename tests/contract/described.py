@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from topics.protocol import openapi
-from topics.protocol.errors import Rejection
-from topics.protocol.http import find_route
+from topics.protocol.http.openapi import document as openapi
+from topics.protocol.http.routes import find_route
+from topics.protocol.model.errors import Rejection
 
 BYTES_MAX: Final = 1 << 16
 """Beyond it a text is not looked into: it repeats what smaller ones have, and costs seconds."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from topics.protocol import openapi
-from topics.protocol.http import ROUTES, Feed
+from topics.protocol.http.openapi import document as openapi
+from topics.protocol.http.routes import ROUTES, Feed
 
 from .api import Api, tagged
 from .described import DOCUMENT, assert_described, assert_fits, operation

@@ -10,10 +10,16 @@ from typing import Any
 import msgspec
 import orjson
 
-from topics.protocol import bodies, chores
-from topics.protocol.admission import FRAME_BYTES
-from topics.protocol.chores import Chore
-from topics.protocol.commands import (
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.driver.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
+from topics.protocol.driver.rounds import Call, Maintenance
+from topics.protocol.driver.throttle import Throttle
+from topics.protocol.engine import Engine
+from topics.protocol.http import bodies
+from topics.protocol.maintenance import schedule
+from topics.protocol.maintenance.schedule import Chore
+from topics.protocol.maintenance.upkeep import CheckpointPlan, SealJob
+from topics.protocol.model.commands import (
     Command,
     DeleteRouter,
     DeleteTopic,
@@ -22,18 +28,13 @@ from topics.protocol.commands import (
     ListRouters,
     ListTopics,
 )
-from topics.protocol.effects import Outcome, Parked, Records
-from topics.protocol.engine import Engine
-from topics.protocol.errors import Rejection
-from topics.protocol.events import Checkpoint, Event, Image
-from topics.protocol.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
-from topics.protocol.limits import Limits
-from topics.protocol.maintenance import Call, Maintenance
-from topics.protocol.ports import Store
-from topics.protocol.render import project
-from topics.protocol.throttle import Throttle
-from topics.protocol.topic import Topic
-from topics.protocol.upkeep import CheckpointPlan, SealJob
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.events import Checkpoint, Event, Image
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Outcome, Parked, Records
+from topics.protocol.model.ports import Store
+from topics.protocol.model.render import project
+from topics.protocol.state.topic import Topic
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
@@ -69,14 +70,14 @@ class Harness:
         self._tokens = 0
 
     def _hear_of_events(self) -> None:
-        emit = self.engine.turn.emit
+        emit = self.engine.unit.emit
 
         def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
             if logged:
                 self.events.append(event)
 
-        self.engine.turn.emit = heard  # type: ignore[method-assign]
+        self.engine.unit.emit = heard  # type: ignore[method-assign]
 
     # Turns.
 
@@ -268,16 +269,16 @@ class Harness:
         if ended[0] is not None:
             raise ended[0]
 
-    def done(self, step: chores.Step) -> Any:
+    def done(self, step: schedule.Step) -> Any:
         """What one step of a chore that a test drives by hand comes to."""
         match step:
-            case chores.Blocking():
+            case schedule.Blocking():
                 return step.call()
-            case chores.Rotation():
+            case schedule.Rotation():
                 return self.store.rotate(fresh=step.fresh, stay=step.stay)
-            case chores.UntilWritten():
+            case schedule.UntilWritten():
                 self.write()
-            case chores.UntilSynced():
+            case schedule.UntilSynced():
                 self.sync()
 
     # What group commit and maintenance ask of their host.

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from topics.protocol import bodies, sse
-from topics.protocol.commands import Begin, View
-from topics.protocol.watch import (
+from topics.protocol.http import bodies, sse
+from topics.protocol.model.commands import Begin, View
+from topics.protocol.state.watches import (
     CaughtUpFrame,
     DeletedFrame,
     Frame,

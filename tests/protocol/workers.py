@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.queues import Queue
-from topics.protocol.work import WorkStream
+from topics.protocol.decide.queues import WorkStream
+from topics.protocol.state.queue import Queue
 from topics.store.runs import SealedRun
 
 from .harness import Harness

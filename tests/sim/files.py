@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
 from topics.store.files import File
 from topics.store.layout import LOCK_NAME, PAGE, SECTOR
 

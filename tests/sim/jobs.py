@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from topics.protocol.models import TopicConfig
-from topics.protocol.queues import Place, Queue
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.state.queue import Place, Queue
 
 BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 50, 5000
 

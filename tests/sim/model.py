@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from topics.protocol.models import TopicConfig
-from topics.protocol.queues import Place
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.state.queue import Place
 
 from .jobs import Jobs
 

@@ -10,22 +10,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from topics.protocol.admission import FRAME_BYTES
-from topics.protocol.chores import others_first
-from topics.protocol.commands import Command
-from topics.protocol.debts import Debt
-from topics.protocol.driver import Read, Step
-from topics.protocol.effects import Fetch, Outcome, Parked, Records, Wake
-from topics.protocol.errors import Rejection
-from topics.protocol.events import Event
-from topics.protocol.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
-from topics.protocol.inline import InlineHost
-from topics.protocol.limits import Limits
-from topics.protocol.maintenance import Call
-from topics.protocol.ports import Recovery, Store
-from topics.protocol.records import Buffer
-from topics.protocol.render import project
-from topics.protocol.sweeps import Warming
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.decide.partial_scans import Warming
+from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.driver.driver import Read, Step
+from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
+from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.driver.rounds import Call
+from topics.protocol.maintenance.schedule import others_first
+from topics.protocol.model.commands import Command
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.events import Event
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Records, Wake
+from topics.protocol.model.ports import Recovery, Store
+from topics.protocol.model.records import Buffer
+from topics.protocol.model.render import project
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be told."""
@@ -94,7 +94,7 @@ class Process(InlineHost):
 
     def _listen(self) -> None:
         """Hear what the engine decides, when it does: before it is written."""
-        engine, turn = self.engine, self.engine.turn
+        engine, turn = self.engine, self.engine.unit
         emit, submit, work_off = turn.emit, engine.submit, engine.work_off
         take_wakes, debt_of = engine.take_wakes, engine.debt_of
 
@@ -132,7 +132,7 @@ class Process(InlineHost):
 
     def _swept(self, token: object) -> Outcome:
         """The answer of a command that goes on in parts, which are let follow at once."""
-        engine, turn = self.engine, self.engine.turn
+        engine, turn = self.engine, self.engine.unit
         while token in engine.sweeps:
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
@@ -240,7 +240,7 @@ class Process(InlineHost):
 
     @property
     def is_reading(self) -> bool:
-        return bool(self.reading or self.engine.turn.fetches)
+        return bool(self.reading or self.engine.unit.fetches)
 
     @property
     def owes(self) -> bool:

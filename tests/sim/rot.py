@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topics.protocol.errors import Corrupt
+from topics.protocol.model.errors import Corrupt
 from topics.store import identity
 from topics.store.checkpoint import Checkpoints
 from topics.store.layout import (

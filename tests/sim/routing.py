@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from topics.protocol.events import CursorsMoved, Event, Forwarded, RecordsAppended, SeqsSkipped
-from topics.protocol.models import RouterConfig, TopicConfig
-from topics.protocol.state import State
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.events import (
+    CursorsMoved,
+    Event,
+    Forwarded,
+    RecordsAppended,
+    SeqsSkipped,
+)
+from topics.protocol.state.state import State
 
 from .model import Entry, Record, Refused, Topic, check, tag_matches
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topics.protocol.records import LIVE
+from topics.protocol.model.records import LIVE
 from topics.store.layout import SEGMENT_HEADER, segment_name
 
 from .model import check

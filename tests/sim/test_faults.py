@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from topics.protocol.errors import Rejection
+from topics.protocol.model.errors import Rejection
 
 from .files import Fault
 from .model import Violation

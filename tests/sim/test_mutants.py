@@ -26,31 +26,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.protocol import codec, engine, state, turn
-from topics.protocol.admission import Admission
-from topics.protocol.chores import Chore, Chores, Rotation, UntilWritten
-from topics.protocol.codec import Frames
-from topics.protocol.commands import Append, Claim, Command
-from topics.protocol.dedupe import Keys
+from topics.protocol import engine
+from topics.protocol.commit import unit_of_work
+from topics.protocol.commit.admission import Admission
+from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.decide.forwarding import Passes
+from topics.protocol.decide.queues import Work, _Claimer
+from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
-from topics.protocol.errors import Rejection, StoreError, WriteFailed
-from topics.protocol.events import (
+from topics.protocol.maintenance.schedule import Chore, Chores, Rotation, UntilWritten
+from topics.protocol.maintenance.upkeep import Upkeep
+from topics.protocol.model import codec
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.commands import Append, Claim, Command
+from topics.protocol.model.errors import Rejection, StoreError, WriteFailed
+from topics.protocol.model.events import (
     Event,
     Floors,
     JobsLeased,
     JobsReleased,
     RecordsAppended,
 )
-from topics.protocol.group_commit import GroupCommit
-from topics.protocol.hot import HotRun
-from topics.protocol.passes import Passes
-from topics.protocol.ports import Recovery
-from topics.protocol.queues import Job, Queue
-from topics.protocol.segments import SegmentUse
-from topics.protocol.topic import Reading, Removal, Selection, Topic
-from topics.protocol.turn import Turn
-from topics.protocol.upkeep import Upkeep
-from topics.protocol.work import Work, _Claimer
+from topics.protocol.model.ports import Recovery
+from topics.protocol.state import state
+from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.queue import Job, Queue
+from topics.protocol.state.segment_usage import SegmentUse
+from topics.protocol.state.topic import Reading, Removal, Selection, Topic
 from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
 from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
@@ -240,7 +243,7 @@ def segment_numbers_used_again(patch: Patch) -> None:
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
     """What the log gets is not what became true."""
     encode = codec.encode
-    patch.setattr(turn, "encode", lambda event: encode(change(event)))
+    patch.setattr(unit_of_work, "encode", lambda event: encode(change(event)))
 
 
 def evict_floor_not_logged(patch: Patch) -> None:
@@ -311,7 +314,7 @@ def tombstone_off_by_one(patch: Patch) -> None:
 
 
 def expiry_counted_twice(patch: Patch) -> None:
-    patch.setattr(Turn, "log_expiry", lambda self, topic, now_ms: None)
+    patch.setattr(UnitOfWork, "log_expiry", lambda self, topic, now_ms: None)
 
 
 def floors_of_the_dead_believed(patch: Patch) -> None:
@@ -336,7 +339,7 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(Turn, "_needs_sync", lambda self, topic: False)
+    patch.setattr(UnitOfWork, "_needs_sync", lambda self, topic: False)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:
@@ -356,12 +359,12 @@ def dead_letters_in_two_entries(patch: Patch) -> None:
 
 
 def _not_logged(patch: Patch, kind: type) -> None:
-    emit = Turn.emit
+    emit = UnitOfWork.emit
 
-    def forgetful(self: Turn, event: Event, *, logged: bool = True, **given: Any) -> None:
+    def forgetful(self: UnitOfWork, event: Event, *, logged: bool = True, **given: Any) -> None:
         emit(self, event, logged=logged and not isinstance(event, kind), **given)
 
-    patch.setattr(Turn, "emit", forgetful)
+    patch.setattr(UnitOfWork, "emit", forgetful)
 
 
 def leases_not_logged(patch: Patch) -> None:
@@ -429,10 +432,10 @@ def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
     def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
         if isinstance(who, Claim):
             return grant(self, topic, queue, who, *args)
-        emit = self._turn.emit
+        emit = self._unit.emit
         with patch.context() as unlogged:
             lost = lambda event, **given: emit(event, **{**given, "logged": False})  # noqa: E731
-            unlogged.setattr(self._turn, "emit", lost)
+            unlogged.setattr(self._unit, "emit", lost)
             return grant(self, topic, queue, who, *args)
 
     patch.setattr(Work, "_grant", forgetful)

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol import bodies
-from topics.protocol.limits import Limits
+from topics.protocol.http import bodies
+from topics.protocol.model.limits import Limits
 from topics.store.handle import Handle
 from topics.store.store import DiskStore
 

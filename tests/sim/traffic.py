@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from topics.protocol.commands import (
+from topics.protocol.model.commands import (
     Ack,
     Append,
     Claim,
@@ -29,11 +29,11 @@ from topics.protocol.commands import (
     PutRouter,
     PutTopic,
 )
-from topics.protocol.effects import Outcome, Parked
-from topics.protocol.errors import Rejection
-from topics.protocol.limits import Limits
-from topics.protocol.models import RouterConfig, TopicConfig
-from topics.protocol.tags import parse_match, parse_subject
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Outcome, Parked
+from topics.protocol.model.tags import parse_match, parse_subject
 
 from .model import Entry, Refused, Topic, Violation, check
 from .process import Told, payload

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from topics.protocol.commands import Claim
-from topics.protocol.effects import Outcome
-from topics.protocol.events import JobsLeased
-from topics.protocol.models import TopicConfig
+from topics.protocol.model.commands import Claim
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.events import JobsLeased
+from topics.protocol.model.outcomes import Outcome
 
 from .model import Topic, check
 from .process import payload

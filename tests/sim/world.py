@@ -12,18 +12,18 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.commands import Claim, Command, Diff, GetTopic
-from topics.protocol.effects import Parked
-from topics.protocol.errors import StoreError
-from topics.protocol.events import (
+from topics.protocol.model.commands import Claim, Command, Diff, GetTopic
+from topics.protocol.model.errors import StoreError
+from topics.protocol.model.events import (
     DeadLettered,
     Event,
     JobsLeased,
     RecordsAppended,
     RecordsDeleted,
 )
-from topics.protocol.ports import Recovery, Store
-from topics.protocol.queues import Place
+from topics.protocol.model.outcomes import Parked
+from topics.protocol.model.ports import Recovery, Store
+from topics.protocol.state.queue import Place
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.codec import Frames
-from topics.protocol.events import (
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.events import (
     Checkpoint,
     Event,
     Floors,
@@ -25,9 +26,8 @@ from topics.protocol.events import (
     TopicDeleted,
     TopicImage,
 )
-from topics.protocol.models import TopicConfig
-from topics.protocol.ports import Run, SealEntry, SealPiece, Span, Store
-from topics.protocol.records import DELETED, Batch, Buffer, Columns
+from topics.protocol.model.ports import Run, SealEntry, SealPiece, Span, Store
+from topics.protocol.model.records import DELETED, Batch, Buffer, Columns
 
 Tags = Sequence[str | None]
 Content = dict[int, dict[int, bytes]]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
-from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.protocol.ports import Recovery
+from topics.protocol.model.errors import Corrupt, Unusable, WriteFailed
+from topics.protocol.model.ports import Recovery
 from topics.store.store import DiskStore
 
 from .ledger import Ledger

@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 from sim.files import Cut, SimFiles
 
-from topics.protocol.codec import Frames
-from topics.protocol.errors import Corrupt, Unusable
-from topics.protocol.events import Floors, RunsDropped
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.errors import Corrupt, Unusable
+from topics.protocol.model.events import Floors, RunsDropped
 from topics.store.inspect import inspect
 from topics.store.layout import CHECKPOINT_HEADER, PAGE, RESERVE_NAME, SECTOR
 from topics.store.reader import open_readonly

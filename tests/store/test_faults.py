@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
-from topics.protocol.codec import Frames
-from topics.protocol.errors import Corrupt, Unusable, WriteFailed
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.errors import Corrupt, Unusable, WriteFailed
 from topics.store.layout import FAILED_NAME, PAGE, RESERVE_NAME
 from topics.store.store import DiskStore
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from topics.protocol.errors import Corrupt, DamagedRun
-from topics.protocol.ports import StoreStats
-from topics.protocol.tags import equals
+from topics.protocol.model.errors import Corrupt, DamagedRun
+from topics.protocol.model.ports import StoreStats
+from topics.protocol.model.tags import equals
 from topics.store.files import File, OsFile, OsFiles
 from topics.store.layout import PAGE, segment_name
 from topics.store.runs import SealedRun

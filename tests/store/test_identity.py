@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from topics.protocol.codec import Frames
-from topics.protocol.errors import Unusable
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.errors import Unusable
 from topics.store import layout
 from topics.store.files import OsFiles
 from topics.store.inspect import inspect

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol import ports
+from topics.protocol.model import ports
 from topics.store.memory import MemoryStore
 from topics.store.runs import SealedRun
 from topics.store.store import DiskStore

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 from sim.files import SimFiles
 
-from topics.protocol.errors import Corrupt, Unusable
+from topics.protocol.model.errors import Corrupt, Unusable
 from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
 from topics.store.store import DiskStore

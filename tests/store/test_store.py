@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sim.files import SimFiles
 
-from topics.protocol.codec import Frames
-from topics.protocol.events import RunRef
-from topics.protocol.ports import SealEntry, SealPiece
-from topics.protocol.records import COLUMN_DTYPES, DELETED
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import SealEntry, SealPiece
+from topics.protocol.model.records import COLUMN_DTYPES, DELETED
 from topics.store.files import OsFiles
 from topics.store.layout import segment_name
 from topics.store.memory import MemoryFiles, MemoryStore

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sim.files import SimFiles
 
-from topics.protocol.codec import Frames
+from topics.protocol.model.codec import Frames
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 

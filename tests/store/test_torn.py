@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sim.files import SimFiles
 
-from topics.protocol.ports import Recovery
+from topics.protocol.model.ports import Recovery
 from topics.store import torn
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore

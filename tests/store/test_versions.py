@@ -12,12 +12,12 @@ import pytest
 from sim.files import Cut, Fault, SimFiles
 from sim.process import Process, payload
 
-from topics.protocol.commands import Append, Diff, GetTopic
-from topics.protocol.effects import Parked
-from topics.protocol.errors import Unusable
-from topics.protocol.limits import Limits
-from topics.protocol.models import TopicConfig
-from topics.protocol.ports import Recovery
+from topics.protocol.model.commands import Append, Diff, GetTopic
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import Unusable
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Parked
+from topics.protocol.model.ports import Recovery
 from topics.store.inspect import inspect
 from topics.store.layout import LOCK_NAME
 from topics.store.store import DiskStore

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
-from topics.protocol.errors import Corrupt
+from topics.protocol.model.errors import Corrupt
 from topics.store.inspect import inspect
 from topics.store.layout import PAGE, RESERVE_NAME, SECTOR
 from topics.store.space import FIRST_FILE_BYTES

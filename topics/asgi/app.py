@@ -15,11 +15,19 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from topics.asgi.answers import Admission, Answer, Exchange, Head, Headers, Pending, Streaming
-from topics.asgi.refusals import refusal
 from topics.asgi.streaming import OUTLET, TAKE_S, Outlet, converse, stream
-from topics.protocol.errors import ErrorCode
-from topics.protocol.records import Buffer
+from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import (
+    Admission,
+    Answer,
+    Exchange,
+    Head,
+    Headers,
+    Pending,
+    Streaming,
+)
+from topics.server.exchange.refusals import refusal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

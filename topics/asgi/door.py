@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from topics.asgi import logs, portfile
-from topics.asgi.collector import Collector
+from topics.server.process import logs, port_file
+from topics.server.runtime.collector import Collector
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
@@ -39,6 +39,9 @@ that it holds open, and what the log, the lock and the loop need."""
 
 BACKLOG: Final = 1024
 """Connections that the kernel keeps until they are accepted."""
+
+MESSAGE_BYTES_MAX: Final = 8 << 20
+"""Of one WebSocket message, whatever a body may have."""
 
 ACCEPTS: Final = 8
 """Connections accepted in one turn of the loop."""
@@ -59,6 +62,8 @@ class Settings(Protocol):
     def port_file(self) -> Path | None: ...
     @property
     def data_dir(self) -> Path: ...
+    @property
+    def keep_alive_ms(self) -> int: ...
     @property
     def limits(self) -> Any: ...
     @property
@@ -107,10 +112,10 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
         log.warning("%s", note)
     try:
         if settings.port_file is not None:
-            portfile.check(settings.port_file)
+            port_file.check(settings.port_file)
         # The socket comes first: clients that connect while the rest is imported only wait.
         listener = listen(settings.host, settings.port)
-    except (Unbindable, portfile.BadPortFile) as refusal:
+    except (Unbindable, port_file.BadPortFile) as refusal:
         return _refuse(refusal, EXIT_UNUSABLE)
     with listener:
         try:
@@ -135,12 +140,11 @@ def _leave_a_trace() -> None:
 
 def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug of ours."""
-    from topics.asgi.hardening import Unfit
-    from topics.protocol.errors import Corrupt, StoreError
+    from topics.protocol.model.errors import Corrupt, StoreError
 
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    unusable = StoreError | Unfit | OSError | portfile.BadPortFile
+    unusable = StoreError | OSError | port_file.BadPortFile
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 
@@ -230,26 +234,30 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: Runtime, collector: Collector) -> int:
-        from topics.asgi.app import App
-        from topics.asgi.connection import Connection, House
-        from topics.asgi.hardening import configuration
+        from topics.server.transport.connection import Connection, Shared
+        from topics.server.transport.http1 import Http1
+        from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
-        house = House(
-            App(runtime.exchange),
-            configuration(max_message_bytes=self._settings.limits.max_body_bytes),
-            max_connections(),
+        settings = self._settings
+        shared = Shared(
+            runtime.exchange,
+            limits=Limits(
+                connections=max_connections(),
+                message_bytes=min(settings.limits.max_body_bytes, MESSAGE_BYTES_MAX),
+            ),
+            timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
-        server = await accept(self._listener, lambda: Connection(house))
+        server = await accept(self._listener, lambda: Connection(shared, Http1, Http1))
         try:
             failure = self._write_port_file() or await self._until_told(runtime, collector)
             if failure is not None:
                 await runtime.stop()
                 raise failure
-            await self._go_down(runtime, house)
+            await self._go_down(runtime, shared)
         finally:
             server.close()
-            for connection in list(house.connections):
+            for connection in list(shared.connections):
                 connection.abort()
             faulthandler.cancel_dump_traceback_later()
         log.info("stopped")
@@ -258,8 +266,8 @@ class _Server:
     def _write_port_file(self) -> Exception | None:
         if self._settings.port_file is not None:
             try:
-                portfile.write(self._settings.port_file, bound_address(self._listener))
-            except portfile.BadPortFile as refusal:
+                port_file.write(self._settings.port_file, bound_address(self._listener))
+            except port_file.BadPortFile as refusal:
                 return refusal
         return None
 
@@ -309,36 +317,34 @@ class _Server:
             for waiting in (told, failed, ready):
                 waiting.cancel()
 
-    async def _go_down(self, runtime: Runtime, house: Any) -> None:
+    async def _go_down(self, runtime: Runtime, shared: Any) -> None:
         """No new work, the answers that are owed, the disk; the sockets are the caller's."""
-        log.info("stopping: %d connections with requests in flight", house.busy)
+        log.info("stopping: %d connections with requests in flight", shared.busy)
         quiet = asyncio.Event()
-        house.when_quiet = quiet.set
-        await house.context.terminated.set()
+        shared.when_quiet = quiet.set
+        shared.is_draining = True
         runtime.drain()
-        if house.busy:
+        if shared.busy:
             try:
                 async with asyncio.timeout(GRACE_S):
                     await quiet.wait()
             except TimeoutError:
-                log.warning("%d connections did not end in time", house.busy)
+                log.warning("%d connections did not end in time", shared.busy)
         await runtime.stop()
-        for connection in list(house.connections):
-            if connection.is_idle:
-                connection.say_goodbye()
-        await _sent(house)
+        shared.drain()
+        await _sent(shared)
 
 
-async def _sent(house: Any) -> None:
+async def _sent(shared: Any) -> None:
     """Give what is written already a moment to leave; no transport tells when it has."""
     for _ in range(int(SENT_S / 0.01)):
-        if not any(connection.unsent_bytes for connection in house.connections):
+        if not any(connection.unsent_bytes for connection in shared.connections):
             return
         await asyncio.sleep(0.01)
 
 
 def _create() -> Callable[[Any], Runtime]:
-    from topics.asgi.runtime import create
+    from topics.server.runtime.runtime import create
 
     made: Callable[[Any], Runtime] = create
     return made

@@ -38,9 +38,9 @@ from wsproto.events import CloseConnection, Message, Ping
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
-from topics.asgi.refusals import refusal
 from topics.asgi.streaming import OUTLET, TAKE_S, Outlet
-from topics.protocol.errors import ErrorCode
+from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.refusals import refusal
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -14,11 +14,11 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from topics.asgi.answers import Answer, Head, Socket
 from topics.asgi.app import App, Receive, Scope, Send
-from topics.asgi.logs import escaped
-from topics.asgi.refusals import refusal
-from topics.protocol.errors import ErrorCode, InUse
+from topics.protocol.model.errors import ErrorCode, InUse
+from topics.server.exchange.interface import Answer, Head, Socket
+from topics.server.exchange.refusals import refusal
+from topics.server.process.logs import escaped
 
 ONE_OWNER: Final = "one process owns a data directory, so the application runs with one worker"
 
@@ -95,7 +95,7 @@ def _line(failure: Exception) -> str:
 
 
 def _from_environment() -> Any:
-    from topics.asgi.runtime import create
+    from topics.server.runtime.runtime import create
     from topics.settings import load
 
     settings = load(os.environ)

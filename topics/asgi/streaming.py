@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from topics.asgi.answers import Feed, Socket, Streaming, Written
-from topics.protocol import sse
+from topics.protocol.http import sse
+from topics.server.exchange.interface import Feed, Socket, Streaming, Written
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]

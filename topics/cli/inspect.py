@@ -13,7 +13,7 @@ import click
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
 
 if TYPE_CHECKING:
-    from topics.protocol.events import TopicImage
+    from topics.protocol.model.events import TopicImage
     from topics.store.files import OsFiles
     from topics.store.inspect import Report
 
@@ -28,7 +28,7 @@ def command(data_dir: Path, as_json: bool) -> int:
     the next start sets it aside. Ends with 0 where everything verifies, 3 where something does not,
     and says which file and where; with 2 where it is no data directory, or in use.
     """
-    from topics.protocol.errors import Corrupt, StoreError
+    from topics.protocol.model.errors import Corrupt, StoreError
     from topics.store.files import OsFiles
     from topics.store.inspect import Problem, inspect
 
@@ -86,8 +86,8 @@ def _plain(report: "Report") -> dict[str, Any]:
 
 def _topics(files: "OsFiles") -> "list[TopicImage]":
     """The topics as a reader recovers them: what the log vouches for, without a lock."""
-    from topics.protocol.limits import Limits
-    from topics.protocol.state import State
+    from topics.protocol.model.limits import Limits
+    from topics.protocol.state.state import State
     from topics.store.reader import open_readonly
 
     store, state, _ = open_readonly(files, lambda store: State(Limits(), store))

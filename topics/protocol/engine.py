@@ -17,9 +17,26 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from topics.protocol.admission import FRAME_BYTES
-from topics.protocol.codec import Frames
-from topics.protocol.commands import (
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.unit_of_work import Room, StateUnknown, UnitOfWork, no_such_topic
+from topics.protocol.decide.partial_scans import Finding, Sweep, Sweeps
+from topics.protocol.decide.queues import Work, WorkStream
+from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.routers import Forwarding
+from topics.protocol.decide.watches import Watching
+from topics.protocol.http.answers import (
+    append_head,
+    delete_outcome,
+    diff_outcome,
+    effective_priority,
+    list_cursor,
+    open_object,
+    put_outcome,
+    queue_counters,
+    summary,
+)
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.commands import (
     Append,
     Claim,
     Command,
@@ -31,43 +48,25 @@ from topics.protocol.commands import (
     Purge,
     PutTopic,
 )
-from topics.protocol.debts import Debt
-from topics.protocol.effects import Fetch, Gate, Outcome, Parked, Wake
-from topics.protocol.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.events import (
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.events import (
     TailLost,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
 )
-from topics.protocol.forwarding import Forwarding
-from topics.protocol.limits import Limits
-from topics.protocol.models import TopicConfig
-from topics.protocol.ports import Recovery, RunSource, TagMatch
-from topics.protocol.replies import (
-    append_head,
-    delete_outcome,
-    diff_outcome,
-    effective_priority,
-    list_cursor,
-    open_object,
-    put_outcome,
-    queue_counters,
-    summary,
-)
-from topics.protocol.state import State, floors_with
-from topics.protocol.sweeps import Finding, Sweep, Sweeps
-from topics.protocol.topic import (
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
+from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
+from topics.protocol.state.state import State, floors_with
+from topics.protocol.state.topic import (
     NOTHING_REMOVED,
-    Extent,
     Reading,
     Selection,
     Tombstone,
     Topic,
 )
-from topics.protocol.turn import Room, StateUnknown, Turn, no_such_topic
-from topics.protocol.watching import Watching
-from topics.protocol.work import Work, WorkStream
 
 LEASES_BITS: Final = 40
 """Bits of a lease number that count within one incarnation of the store; the rest is that."""
@@ -103,7 +102,7 @@ class Engine:
     ) -> None:
         self.limits = limits
         self.state = State(limits, store)
-        self.turn = Turn(
+        self.unit = UnitOfWork(
             limits,
             self.state,
             published=self._on_published,
@@ -111,12 +110,12 @@ class Engine:
             removed=self._on_removed,
             broken=broken,
         )
-        self.work = Work(limits, self.turn, report)
-        self.watching = Watching(limits, self.turn, besides=lambda: self.work.streams_open)
+        self.work = Work(limits, self.unit, report)
+        self.watching = Watching(limits, self.unit, besides=lambda: self.work.streams_open)
         self.watches = self.watching.watches
-        self.forwarding = Forwarding(limits, self.turn, self.watches.on_rest)
+        self.forwarding = Forwarding(limits, self.unit, self.watches.on_rest)
         self.watches.is_awaited = self.forwarding.is_awaited
-        self.sweeps = Sweeps(self.turn)
+        self.sweeps = Sweeps(self.unit)
         self._parked: dict[int, dict[object, _Waiting]] = {}
         self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
             PutTopic: self._put_topic,
@@ -149,22 +148,22 @@ class Engine:
             if isinstance(command, Diff):
                 return self._diff(command, token, now_ms)
             if isinstance(command, Claim):
-                return self.work.claim(command, token, now_ms, self.turn.left(room))
+                return self.work.claim(command, token, now_ms, self.unit.left(room))
             if isinstance(command, DeleteRecords):
                 return self._delete_records(command, token, now_ms, room)
             if isinstance(command, Purge):
                 return self._purge(command, token, now_ms, room)
-            return self._decide[type(command)](command, now_ms, self.turn.left(room))
+            return self._decide[type(command)](command, now_ms, self.unit.left(room))
         except DamagedRun as damage:
             raise damage.refusal() from damage
 
     def advance(self, now_ms: int) -> int:
         """Engine time: the wall clock, unless that has fallen below what was seen before."""
-        return self.turn.advance(now_ms)
+        return self.unit.advance(now_ms)
 
     def let_pass(self, now_ms: int) -> None:
         """Time went by: what it took from any topic is gone, before all of them are counted."""
-        self.turn.expire_due(self.advance(now_ms))
+        self.unit.expire_due(self.advance(now_ms))
 
     def debt_of(self, command: Command) -> Debt | None:
         """What routers owe to a command: the shell works it off before it submits the command,
@@ -175,28 +174,28 @@ class Engine:
 
     @property
     def read_only(self) -> bool:
-        return self.turn.read_only
+        return self.unit.read_only
 
     @property
     def has_events(self) -> bool:
-        return self.turn.has_events
+        return self.unit.has_events
 
     def take_frames(self) -> Frames:
         """End the turn: its events, for one write; `on_written` or `on_failed` must follow before
         the next is taken.  Others may be decided meanwhile."""
-        return self.turn.take_frames()
+        return self.unit.take_frames()
 
     def on_written(self, lsn: int) -> None:
         """The events that were taken last are in the log: publish what that is enough for."""
-        self.turn.on_written(lsn)
+        self.unit.on_written(lsn)
 
     def on_synced(self, lsn: int) -> None:
         """The log is durable up to `lsn`."""
-        self.turn.on_synced(lsn)
+        self.unit.on_synced(lsn)
 
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
-        self.turn.on_failed()
+        self.unit.on_failed()
         self.work.release_all()
         self.forwarding.on_stopped()
 
@@ -214,14 +213,14 @@ class Engine:
             self.forwarding.is_due
             or self.work.is_due
             or self.sweeps.is_due
-            or bool(self.turn.fetches)
+            or bool(self.unit.fetches)
         )
 
     def work_off(self, now_ms: int, room: Room) -> None:
         """Do a bounded part of what is owed now; its events are written with this turn.  Where
         something is owed still, ask again after the write."""
         now_ms = self.advance(now_ms)
-        left = self.turn.left(room)
+        left = self.unit.left(room)
         self.work.step(now_ms, left)
         self.forwarding.step(now_ms, left)
         self.sweeps.step(now_ms, left)
@@ -233,11 +232,11 @@ class Engine:
 
     def take_fetches(self) -> list[Fetch]:
         """Text to read for what is owed; `work_off` is wanted after each was handed over."""
-        fetches, self.turn.fetches = self.turn.fetches, []
+        fetches, self.unit.fetches = self.unit.fetches, []
         return fetches
 
     def take_wakes(self) -> list[Wake]:
-        wakes, self.turn.wakes = self.turn.wakes, []
+        wakes, self.unit.wakes = self.unit.wakes, []
         return wakes
 
     def timeout(self, topic_name: str, token: object) -> None:
@@ -290,8 +289,8 @@ class Engine:
                 if is_lossy or durability == "ephemeral":
                     count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
-                self.turn.emit(lost)
-            self.turn.show_all(topic)
+                self.unit.emit(lost)
+            self.unit.show_all(topic)
         self.state.recover_jobs(clean=recovery.clean)
         self.state.next_lease = max(self.state.next_lease, recovery.incarnation << LEASES_BITS)
         self.forwarding.on_recovered()
@@ -324,7 +323,7 @@ class Engine:
         if not _is_idle(topic, page):
             self._unpark(topic, waiting.token)
             outcome = diff_outcome(topic, page, waiting.command)
-            self.turn.wakes.append(Wake(waiting.token, outcome))
+            self.unit.wakes.append(Wake(waiting.token, outcome))
         else:
             waiting.reading = _moved(waiting.reading, page.next_seq)
 
@@ -339,7 +338,7 @@ class Engine:
 
     def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
         page = self._page_of(topic, waiting)
-        self.turn.wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
+        self.unit.wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
 
     def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:
         parked = self._parked.get(topic.topic_id) if topic is not None else None
@@ -357,8 +356,8 @@ class Engine:
         topic = self.state.topics.get(command.topic)
         config = command.config
         if topic is None:
-            self.turn.require_writable(room(False))
-            self.turn.create(self.turn.admission.creation(command.topic, config, now_ms))
+            self.unit.require_writable(room(False))
+            self.unit.create(self.unit.admission.creation(command.topic, config, now_ms))
             return put_outcome(command.topic, config, created=True)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
@@ -370,15 +369,15 @@ class Engine:
             )
         if config == topic.config:
             return put_outcome(topic.name, config, created=False)
-        self.turn.require_writable(room(False))
-        self.turn.expire(topic, now_ms)
+        self.unit.require_writable(room(False))
+        self.unit.expire(topic, now_ms)
         promised = topic.config.durability == "fsync"
-        self.turn.emit(self._configured(topic, config, now_ms))
+        self.unit.emit(self._configured(topic, config, now_ms))
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which
             # no seq is skipped: what is shown meanwhile must be as durable as it promises.
-            self.turn.hold_back(topic)
-        self.turn.expire(topic, now_ms)
+            self.unit.hold_back(topic)
+        self.unit.expire(topic, now_ms)
         self.forwarding.on_room(topic)
         return put_outcome(topic.name, config, created=False)
 
@@ -386,7 +385,7 @@ class Engine:
         """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
         evicted = None
         if config.discard == "old":
-            held = self.turn.admission.first_held(topic)
+            held = self.unit.admission.first_held(topic)
             evicted = topic.eviction(
                 topic.count - config.cap_records if config.cap_records else 0,
                 topic.size_bytes - config.cap_bytes if config.cap_bytes else 0,
@@ -405,7 +404,7 @@ class Engine:
 
     def _get_topic(self, command: GetTopic, now_ms: int, _: object) -> Outcome:
         """§1.2."""
-        topic = self.turn.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, now_ms)
         count, size_bytes = topic.shown()
         state: dict[str, object] = {
             "topic": topic.name,
@@ -436,7 +435,7 @@ class Engine:
             start += 1
         page = names[start : start + command.page_size + 1]
         page = [name for name in page if name.startswith(command.prefix)]
-        topics = [self.turn.topic(name, now_ms) for name in page[: command.page_size]]
+        topics = [self.unit.topic(name, now_ms) for name in page[: command.page_size]]
         answer: dict[str, object] = {"topics": [self._summary(t, now_ms) for t in topics]}
         if command.touch:
             for topic in topics:
@@ -464,22 +463,22 @@ class Engine:
         if topic is None:
             # What this repeats may still be on its way to the disk.
             return Outcome([open_object(answer)], gate=Gate.SYNCED)
-        self.turn.expire(topic, now_ms)
+        self.unit.expire(topic, now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
                 ErrorCode.TOPIC_NOT_EMPTY,
                 f'topic "{topic.name}" holds {topic.count} records',
                 {"topic": topic.name, "count": topic.count},
             )
-        self.turn.require_writable(room(True))
+        self.unit.require_writable(room(True))
         head_seq = topic.published_seq
-        self.turn.emit(TopicDeleted(now_ms, topic.topic_id))
-        self.turn.drop(topic)
+        self.unit.emit(TopicDeleted(now_ms, topic.topic_id))
+        self.unit.drop(topic)
         self.forwarding.on_stopped()
         self.work.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)
         for waiting in self._parked.pop(topic.topic_id, {}).values():
-            self.turn.wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
+            self.unit.wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
         return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
 
     # ------------------------------------------------------------------ append
@@ -492,22 +491,22 @@ class Engine:
             create = command.config.auto_create if command.create is None else command.create
             if not create:
                 raise no_such_topic(command.topic)
-            created = self.turn.admission.creation(command.topic, command.config, now_ms)
+            created = self.unit.admission.creation(command.topic, command.config, now_ms)
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
-            self.turn.expire(topic, now_ms)
+            self.unit.expire(topic, now_ms)
             known = self._remembered(topic, command, now_ms)
             if known is not None:
                 return known
-        event, log_bytes = self.turn.admission.appended(topic, command, now_ms)
+        event, log_bytes = self.unit.admission.appended(topic, command, now_ms)
         volatile = topic.config.durability == "ephemeral"
         need = FRAME_BYTES if volatile else log_bytes
-        self.turn.require_writable(room(False), need + (FRAME_BYTES if created else 0))
+        self.unit.require_writable(room(False), need + (FRAME_BYTES if created else 0))
         if created is not None:
-            topic = self.turn.create(created)
-        self.turn.log_append(topic, event, log_bytes, volatile=volatile)
-        self.turn.relieve(now_ms)
-        synced = self.turn.owe(topic)
+            topic = self.unit.create(created)
+        self.unit.log_append(topic, event, log_bytes, volatile=volatile)
+        self.unit.relieve(now_ms)
+        synced = self.unit.owe(topic)
         return Outcome(
             [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
              b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
@@ -540,7 +539,7 @@ class Engine:
 
     def _diff(self, command: Diff, token: object, now_ms: int) -> Outcome | Parked:
         """§3."""
-        topic = self.turn.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, now_ms)
         topic.last_read_ms = now_ms
         reading, recreated = _reading(topic, command)
         page = topic.select(reading)
@@ -597,7 +596,7 @@ class Engine:
         self, command: DeleteRecords, token: object, now_ms: int, room: Room
     ) -> Outcome | Parked:
         """§5: point-in-time, silent, idempotent."""
-        topic = self.turn.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, now_ms)
 
         def told(deleted: int, gate: Gate) -> Outcome:
             outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
@@ -610,7 +609,7 @@ class Engine:
 
     def _purge(self, command: Purge, token: object, now_ms: int, room: Room) -> Outcome | Parked:
         """A delete in NATS's words (ADR-10)."""
-        topic = self.turn.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, now_ms)
 
         def told(purged: int, gate: Gate) -> Outcome:
             return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
@@ -630,11 +629,11 @@ class Engine:
         """Find what is to go, in as many turns as that takes, and delete it in one of them."""
 
         def sweep() -> Sweep:
-            now, left = now_ms, self.turn.left(room)
+            now, left = now_ms, self.unit.left(room)
             for runs in finding.search():
                 now, left = yield runs
             finding.keep(keep)
-            return told(*finding.remove(self.turn, now, left))
+            return told(*finding.remove(self.unit, now, left))
 
         outcome = self.sweeps.begin(finding.topic, token, sweep())
         return Parked(None) if outcome is None else outcome

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from topics.protocol.errors import Corrupt
-from topics.protocol.events import Checkpoint, Image
-from topics.protocol.records import Buffer
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import Checkpoint, Image
+from topics.protocol.model.records import Buffer
 from topics.store.files import File, Files, discard, publish_with, read_whole, write_all
 from topics.store.layout import (
     CHECKPOINT_HEADER,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
 from topics.store.layout import LOCK_NAME
 
 VECTOR_MAX: Final = 1024

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.errors import Corrupt
-from topics.protocol.records import COLUMN_DTYPES, Columns
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.records import COLUMN_DTYPES, Columns
 from topics.store import segment
 from topics.store.files import Files
 from topics.store.layout import segment_name

@@ -7,7 +7,7 @@ is newer, or is in use is left as it was found, to the byte.
 from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.errors import InUse, Unusable
+from topics.protocol.model.errors import InUse, Unusable
 from topics.store.files import Files, discard, publish, read_whole, write_all
 from topics.store.layout import (
     FAILED_NAME,

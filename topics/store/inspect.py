@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from topics.protocol.errors import Corrupt, Unusable
-from topics.protocol.events import (
+from topics.protocol.model.errors import Corrupt, Unusable
+from topics.protocol.model.events import (
     Checkpoint,
     Event,
     RunRef,
@@ -18,7 +18,7 @@ from topics.protocol.events import (
     RunsSealed,
     TopicDeleted,
 )
-from topics.protocol.records import DELETED, LIVE
+from topics.protocol.model.records import DELETED, LIVE
 from topics.store import identity, segment
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import Files, read_at_most

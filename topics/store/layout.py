@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import xxhash
 
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
 
 FORMAT_VERSION: Final = 2
 """What is written; `VERSIONS` are read."""

@@ -6,10 +6,10 @@ same code, as on a disk.  There is no log: events need none where no restart can
 
 from collections.abc import Sequence
 
-from topics.protocol.codec import Frames
-from topics.protocol.events import Image, RunRef
-from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
-from topics.protocol.records import Buffer
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.events import Image, RunRef
+from topics.protocol.model.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
+from topics.protocol.model.records import Buffer
 from topics.store.files import File
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments

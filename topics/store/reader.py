@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from topics.protocol.errors import Corrupt, Unusable
-from topics.protocol.events import RunRef
-from topics.protocol.ports import Recovery, RecoverySink, StoreStats
+from topics.protocol.model.errors import Corrupt, Unusable
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import Recovery, RecoverySink, StoreStats
 from topics.store import identity
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import Files

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from topics.protocol import codec
-from topics.protocol.errors import Corrupt
-from topics.protocol.events import Event
+from topics.protocol.model import codec
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import Event
 from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     BATCH_HEADER,

@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.errors import Corrupt, DamagedRun
-from topics.protocol.events import RunRef
-from topics.protocol.ports import Span, StoreStats, TagMatch
-from topics.protocol.records import DELETED, LIVE, Buffer, Columns
+from topics.protocol.model.errors import Corrupt, DamagedRun
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import Span, StoreStats, TagMatch
+from topics.protocol.model.records import DELETED, LIVE, Buffer, Columns
 from topics.store.handle import Handle, Segment
 from topics.store.layout import BLOCK, digest
 

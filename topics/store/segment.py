@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.errors import Corrupt
-from topics.protocol.events import RunRef
-from topics.protocol.ports import SealEntry, SealPiece, Span
-from topics.protocol.records import COLUMN_DTYPES, DELETED, RUN_TEXT_BYTES_MAX, Columns
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import SealEntry, SealPiece, Span
+from topics.protocol.model.records import COLUMN_DTYPES, DELETED, RUN_TEXT_BYTES_MAX, Columns
 from topics.store.files import File, Files, discard, read_at_most, write_all
 from topics.store.layout import (
     BLOCK,

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.errors import Corrupt
-from topics.protocol.events import RunRef
-from topics.protocol.ports import Contents, SealEntry, StoreStats
-from topics.protocol.records import DELETED
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import RunRef
+from topics.protocol.model.ports import Contents, SealEntry, StoreStats
+from topics.protocol.model.records import DELETED
 from topics.store import segment
 from topics.store.files import Files, discard, write_all
 from topics.store.handle import Handle, Segment

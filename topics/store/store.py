@@ -11,10 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from topics.protocol.codec import Frames
-from topics.protocol.errors import Corrupt, Unusable, WriteFailed
-from topics.protocol.events import Checkpoint, Event, Image, RunRef, RunsSealed
-from topics.protocol.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.errors import Corrupt, Unusable, WriteFailed
+from topics.protocol.model.events import Checkpoint, Event, Image, RunRef, RunsSealed
+from topics.protocol.model.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
 from topics.store import cache, identity, torn
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most, write_all

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from topics.protocol.codec import Frames
-from topics.protocol.errors import WriteFailed
-from topics.protocol.ports import StoreStats
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.errors import WriteFailed
+from topics.protocol.model.ports import StoreStats
 from topics.store.files import File, Files, write_all, write_parts
 from topics.store.layout import (
     BATCH_HEADER,

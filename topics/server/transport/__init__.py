@@ -1,7 +1,7 @@
 """The transport of `topics serve`: accepted sockets, the two versions of HTTP, WebSocket.
 
 It knows bytes, frames, clocks and limits.  What a request means is the exchange's affair
-(`answers.Exchange`), to which it hands a head and a body and from which it gets pieces to write.
+(`exchange.interface.Exchange`), to which it hands a head and a body and from which it gets pieces to write.
 
     listener    the listening socket, and what all connections share
     connection  one accepted socket: reading in small turns, writing, deadlines, the end

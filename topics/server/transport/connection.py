@@ -18,8 +18,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
-from topics.asgi.answers import Exchange
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Exchange
 from topics.server.transport.budget import Budget, Meter
 from topics.server.transport.deadline import Deadline
 from topics.server.transport.limits import Limits, Timeouts
@@ -69,8 +69,8 @@ class Speaker(Protocol):
         now: nothing more comes, but answers may still be taken.  May be called again."""
 
     def drain(self) -> None:
-        """The server stops: say so to the client; finish the connection when nothing is in
-        flight."""
+        """The server has stopped, and answered what it will: end the connection if nothing is in
+        flight.  Before that, `Shared.is_draining` says that answers should tell their clients."""
 
     def close(self) -> None:
         """The connection is over: give up what is in flight.  Called once."""
@@ -109,6 +109,7 @@ class Shared:
         self.when_quiet: Callable[[], None] | None = None
 
     def drain(self) -> None:
+        """End what is idle; each connection with a request in flight ends behind its answer."""
         self.is_draining = True
         for connection in list(self.connections):
             connection.drain()
@@ -183,7 +184,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")  # None where the client has reset it already
         self.client = str(peer[0]) if isinstance(peer, tuple) else ""
         self._transport.set_write_buffer_limits(high=HIGH_BYTES, low=LOW_BYTES)
-        self.deadline.set(shared.loop.time() + shared.timeouts.head_s)
+        self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
 
     def data_received(self, data: bytes) -> None:
         if self.phase in (Phase.FINISHING, Phase.LOST):
@@ -304,6 +305,8 @@ class Connection(asyncio.Protocol):
             self.finish()
             return False
         if len(begin) < len(PREFACE) and PREFACE.startswith(begin) and not self.is_ended:
+            if begin:
+                self.deadline.set(self.shared.loop.time() + self.shared.timeouts.head_s)
             return False
         make = self._http2 if begin.startswith(PREFACE) else self._http1
         self.phase = Phase.OPEN
@@ -380,7 +383,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def drain(self) -> None:
-        """The server stops."""
+        """The server has stopped."""
         if self.phase is Phase.CHOOSING:
             self.finish()
         elif self.phase is Phase.OPEN and self._speaker is not None:

@@ -7,8 +7,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from topics.asgi.answers import Feed, Source, SourceFeed
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Feed, Source, SourceFeed
 
 log = logging.getLogger("topics.http")
 
@@ -19,7 +19,7 @@ def source_of(feed: Feed) -> Source:
 
 
 class Pump:
-    """Implements `answers.Source`: holds one piece, and asks for the next when that is taken."""
+    """Implements `interface.Source`: holds one piece, and asks for the next when that is taken."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

@@ -1,0 +1,1436 @@
+"""Work: claims, acks, leases in time, dead letters and pushed jobs, told as stories (§10)."""
+
+import re
+from typing import Any
+
+import pytest
+
+from protocol.harness import START_MS, Harness, refusal, tagged
+from protocol.workers import Puller, cold, queue
+from topics.protocol.commit.admission import FRAME_BYTES, Admission
+from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
+from topics.protocol.decide.queues import BURIED_MAX, _Claimer
+from topics.protocol.engine import Engine
+from topics.protocol.http.metrics import Process, families
+from topics.protocol.model.codec import Frames
+from topics.protocol.model.commands import Command
+from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.events import JobsLeased, JobsReleased, RecordsAppended
+from topics.protocol.model.outcomes import Gate, Outcome, Parked
+from topics.protocol.model.ports import Recovery
+from topics.store.memory import MemoryStore
+from topics.store.runs import SealedRun
+
+
+def alarm(engine: Harness) -> int:
+    """When the engine wants to be asked though nothing happens until then."""
+    at_ms = engine.engine.alarm_ms()
+    assert at_ms is not None
+    return at_ms
+
+
+# ---------------------------------------------------------------------- claim (§10.2)
+
+
+def test_a_job_is_given_once_though_it_came_back_twice() -> None:
+    """An extended lease that ran out again leaves the job claimable once: there is at most one
+    valid lease a job, also where another job of the same claim goes to the dead-letter topic.
+    (§10.2, §10.3)"""
+    engine = queue(lease_ms=1000)
+    engine.append("often tried", "once", name="q")
+    engine.claim(max=1)
+    engine.nack(1)
+    engine.claim(max=2)
+    engine.now_ms += 1001
+    engine.counters()
+    engine.extend(2, lease_ms=1000)
+    engine.now_ms += 1001
+    engine.counters()
+    engine.put("q", type="queue", lease_ms=1000, max_deliveries=2, dead_letter="d")
+
+    assert engine.claimed(max=2) == [2]
+    assert engine.seqs(name="d") == [1]
+    assert engine.counters() == (0, 1, 0)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Everybody in a line of whom it is asked how many jobs they want."""
+    found: list[object] = []
+    wants = _Claimer.wants.fget  # type: ignore[attr-defined]
+
+    def noted(who: _Claimer) -> int:
+        found.append(who)
+        return wants(who)
+
+    monkeypatch.setattr(_Claimer, "wants", property(noted))
+    return found
+
+
+def test_a_long_line_is_not_walked_for_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait, one who joins them costs what the first did, and one job what it costs to
+    give it to the first. (§10.2)"""
+    engine = queue()
+    who = asked(monkeypatch)
+    for _ in range(50):
+        engine.claim(wait_ms=20_000)
+    assert who == []
+
+    engine.append("x", name="q")
+    engine.work_off()
+
+    assert len(set(map(id, who))) == 1
+    assert [answer["count"] for answer in engine.woken()] == [1]
+
+
+def test_workers_with_full_hands_do_not_stand_in_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An ack among many busy streams is about the one that is free again. (§10.8)"""
+    engine = queue()
+    engine.append(*range(60), name="q")
+    workers = [Puller(engine, node=f"s{i}") for i in range(50)]
+    for worker in workers:
+        worker.pull()
+        worker.pull()
+    who = asked(monkeypatch)
+
+    engine.ack(workers[3].held[0], node="s3")
+    engine.work_off()
+
+    assert workers[3].pull() == [51]
+    assert len(set(map(id, who))) <= 1
+
+
+# ---------------------------------------------------------------------- pushed work (§10.8)
+
+
+def test_a_stream_that_is_full_gets_its_own_job_again() -> None:
+    """A job whose lease runs out is pushed again, also to the only worker, who held no more than
+    that: the time alone says so. (§10.3, §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("x", name="q")
+    worker = Puller(engine, limit=1)
+    assert worker.pull() == [1]
+    engine.now_ms = alarm(engine)
+
+    engine.work_off()
+
+    assert worker.pull() == [1]
+    assert [deliveries for _, _, deliveries in worker.jobs] == [1, 2]
+    assert engine.now_ms == START_MS + 1001
+
+
+# ---------------------------------------------------------------------- dead letters (§10.6)
+
+
+def exhausted(engine: Harness) -> None:
+    """One job, sealed, delivered as often as it may be, its last lease just run out."""
+    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append("x", name="q")
+    engine.seal_all()
+    engine.claim(node="w")
+    engine.now_ms += 1001
+
+
+def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose text is cold is dead-lettered as soon as it was read, without another command.
+    (§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        assert engine.counters() == (0, 0, 1)
+        assert engine.engine.owes
+
+        engine.work_off()
+
+    assert engine.counters() == (0, 0, 0)
+    assert engine.seqs(name="d") == [1]
+    assert not engine.engine.owes
+
+
+@pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])
+def test_the_holder_of_a_dying_job_may_still_speak(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Until it has left the queue nobody else has claimed it: what its last holder says counts,
+    and it leaves only if it is still on its way when its text has come. (§10.4-§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        assert engine.claimed(node="other") == []
+        match call:
+            case "ack":
+                assert engine.ack(1)["acked"] == 1
+            case "nack":
+                assert engine.nack(1)["nacked"] == 1
+            case "delay":
+                assert engine.nack(1, delay_ms=500)["nacked"] == 1
+            case "extend":
+                assert engine.extend(1)["extended"] == 1
+        expected = engine.counters()
+        engine.work_off()
+
+    known = {"ack": (0, 0, 0), "nack": (1, 0, 0), "delay": (0, 0, 1), "extend": (0, 1, 0)}
+    assert engine.counters() == expected == known[call]
+    assert "d" not in engine.engine.state.topics
+
+
+# ---------------------------------------------------------------------- windows (§10.2)
+
+
+def test_a_window_that_everybody_left_is_closed_by_the_clock() -> None:
+    """Who comes after its end opens one of their own, and waits for others there. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append("x", name="q")
+    assert engine.claim(node="gone") is None
+    engine.engine.forget("q", engine.last_token)
+    engine.now_ms += 150
+
+    assert engine.claim(node="later") is None
+
+    assert alarm(engine) == engine.now_ms + 100
+
+
+# ---------------------------------------------------------------------- room in the log (§11)
+
+
+def test_a_log_without_room_gives_no_lasting_leases() -> None:
+    """Who waits goes on waiting, and is served when there is room: nothing is written that the log
+    is not sure to take. (§10.1, §11)"""
+    engine = queue(leases_durable=True)
+    worker = Puller(engine)
+    assert worker.pull() == []
+    assert engine.claim(node="w", wait_ms=30_000) is None
+    engine.append("x", "y", name="q")
+    engine.room_bytes = 100
+
+    engine.work_off()
+    assert worker.pull() == []
+    assert engine.woken() == []
+    assert engine.counters() == (2, 0, 0)
+
+    engine.room_bytes = 1 << 40
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+    assert worker.pull() == [1]
+    assert [job["$seq"] for job in engine.woken()[0]["claimed"]] == [2]
+
+
+def test_a_disconnect_without_room_gives_jobs_back_all_the_same() -> None:
+    """That a lease was given up need not be in the log: after a crash it would run out. (§10.8)"""
+    engine = queue(leases_durable=True)
+    engine.append("x", name="q")
+    worker = Puller(engine)
+    assert worker.pull() == [1]
+    engine.room_bytes = 100
+
+    worker.close()
+
+    assert engine.counters() == (1, 0, 0)
+    assert not any(isinstance(event, JobsReleased) for event in engine.events)
+
+
+# ---------------------------------------------------------------------- caps (§0.10)
+
+
+def test_a_tightened_cap_stops_at_a_leased_job() -> None:
+    """A `PUT` evicts as a write does: not the first job under a live lease, nor what stands behind
+    it, until that lease has ended. (§0.10)"""
+    engine = queue()
+    engine.append(*range(6), name="q")
+    assert engine.claimed(max=3) == [1, 2, 3]
+    engine.ack(1)
+    engine.nack(2)
+
+    engine.put("q", type="queue", cap_records=1)
+
+    assert engine.seqs(name="q", from_seq=2) == [3, 4, 5, 6]
+    assert engine.counters() == (3, 1, 0)
+    assert engine.ack(3)["acked"] == 1
+    engine.append("x", name="q")
+    assert engine.counters() == (1, 0, 0)
+
+
+def test_stamps_replace_what_was_there() -> None:
+    """A job that was dead-lettered before, or whose `meta` says so in any spelling, has one stamp
+    of each name: the last; all else of it is kept as it stands. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    metas = (
+        b'{"$dead_letter_from":"me","a":{"$dead_letter_from":1}}',
+        b'{ "k" : [1, 2] , "$dead_letter_src_seq":{"x":"}"} }',
+        b'{"\\u0024dead_letter_deliveries":7,"\\"":1.50}',
+        b"{}",
+        b"{ }",
+    )
+    records = b",".join(b'{"data":1,"meta":%b}' % meta for meta in metas)
+    engine.append_raw(b'{"records":[%b,{"data":2}]}' % records, name="q")
+    engine.claim(max=6)
+    engine.nack(*range(1, 7))
+    assert engine.claimed(max=6) == []
+
+    found = engine.diff(name="d")["records"]
+    kept = [{"a": {"$dead_letter_from": 1}}, {"k": [1, 2]}, {'"': 1.5}, {}, {}, {}]
+    assert [record["meta"] for record in found] == [
+        meta
+        | {
+            "$dead_letter_from": "q",
+            "$dead_letter_deliveries": 1,
+            "$dead_letter_src_seq": seq,
+        }
+        for seq, meta in enumerate(kept, 1)
+    ]
+    texts = b"".join(
+        bytes(text) for run in engine.topic("d").runs for text in run.read([(0, 6)]) or ()
+    )
+    assert texts.count(b'dead_letter_from"') == 7
+    assert texts.count(b'dead_letter_deliveries"') == 6
+    assert b"1.50" in texts
+    assert b'{"$dead_letter_from":1}' in texts
+
+
+def test_who_waits_behind_many_dead_letters_is_served() -> None:
+    """One look moves a bounded number of jobs; the next one follows without another event.
+    (§10.2, §10.6)"""
+    engine = queue()
+    engine.append(*range(BURIED_MAX + 500), name="q")
+    for _ in range(2):
+        engine.claim(max=1000)
+    engine.nack(*range(1, 1001))
+    engine.nack(*range(1001, BURIED_MAX + 501))
+    engine.append("good", name="q")
+    engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
+
+    assert engine.claim(wait_ms=30_000) is None
+    engine.work_off()
+
+    (answer,) = engine.woken()
+    assert [job["data"] for job in answer["claimed"]] == ["good"]
+    assert engine.counters() == (0, 1, 0)
+    assert engine.state("d")["count"] == BURIED_MAX + 500
+
+
+def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
+    """It counts against the stream's limit, and goes back when the connection does; a lease that
+    somebody else took meanwhile does neither. (§10.6, §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", "b", "c", name="q")
+    worker = Puller(engine, limit=2, node="s")
+    assert worker.pull(stalls=True) == [1, 2]
+    engine.now_ms += 1001
+    assert engine.claimed(node="other", max=1) == [1]
+    assert engine.extend(1, 2, node="s", lease_ms=60_000)["skipped"] == [1]
+    engine.work_off()
+    assert worker.pull() == [3]
+
+    assert worker.held == [2, 3]
+    worker.close()
+    assert engine.counters() == (2, 1, 0)
+    assert engine.ack(1, node="other")["acked"] == 1
+    assert engine.nack(2, 3, node="s")["skipped"] == [2, 3]
+
+
+# ---------------------------------------------------------------------- claim, more (§10.2)
+
+
+def test_a_claim_takes_the_oldest_jobs_and_tells_all_about_them() -> None:
+    """Ascending by seq, with the record's own fields, a lease each, its deadline and how often the
+    job was delivered; `ready` is what still waits. (§10.2)"""
+    engine = queue(lease_ms=5000)
+    engine.append(
+        {"data": {"n": 1}, "tag": "t", "node": "maker", "meta": {"m": 1}}, "b", "c", name="q"
+    )
+
+    answer = engine.claim(node="w", max=2)
+
+    first, second = answer["claimed"]
+    lease_ids = [job.pop("lease_id") for job in (first, second)]
+    assert all(re.fullmatch("lease_[0-9a-f]+", lease_id) for lease_id in lease_ids)
+    assert len(set(lease_ids)) == 2
+    assert first == {
+        "$seq": 1, "$ts": START_MS, "$node": "maker", "$tag": "t",
+        "deadline": START_MS + 5000, "deliveries": 1, "data": {"n": 1}, "meta": {"m": 1},
+    }  # fmt: skip
+    assert set(second) == {"$seq", "$ts", "deadline", "deliveries", "data"}
+    assert (answer["topic"], answer["count"], answer["ready"]) == ("q", 2, 1)
+    assert engine.counters() == (1, 2, 0)
+
+
+def test_who_comes_back_is_claimed_before_who_never_was() -> None:
+    """Jobs whose lease ran out, that were released or whose delay is over jump the queue. (§10.2)"""
+    engine = queue(lease_ms=1000)
+    engine.append(*range(6), name="q")
+    assert engine.claimed(max=4) == [1, 2, 3, 4]
+    engine.nack(2, delay_ms=500)
+    engine.nack(3)
+
+    assert engine.claimed(max=2) == [3, 5]
+    engine.now_ms += 500
+    assert engine.claimed(max=1) == [2]
+    engine.now_ms += 501
+    assert engine.claimed(max=9) == [1, 3, 4, 5, 6]
+
+
+def test_claims_of_none_and_of_many() -> None:
+    """`max` is 1 where it is left out or 0, and at most the server's limit; an empty answer is no
+    error. (§10.2)"""
+    engine = queue(Harness(max_claim=3))
+    assert engine.claim() | {"claimed": []} == engine.claim()
+    assert engine.claim()["count"] == 0
+    engine.append(*range(8), name="q")
+
+    assert engine.claimed() == [1]
+    assert engine.claimed(max=0) == [2]
+    assert engine.claimed(max=10**15) == [3, 4, 5]
+    assert engine.claimed(max=99) == [6, 7, 8]
+
+
+def test_a_lease_is_as_long_as_asked_for_within_bounds() -> None:
+    """The call's `lease_ms`, else the queue's; clamped to 100 ms and a day. (§10.2)"""
+    engine = queue(lease_ms=7000)
+    engine.append(*range(4), name="q")
+    asked = ({}, {"lease_ms": 1}, {"lease_ms": 500}, {"lease_ms": 10**12})
+    found = [engine.claim(**each)["claimed"][0]["deadline"] - START_MS for each in asked]
+
+    assert found == [7000, 100, 500, 86_400_000]
+    assert engine.extend(1, lease_ms=0)["deadlines"] == {"1": START_MS + 100}
+    assert engine.extend(1, lease_ms=10**12)["deadlines"] == {"1": START_MS + 86_400_000}
+
+
+def test_what_is_not_shown_is_not_claimed() -> None:
+    """In class `fsync` a job can be claimed once it is durable, and not before. (§10.1, §0.10)"""
+    engine = queue(durability="fsync")
+    engine.auto = False
+    engine.append("x", name="q")
+    lsn = engine.write()
+    assert engine.claimed() == []
+    assert engine.counters() == (0, 0, 0)
+
+    engine.engine.on_synced(lsn)
+
+    assert engine.claimed() == [1]
+
+
+CALLS = ("claim", "ack", "nack", "extend")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_only_queues_have_jobs(call: str) -> None:
+    """404 where there is nothing, 409 where there is a log; nothing is made by asking. (§10)"""
+    engine = Harness()
+    engine.put("log")
+    asked = getattr(engine, call)
+
+    assert refusal(asked, name="none").code.status == 404
+    assert "none" not in engine.engine.state.topics
+    found = refusal(asked, name="log")
+    assert (found.code.status, found.code.code) == (409, "not_a_queue")
+
+
+# ---------------------------------------------------------------------- ack, nack, extend
+
+
+def test_an_ack_deletes_for_good() -> None:
+    """It is the delete: the record is gone, silently; a second one is a no-op. (§10.4)"""
+    engine = queue()
+    engine.append("a", "b", name="q")
+    engine.claim(max=2)
+
+    first = engine.ack(1)
+    again = engine.ack(1)
+
+    assert (first["acked"], first["skipped"], first["ready"], first["in_flight"]) == (1, [], 0, 1)
+    assert (again["acked"], again["skipped"]) == (0, [1])
+    assert engine.seqs(name="q") == [2]
+    assert engine.diff(name="q")["tombstone"] is None
+    engine.now_ms += 10**6
+    assert engine.claimed(max=9) == [2]
+
+
+def test_only_the_holder_is_heard() -> None:
+    """Neither never claimed, nor somebody else's, nor gone: those are skipped, in the order in
+    which they came, and nothing else happens to them. (§10.4-§10.6)"""
+    engine = queue()
+    engine.append(*range(4), name="q")
+    engine.claim(node="a", max=2)
+    engine.claim(node="b", max=1)
+    engine.delete("q", before_seq=2)
+    before = engine.counters()
+
+    for call in (engine.ack, engine.nack, engine.extend):
+        assert call(4, 3, 99, 1, 2, node="b", lease_ids=["x"] * 5)["skipped"] == [4, 3, 99, 1, 2]
+        assert call(4, 99, 1, 2, node="b")["skipped"] == [4, 99, 1, 2]
+    assert engine.counters() == before
+    assert engine.ack(3, 2, node="b")["skipped"] == [2]
+
+
+def test_a_seq_that_is_named_twice_counts_once() -> None:
+    """The second time it is skipped. (§10.4)"""
+    engine = queue()
+    engine.append("a", "b", "c", name="q")
+    engine.claim(max=3)
+
+    extended, nacked, acked = engine.extend(1, 1), engine.nack(2, 2), engine.ack(3, 1, 3)
+
+    assert (extended["extended"], extended["skipped"]) == (1, [1])
+    assert (nacked["nacked"], nacked["skipped"]) == (1, [2])
+    assert (acked["acked"], acked["skipped"]) == (2, [3])
+    assert engine.counters() == (1, 0, 0)
+
+
+def test_no_seqs_are_no_error() -> None:
+    """`seqs: []` answers zeros. (§10.4)"""
+    engine = queue()
+    engine.append("a", name="q")
+    told = engine.ack(), engine.nack(), engine.extend()
+
+    assert [(t.get("acked", 0), t["skipped"], t["ready"]) for t in told] == [(0, [], 1)] * 3
+    assert told[2]["deadlines"] == {}
+
+
+def test_the_last_holder_is_heard_past_the_deadline() -> None:
+    """Ack, nack and extend count while nobody else has claimed the job since. (§10.4)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", "b", "c", "d", name="q")
+    engine.claim(node="slow", max=4)
+    engine.now_ms += 5000
+    assert engine.counters() == (4, 0, 0)
+    assert engine.claimed(node="quick", max=1) == [1]
+
+    assert engine.ack(1, 2, node="slow")["skipped"] == [1]
+    assert engine.extend(3, node="slow")["extended"] == 1
+    assert engine.nack(4, node="slow", delay_ms=50)["nacked"] == 1
+    assert engine.counters() == (0, 2, 1)
+    assert engine.ack(1, node="quick")["acked"] == 1
+
+
+def test_a_token_fences_a_worker_off_from_its_own_past() -> None:
+    """The same node's old lease is stale once the job was claimed again; it stays good through an
+    extend. A token that is none of ours is like a stale one. (§10.4)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", name="q")
+    old = engine.claim()["claimed"][0]["lease_id"]
+    engine.extend(1, lease_ids=[old])
+    assert engine.extend(1, lease_ids=[old], lease_ms=1000)["extended"] == 1
+    engine.now_ms += 1001
+    new = engine.claim()["claimed"][0]["lease_id"]
+    assert old != new
+
+    strange = ("", "lease_", "lease_0", new.upper(), new + "0", f" {new}", "lease_" + "f" * 24)
+    for call in (engine.nack, engine.extend, engine.ack):
+        for token in (old, *strange):
+            assert call(1, lease_ids=[token])["skipped"] == [1]
+    assert engine.ack(1, lease_ids=[new])["acked"] == 1
+
+
+def test_tokens_are_one_a_seq() -> None:
+    """Another number of them is 400, more seqs than the limit too. (§10.4, §11)"""
+    engine = queue(Harness(max_claim=3))
+    for call in (engine.ack, engine.nack, engine.extend):
+        assert refusal(call, 1, 2, lease_ids=["lease_1"]).code.code == "invalid_request"
+        assert refusal(call, 1, 2, 3, 4).code.code == "batch_too_large"
+
+
+def test_a_nack_gives_back_at_once_or_later() -> None:
+    """A delayed job is neither ready nor in flight until its time; its count of deliveries goes on.
+    (§10.5)"""
+    engine = queue()
+    engine.append("a", "b", name="q")
+    engine.claim(max=2)
+
+    told = engine.nack(1)
+    assert (told["nacked"], told["ready"], told["in_flight"]) == (1, 1, 1)
+    told = engine.nack(2, delay_ms=700)
+    assert (told["nacked"], told["ready"], told["in_flight"]) == (1, 1, 0)
+    assert engine.counters() == (1, 0, 1)
+    engine.now_ms += 699
+    assert engine.claimed(max=2) == [1]
+    engine.now_ms += 1
+    found = engine.claim(max=2)["claimed"]
+    assert [(job["$seq"], job["deliveries"]) for job in found] == [(2, 2)]
+
+
+def test_an_extend_sets_the_time_and_may_shorten_it() -> None:
+    """From now, not added; deliveries stay. (§10.6)"""
+    engine = queue(lease_ms=10_000)
+    engine.append("a", name="q")
+    engine.claim()
+    engine.now_ms += 2000
+
+    told = engine.extend(1, lease_ms=500)
+
+    assert told["deadlines"] == {"1": engine.now_ms + 500}
+    engine.now_ms += 500
+    assert engine.counters() == (0, 1, 0)
+    engine.now_ms += 1
+    assert engine.claim(node="v")["claimed"][0]["deliveries"] == 2
+
+
+# ---------------------------------------------------------------------- waiting (§10.2)
+
+
+def parked(engine: Harness, **fields: object) -> int:
+    """A claim that waits; its token."""
+    assert engine.claim(**{"wait_ms": 10_000, **fields}) is None
+    return engine.last_token
+
+
+def given(engine: Harness) -> list[list[int]]:
+    """The jobs of each answer to those who waited."""
+    return [[job["$seq"] for job in answer["claimed"]] for answer in engine.woken()]
+
+
+WAYS = {
+    "append": lambda engine: engine.append("new", name="q"),
+    "nack": lambda engine: engine.nack(1, node="holder"),
+    "expiry": lambda engine: setattr(engine, "now_ms", engine.now_ms + 1001),
+    "delay": lambda engine: setattr(engine, "now_ms", engine.now_ms + 301),
+    "shorter": lambda engine: (
+        engine.extend(1, node="holder", lease_ms=100),
+        engine.work_off(),
+        setattr(engine, "now_ms", engine.now_ms + 101),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_waits_is_woken_by_whatever_makes_a_job(way: str) -> None:
+    """By a publish, a nack, a lease that runs out, a delay that is over; where it is time, the
+    engine says so beforehand, to the millisecond. (§10.2, §10.3)"""
+    engine = queue(lease_ms=1000)
+    engine.append("old", name="q")
+    engine.claim(node="holder")
+    if way == "delay":
+        engine.nack(1, node="holder", delay_ms=301)
+    parked(engine)
+    engine.work_off()
+    assert engine.woken() == []
+
+    WAYS[way](engine)
+    if way in ("expiry", "delay", "shorter"):
+        assert alarm(engine) <= engine.now_ms
+        engine.now_ms -= 1
+        engine.work_off()
+        assert engine.woken() == []
+        assert alarm(engine) == engine.now_ms + 1
+        engine.now_ms += 1
+    engine.work_off()
+
+    assert given(engine) == [[2 if way == "append" else 1]]
+
+
+def test_who_waited_in_vain_is_told_so_at_their_time() -> None:
+    """An empty answer, no error, and nothing is left behind. (§10.2)"""
+    engine = queue()
+    parked(engine, wait_ms=700)
+    assert alarm(engine) == START_MS + 700
+    engine.now_ms += 700
+    engine.work_off()
+
+    assert given(engine) == [[]]
+    assert engine.engine.alarm_ms() is None
+    engine.append("late", name="q")
+    assert engine.counters() == (1, 0, 0)
+
+
+def test_a_client_that_leaves_takes_no_job_along() -> None:
+    """Nobody is given what comes after. (§10.2)"""
+    engine = queue()
+    token = parked(engine)
+    engine.engine.forget("q", token)
+    engine.append("x", name="q")
+    engine.work_off()
+
+    assert engine.woken() == []
+    assert engine.counters() == (1, 0, 0)
+    assert engine.claimed() == [1]
+
+
+def test_those_who_wait_come_before_those_who_come() -> None:
+    """A claim does not pass by somebody who waits for the same job. (§10.2)"""
+    engine = queue()
+    parked(engine, node="first")
+    engine.auto = False
+    engine.append("x", name="q")
+    engine.sync()
+
+    assert engine.claimed(node="second") == []
+    assert given(engine) == [[1]]
+
+
+def test_a_stop_or_a_broken_log_answers_who_waits() -> None:
+    """With nothing, at once. (§0.6)"""
+    for end in ("release_all", "on_failed"):
+        engine = queue()
+        parked(engine)
+        queue(engine, "other", claim_jitter_ms=50)
+        engine.claim("other")
+
+        getattr(engine.engine, end)()
+
+        assert given(engine) == [[], []]
+
+
+def test_a_queue_that_goes_tells_who_waits() -> None:
+    """404, and what is made anew under its name is another queue. (§1.4)"""
+    engine = queue(leases_durable=True)
+    engine.append("x", name="q")
+    engine.claim(node="w")
+    parked(engine)
+    engine.drop("q")
+
+    (told,) = engine.woken()
+    assert told.code.status == 404
+    assert refusal(engine.ack, 1, node="w").code.status == 404
+    queue(engine)
+    assert engine.state("q")["queue"]["dead_lettered"] == 0
+    engine.append("y", name="q")
+    assert engine.ack(1, node="w")["skipped"] == [1]
+    assert engine.claim(node="w")["claimed"][0]["deliveries"] == 1
+
+
+# ---------------------------------------------------------------------- windows, more (§10.2)
+
+
+def test_a_window_gathers_all_who_come_and_deals_in_turn() -> None:
+    """One job at a time, in order of arrival, until each has what it asked for. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append(*range(7), name="q")
+    for node, most in (("a", 1), ("b", 5), ("c", 2)):
+        assert engine.claim(node=node, max=most) is None
+        engine.now_ms += 30
+    engine.work_off()
+    assert engine.woken() == []
+    assert alarm(engine) == START_MS + 100
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+
+    answers = engine.woken()
+    assert [[job["$seq"] for job in answer["claimed"]] for answer in answers] == [
+        [1], [2, 4, 6, 7], [3, 5],
+    ]  # fmt: skip
+    assert [answer["ready"] for answer in answers] == [0, 0, 0]
+
+
+def test_what_is_left_after_a_window_is_told_to_all_of_it() -> None:
+    """`ready` is what may still be claimed when the pass is over, and not half way. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append(*range(7), name="q")
+    for node in "ab":
+        assert engine.claim(node=node, max=2) is None
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+
+    assert [answer["ready"] for answer in engine.woken()] == [3, 3]
+
+
+def test_a_window_closes_by_the_clock_whoever_leaves() -> None:
+    """Its first claimer does not take it along. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    engine.append(*range(4), name="q")
+    assert engine.claim(node="leader", max=4) is None
+    leader = engine.last_token
+    engine.now_ms += 40
+    assert engine.claim(node="other", max=2) is None
+    engine.engine.forget("q", leader)
+    assert alarm(engine) == START_MS + 100
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+
+    assert given(engine) == [[1, 2]]
+    assert engine.counters() == (2, 2, 0)
+
+
+def test_on_an_empty_queue_a_window_passes_once() -> None:
+    """And who may wait longer waits on, for a window of its own when there is work. (§10.2)"""
+    engine = queue(claim_jitter_ms=100)
+    assert engine.claim(node="a") is None
+    assert engine.claim(node="b", wait_ms=5000) is None
+    engine.now_ms += 100
+    engine.work_off()
+    assert given(engine) == [[]]
+
+    engine.append("x", "y", name="q")
+    engine.work_off()
+    assert engine.woken() == []
+    assert engine.claim(node="c") is None
+    engine.now_ms += 100
+    engine.work_off()
+
+    assert given(engine) == [[1], [2]]
+    assert engine.engine.alarm_ms() is None
+
+
+def test_a_window_is_fair() -> None:
+    """A thousand jobs and ten claimers of one window, greedy ones among them: Jain's index is at
+    least 0.95 where they ask alike. (§10.2)"""
+    engine = queue(Harness(max_claim=1000), claim_jitter_ms=50)
+    engine.append(*range(1000), name="q")
+    for worker in range(10):
+        assert engine.claim(node=f"w{worker}", max=1000) is None
+    engine.now_ms += 50
+    engine.work_off()
+    shares = [len(jobs) for jobs in given(engine)]
+
+    assert sum(shares) == 1000
+    assert sum(shares) ** 2 / (len(shares) * sum(n * n for n in shares)) >= 0.95
+    assert engine.counters() == (0, 1000, 0)
+
+
+def test_streams_share_a_window_with_claims() -> None:
+    """In the same line, by the same turns. (§10.8)"""
+    engine = queue(claim_jitter_ms=100)
+    worker = Puller(engine, limit=3)
+    assert worker.pull() == []
+    engine.append(*range(4), name="q")
+    engine.work_off()
+    assert engine.claim(node="w", max=3) is None
+    engine.now_ms += 100
+    engine.work_off()
+
+    assert (worker.pull(), given(engine)) == ([1, 3], [[2, 4]])
+
+
+# ---------------------------------------------------------------------- streams, more (§10.8)
+
+
+def test_a_stream_holds_no_more_than_it_asked_for() -> None:
+    """Each ack, nack or delete makes room for one; an extend makes none. (§10.8)"""
+    engine = queue()
+    engine.append(*[tagged(f"t{i}") for i in range(1, 8)], name="q")
+    worker = Puller(engine, limit=2)
+    assert worker.pull() == [1, 2]
+    engine.extend(1, node="s")
+    engine.work_off()
+    assert worker.pull() == []
+
+    engine.ack(1, node="s")
+    engine.work_off()
+    assert worker.pull() == [3]
+    engine.nack(2, node="s", delay_ms=1000)
+    engine.work_off()
+    assert worker.pull() == [4]
+    engine.delete("q", match="t3")
+    engine.work_off()
+    assert worker.pull() == [5]
+    engine.now_ms += 1000
+    engine.work_off()
+    assert worker.pull() == []
+    engine.ack(4, 5, node="s")
+    engine.work_off()
+    assert worker.pull() == [2, 6]
+    assert worker.held == [2, 6]
+
+
+def test_a_worker_who_does_not_read_starves_nobody() -> None:
+    """Jobs are leased to a stream when it can send them. (§10.8)"""
+    engine = queue()
+    slow, quick = Puller(engine, limit=100, node="slow"), Puller(engine, limit=2, node="quick")
+    engine.append("a", name="q")
+    assert slow.pull(stalls=True) == [1]
+    engine.append("b", "c", name="q")
+    engine.work_off()
+
+    assert quick.pull() == [2, 3]
+    assert engine.counters() == (0, 3, 0)
+
+
+def test_a_disconnect_gives_back_its_own_and_nothing_else() -> None:
+    """Not what its node holds by a claim or through another connection, nor what it acked; at once
+    and to who waits. (§10.8)"""
+    engine = queue()
+    engine.append(*range(6), name="q")
+    assert engine.claimed(node="n", max=1) == [1]
+    one, two = Puller(engine, limit=2, node="n"), Puller(engine, limit=2, node="n")
+    assert (one.pull(), two.pull()) == ([2, 3], [4, 5])
+    engine.ack(2, node="n")
+
+    one.close()
+
+    assert engine.counters() == (2, 3, 0)
+    found = engine.claim(node="m", max=9)["claimed"]
+    assert [(job["$seq"], job["deliveries"]) for job in found] == [(3, 2), (6, 1)]
+    assert two.held == [4, 5]
+    parked(engine)
+    two.close()
+    engine.work_off()
+    assert given(engine) == [[4]]
+
+
+def test_what_was_leased_and_never_sent_goes_back_too() -> None:
+    """The connection broke between the two. (§10.8)"""
+    engine = queue()
+    worker = Puller(engine, limit=2)
+    assert worker.pull() == []
+    engine.append("a", "b", name="q")
+    engine.work_off()
+    assert engine.counters() == (0, 2, 0)
+
+    worker.close()
+
+    assert engine.counters() == (2, 0, 0)
+    assert engine.engine.alarm_ms() is None
+
+
+def test_a_stream_of_a_queue_that_went_ends() -> None:
+    """404; and it holds nothing of a queue that is made anew under the name. (§10.8)"""
+    engine = queue()
+    engine.append("a", name="q")
+    worker = Puller(engine)
+    assert worker.pull() == [1]
+    engine.drop("q")
+    queue(engine)
+    engine.append("b", name="q")
+
+    assert worker.stream.ended_by is not None
+    assert worker.stream.ended_by[0] == 404
+    assert worker.pull() == []
+    worker.close()
+    assert engine.counters() == (1, 0, 0)
+    assert engine.engine.work.streams_open == 0
+
+
+def test_streams_are_connections() -> None:
+    """They count against the limit of those, and it is free again when they close. (§11)"""
+    engine = queue(Harness(max_sse_connections=1))
+    worker = Puller(engine)
+    assert refusal(Puller, engine).detail == {"limit": "max_sse_connections", "max": 1}
+    worker.close()
+    Puller(engine)
+
+    assert refusal(Puller, engine, name="none").code.status == 404
+    engine.put("log")
+    assert refusal(Puller, engine, name="log").code.status == 409
+
+
+# ---------------------------------------------------------------------- dead letters, more (§10.6)
+
+
+def tried(engine: Harness, *seqs: int, name: str = "q") -> None:
+    """Claimed and released once more."""
+    engine.claim(name, max=1000)
+    engine.nack(*seqs, name=name)
+
+
+def test_a_job_that_failed_too_often_moves() -> None:
+    """After `max_deliveries` claims the next one finds it elsewhere: node, tag and data kept,
+    stamped with where it came from; gone from the queue, and counted. (§10.6)"""
+    engine = queue(max_deliveries=2, dead_letter="d")
+    engine.append({"data": {"a": 1.50}, "tag": "t", "node": "n", "meta": {"k": "v"}}, name="q")
+    tried(engine, 1)
+    tried(engine, 1)
+    assert engine.counters() == (1, 0, 0)
+    assert "d" not in engine.engine.state.topics
+
+    assert engine.claimed() == []
+
+    (dead,) = engine.diff(name="d", include_tags=True)["records"]
+    assert dead == {
+        "$seq": 1, "$ts": START_MS, "$node": "n", "$tag": "t", "data": {"a": 1.5},
+        "meta": {
+            "k": "v", "$dead_letter_from": "q", "$dead_letter_deliveries": 2,
+            "$dead_letter_src_seq": 1,
+        },
+    }  # fmt: skip
+    assert engine.diff(name="q")["records"] == []
+    assert engine.diff(name="q")["tombstone"] is None
+    state = engine.state("q")
+    assert (state["count"], state["queue"]["dead_lettered"]) == (0, 1)
+
+
+def test_without_an_end_jobs_come_back_for_ever() -> None:
+    """No dead-letter topic, or no limit. (§10.6)"""
+    for config in ({"max_deliveries": 1}, {"dead_letter": "d"}, {}):
+        engine = queue(**config)
+        engine.append("x", name="q")
+        for _ in range(5):
+            tried(engine, 1)
+        assert engine.claim()["claimed"][0]["deliveries"] == 6
+
+
+def refused_once(engine: Harness) -> None:
+    """A job is exhausted, and its dead-letter topic has not taken it."""
+    engine.append("x", "y", name="q")
+    tried(engine, 1, 2)
+    assert engine.claimed(max=2) == []
+    assert engine.counters() == (0, 0, 2)
+
+
+def test_a_dead_letter_that_is_refused_is_tried_again() -> None:
+    """It stays in the queue, each time for longer, and moves as soon as it is taken; who could be
+    taken is. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.put("d", discard="reject", cap_records=1)
+    engine.append("full", name="d")
+    refused_once(engine)
+    waits = []
+    for _ in range(9):
+        parked(engine)
+        before = engine.now_ms
+        engine.now_ms = alarm(engine)
+        engine.work_off()
+        engine.engine.forget("q", engine.last_token)
+        waits.append(engine.now_ms - before)
+    assert waits == [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
+
+    engine.put("d", discard="reject", cap_records=2)
+    engine.now_ms += 5000
+    assert engine.claimed() == []
+    assert engine.counters() == (0, 0, 1)
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["full", "x"]
+    assert engine.state("q")["queue"]["dead_lettered"] == 1
+
+
+@pytest.mark.parametrize("free", [0, 1, 3])
+def test_a_full_dead_letter_topic_is_not_asked_for_every_job(
+    monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """What it refuses the smallest it refuses all: a queue of many such jobs holds up nobody. As
+    many as it takes are moved, the first ones first. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.put("d", discard="reject", cap_records=1 + free)
+    engine.append("full", name="d")
+    engine.append(*range(500), name="q")
+    engine.claim(max=500)
+    engine.nack(*range(1, 501))
+    asked, copied = list[int](), Admission.copied
+
+    def noted(self: Admission, topic: Any, copies: Any, *args: Any, **named: Any) -> Any:
+        asked.append(len(copies))
+        return copied(self, topic, copies, *args, **named)
+
+    monkeypatch.setattr(Admission, "copied", noted)
+
+    assert engine.claimed(max=500) == []
+
+    assert len(asked) < 50
+    assert engine.datas(name="d")[1:] == list(range(free))
+    assert engine.counters() == (0, 0, 500 - free)
+
+
+@pytest.mark.parametrize("dest", ["disk", "ephemeral"])
+def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> None:
+    """Where each is between two that stay, what leaves the queue is a list as long as they are
+    many; a log that has not the room refuses them, and is not written beyond it. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.put("d", durability=dest)
+    engine.append(*[0] * 1000, name="q")
+    engine.append(*[0] * 1000, name="q")
+    engine.claim(max=1000)
+    engine.claim(max=1000)
+    engine.nack(*range(2, 1001, 2))
+    engine.nack(*range(1002, 2001, 2))
+    asked, require = list[int](), engine.engine.unit.require_writable
+
+    def noted(room: int, need: int = FRAME_BYTES) -> None:
+        asked.append(need)
+        require(room, need)
+
+    engine.engine.unit.require_writable = noted  # type: ignore[method-assign]
+    before = len(engine.events)
+
+    engine.claim(max=1000)
+
+    assert engine.state("q")["queue"]["dead_lettered"] == 1000
+    assert Frames.of(engine.events[before:]).size_bytes <= max(asked)
+
+
+def test_a_dead_letter_topic_that_may_not_be_made() -> None:
+    """`auto_create: false` of the queue, and nothing there: the jobs wait until there is. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", auto_create=False)
+    refused_once(engine)
+    assert "d" not in engine.engine.state.topics
+
+    engine.put("d")
+    engine.now_ms += 5000
+    engine.claim()
+
+    assert engine.seqs(name="d") == [1, 2]
+
+
+def test_a_job_is_delivered_once_more_where_the_end_was_taken_away() -> None:
+    """`dead_letter: null` lets those back that wait for it. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", auto_create=False)
+    refused_once(engine)
+    engine.put("q", type="queue", max_deliveries=1)
+    engine.now_ms += 5000
+
+    found = engine.claim(max=2)["claimed"]
+
+    assert [(job["$seq"], job["deliveries"]) for job in found] == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("dest", ["disk", "fsync", "memory", "ephemeral"])
+@pytest.mark.parametrize("source", ["disk", "fsync", "memory", "ephemeral"])
+def test_dead_letters_between_all_classes(source: str, dest: str) -> None:
+    """The copy has the destination's class; the job is in exactly one of the two. (§0.10, §10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", durability=source)
+    engine.put("d", durability=dest)
+    engine.append("a", "b", "c", name="q")
+    engine.claim(max=2)
+    engine.nack(1, 2)
+    assert engine.claimed(max=3) == [3]
+
+    assert engine.seqs(name="d") == [1, 2]
+    assert engine.seqs(name="q") == [3]
+    assert engine.state("q")["queue"]["dead_lettered"] == 2
+    moved = [e for e in engine.events if isinstance(e, RecordsAppended) and e.cause is not None]
+    assert len(moved) == (dest != "ephemeral")
+    assert engine.counters() == (0, 1, 0)
+
+
+def test_a_dead_letter_topic_may_be_a_queue_of_its_own() -> None:
+    """Whoever waits there is given the job. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    queue(engine, "d")
+    parked(engine, name="d", node="undertaker")
+    engine.append("x", name="q")
+    tried(engine, 1)
+    assert engine.claimed() == []
+    engine.work_off()
+
+    (answer,) = engine.woken()
+    assert answer["claimed"][0]["meta"]["$dead_letter_src_seq"] == 1
+    assert engine.counters("d") == (0, 1, 0)
+
+
+def test_cold_text_of_jobs_that_went_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One was acked and one deleted while the disk was asked: the rest moves. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append(*[tagged(f"t{i}", i) for i in range(1, 5)], name="q")
+    engine.seal_all()
+    engine.claim(max=4)
+    engine.now_ms += 1001
+    with cold(monkeypatch):
+        assert engine.claimed(node="other", max=9) == []
+        engine.ack(2)
+        engine.delete("q", match="t3")
+        engine.work_off()
+
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == [1, 4]
+    assert engine.counters() == (0, 0, 0)
+    assert engine.state("q")["queue"]["dead_lettered"] == 2
+
+
+def test_cold_text_of_a_queue_that_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to move. (§1.4)"""
+    engine = Harness()
+    exhausted(engine)
+    with cold(monkeypatch):
+        engine.claim(node="other")
+        engine.drop("q")
+        engine.work_off()
+
+    assert "d" not in engine.engine.state.topics
+
+
+def test_cold_text_of_a_job_that_expired_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time took it while the disk was asked: it is told as lost, and is no dead letter besides.
+    (§1.2, §3.3, §10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000, ttl_ms=1601)
+    engine.append("old", name="q")
+    engine.now_ms += 600
+    engine.append("young", name="q")
+    engine.seal_all()
+    engine.claim(max=2)
+    engine.now_ms += 1001
+    with cold(monkeypatch):
+        assert engine.claimed(node="other", max=9) == []
+        engine.now_ms += 1
+        engine.work_off()
+
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["young"]
+    assert engine.diff(name="q")["tombstone"]["reason"] == "ttl"
+    assert engine.state("q")["queue"]["dead_lettered"] == 1
+
+
+def test_text_that_cannot_be_read_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage keeps the job from moving; it is tried again, and later works. (§10.6)"""
+    engine = Harness()
+    exhausted(engine)
+
+    def broken(run: SealedRun, spans: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with cold(monkeypatch), monkeypatch.context() as patch:
+        patch.setattr(SealedRun, "read_blocking", broken)
+        engine.claim(node="other")
+        engine.work_off()
+        assert engine.counters() == (0, 0, 1)
+    assert engine.state("q")["queue"]["damaged"] == 1
+    engine.now_ms += DAMAGED_REST_MS
+    engine.claim(node="other")
+
+    assert engine.seqs(name="d") == [1]
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_a_dying_job_that_cannot_be_read_keeps_no_other(
+    monkeypatch: pytest.MonkeyPatch, is_cold: bool
+) -> None:
+    """Damage to one of many that were delivered too often: the others move at once, it stays in the
+    queue, and claims go on. (§10.6)"""
+    engine = Harness()
+    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
+    engine.append(*"abcde", name="q")
+    engine.seal_all()
+    engine.claim(node="w", max=5)
+    engine.now_ms += 1001
+    engine.append("f", name="q")
+    whole = SealedRun.read_blocking
+
+    def damaged(run: SealedRun, spans: list[tuple[int, int]]) -> list[Any]:
+        if any(lo <= 2 < hi for lo, hi in spans):
+            raise Corrupt("0000000001.seg", 4096, "a block of text does not verify")
+        return whole(run, spans)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SealedRun, "read", (lambda *_: None) if is_cold else damaged)
+        patch.setattr(SealedRun, "read_blocking", damaged)
+        given = engine.claimed(node="other", max=9)
+        engine.work_off()
+
+        assert given == [6]
+        assert engine.counters() == (0, 1, 1)
+        assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e"]
+
+    engine.now_ms += DAMAGED_REST_MS
+    engine.claim(node="other")
+    engine.work_off()
+    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e", "c", "f"]
+
+
+# ---------------------------------------------------------------------- time, caps and deletes
+
+
+def test_time_takes_jobs_from_under_their_leases() -> None:
+    """An expired record is not delivered, and an ack of it is skipped. (§0.10, §10.4)"""
+    engine = queue(ttl_ms=1000, lease_ms=60_000)
+    engine.append("a", name="q")
+    engine.claim()
+    engine.now_ms += 500
+    engine.append("b", name="q")
+    engine.now_ms += 501
+
+    assert engine.counters() == (1, 0, 0)
+    assert engine.ack(1)["skipped"] == [1]
+    assert engine.claimed(max=9) == [2]
+    engine.now_ms += 501
+    assert engine.counters() == (0, 0, 0)
+
+
+def test_leased_jobs_keep_a_queue_over_its_cap_up_to_twice() -> None:
+    """Eviction stops at the first live lease; beyond twice the cap the write is refused, and says
+    why; when the lease has ended the next write makes up for it. (§0.10)"""
+    engine = queue(cap_records=2, lease_ms=1000)
+    engine.append("a", "b", name="q")
+    engine.claim()
+    engine.append("c", name="q")
+    engine.append("d", name="q")
+    assert engine.seqs(name="q") == [1, 2, 3, 4]
+
+    found = refusal(engine.append, "e", name="q")
+    assert (found.code.code, found.detail["reason"]) == ("topic_full", "leased")  # type: ignore[index]
+    assert engine.counters() == (3, 1, 0)
+
+    engine.now_ms += 1001
+    engine.append("f", name="q")
+    assert engine.seqs(name="q", from_seq=3) == [4, 5]
+    assert engine.ack(1)["skipped"] == [1]
+
+
+def test_bytes_have_a_cap_like_records() -> None:
+    """The same rule for `cap_bytes`. (§0.10)"""
+    engine = queue()
+    engine.append("x" * 40, name="q")
+    size = engine.state("q")["bytes"]
+    engine.put("q", type="queue", cap_bytes=2 * size)
+    engine.claim()
+    for _ in range(3):
+        engine.append("x" * 40, name="q")
+
+    assert refusal(engine.append, "x" * 40, name="q").detail == {
+        "topic": "q", "limit": "cap_bytes", "max": 2 * size, "reason": "leased",
+    }  # fmt: skip
+    engine.ack(1)
+    engine.append("x" * 40, name="q")
+    assert engine.counters() == (2, 0, 0)
+
+
+def test_a_full_queue_that_rejects_loses_no_job() -> None:
+    """`discard: "reject"`: 422, until an ack makes room; a lease that ended makes none. (§0.10)"""
+    engine = queue(discard="reject", cap_records=2, lease_ms=1000)
+    engine.append("a", "b", name="q")
+    engine.claim()
+    assert refusal(engine.append, "c", name="q").code.code == "topic_full"
+    engine.now_ms += 1001
+    assert refusal(engine.append, "c", name="q").code.code == "topic_full"
+
+    engine.ack(1)
+    engine.append("c", name="q")
+
+    assert engine.claimed(max=9) == [2, 3]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_deletes_take_jobs_in_every_place(sealed: bool) -> None:
+    """Ready, leased, delayed: by tag, by seq or by purge; counters follow. (§5)"""
+    engine = queue()
+    engine.append(*[tagged(f"t.{i % 2}") for i in range(12)], name="q")
+    if sealed:
+        engine.seal_all()
+    engine.claim(max=6)
+    engine.nack(1, 2, delay_ms=1000)
+    engine.nack(3, 4)
+    assert engine.counters() == (8, 2, 2)
+
+    assert engine.delete("q", match="t.0")["deleted"] == 6
+    assert engine.counters() == (4, 1, 1)
+    assert engine.purge("q", seq=5)["purged"] == 2
+    assert engine.counters() == (3, 1, 0)
+    assert engine.purge("q", keep=1)["purged"] == 3
+    assert engine.claimed(max=9) == [12]
+    assert engine.ack(6)["skipped"] == [6]
+
+
+def test_reads_and_watches_of_a_queue_take_no_jobs() -> None:
+    """They observe the log: nothing is claimed, acked or moved by them. (§10.7)"""
+    engine = queue()
+    engine.append("a", "b", name="q")
+    engine.claim()
+
+    assert engine.seqs(name="q") == [1, 2]
+    assert engine.diff(name="q")["records"][0] == {"$seq": 1, "$ts": START_MS, "data": "a"}
+    assert engine.counters() == (1, 1, 0)
+    assert engine.listing()["topics"][0]["queue"] == engine.state("q")["queue"]
+
+
+# ---------------------------------------------------------------------- config, classes, restarts
+
+
+def test_a_new_config_is_for_claims_to_come() -> None:
+    """Leases stand as they were given; limits count deliveries that were made before. (§0.10)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", "b", name="q")
+    engine.claim(node="w")
+    engine.put("q", type="queue", lease_ms=9000, max_deliveries=1, dead_letter="d")
+
+    assert engine.claim()["claimed"][0]["deadline"] == START_MS + 9000
+    engine.now_ms += 1001
+    assert engine.claimed() == []
+    assert engine.seqs(name="d") == [1]
+    assert engine.counters() == (0, 1, 0)
+
+
+def test_a_window_may_be_opened_and_shut_by_a_put() -> None:
+    """`claim_jitter_ms` counts from the next claim on; a window that is open closes at its time.
+    (§0.10)"""
+    engine = queue()
+    engine.append("a", "b", "c", name="q")
+    engine.put("q", type="queue", claim_jitter_ms=100)
+    assert engine.claim(node="a") is None
+    engine.put("q", type="queue")
+
+    assert engine.claimed(node="b") == [1]
+    engine.now_ms += 100
+    engine.work_off()
+    assert given(engine) == [[2]]
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_an_answer_waits_for(durability: str, lasting: bool) -> None:
+    """An ack is as durable as the queue; leases where they are to last, else they wait for
+    nothing. (§0.10, §10.4)"""
+    engine = queue(durability=durability, leases_durable=lasting)
+    engine.append("a", "b", name="q")
+    gates = []
+    ask = engine.ask
+
+    def noted(command: Command) -> Outcome | Parked:
+        found = ask(command)
+        assert isinstance(found, Outcome)
+        gates.append(found.gate)
+        return found
+
+    engine.ask = noted  # type: ignore[method-assign]
+    engine.claim(max=2)
+    engine.extend(1)
+    engine.nack(2)
+    engine.ack(1)
+
+    strong = Gate.SYNCED if durability == "fsync" else Gate.WRITTEN
+    assert gates == [strong if lasting else Gate.NOW] * 3 + [strong]
+    logged = [e for e in engine.events if isinstance(e, JobsLeased | JobsReleased)]
+    assert len(logged) == (3 if lasting else 0)
+
+
+def test_an_ack_of_many_is_one_event() -> None:
+    """One entry of the log and one sync, however many jobs. (§10.4)"""
+    engine = queue(durability="fsync")
+    engine.append(*range(100), name="q")
+    engine.claim(max=100)
+    before = len(engine.events)
+    assert engine.ack(*range(1, 101, 2))["acked"] == 50
+
+    assert len(engine.events) == before + 1
+
+
+def test_lease_numbers_are_never_given_twice() -> None:
+    """Not by a later process, whatever it remembers. (§10.2)"""
+    engine = Engine(Harness().limits, MemoryStore())
+    firsts = []
+    for incarnation in (1, 2, 3):
+        engine.finish_recovery(
+            Recovery(clean=True, same_boot=True, fresh=False, events=0, incarnation=incarnation),
+            START_MS,
+        )
+        firsts.append(engine.state.next_lease)
+
+    assert firsts == [1 << 40, 2 << 40, 3 << 40]
+
+
+def test_metrics_count_queues_and_leases() -> None:
+    """Leases that ran out are not in flight, whether or not anybody looked. (§8.3)"""
+    engine = queue(lease_ms=1000)
+    queue(engine, "p")
+    engine.append("a", "b", name="q")
+    engine.claim(max=2)
+    worker = Puller(engine, name="p")
+
+    def shown() -> dict[str, float]:
+        engine.engine.advance(engine.now_ms)
+        process = Process(True, 1.0, 0, 0, 0, 0, read_only=False)
+        found = families(
+            engine.engine.state,
+            engine.engine.watches,
+            engine.store.stats,
+            process,
+            work_streams=engine.engine.work.streams_open,
+        )
+        return {f.name: f.samples[0].value for f in found if len(f.samples) == 1}
+
+    assert shown()["topics_queue_topics"] == 2
+    assert shown()["topics_queue_leases_in_flight"] == 2
+    assert shown()["topics_sse_connections"] == 1
+    engine.now_ms += 1001
+    worker.close()
+    assert shown()["topics_queue_leases_in_flight"] == 0
+    assert shown()["topics_sse_connections"] == 0
+
+
+def test_one_answer_holds_eight_megabytes_of_jobs() -> None:
+    """As any answer is bounded, so is a claim's, in memory and in order; the rest stays ready. (§11)"""
+    engine = Harness()
+    engine.put("q", type="queue")
+    large = "x" * 900_000
+    for _ in range(12):
+        engine.append(large, name="q")
+    first = engine.claimed(max=10)
+    engine.nack(*first, name="q")
+
+    found = [engine.claimed(max=1000) for _ in range(3)]
+
+    assert [len(part) for part in found] == [9, 3, 0]
+    assert [seq for part in found for seq in part] == list(range(1, 13))
+    assert engine.counters() == (0, 12, 0)

@@ -1,0 +1,81 @@
+"""Metrics: names, kinds, text and JSON from one list (§8.3)."""
+
+import json
+
+from protocol.harness import Harness
+from topics.protocol.http import metrics
+from topics.protocol.http.metrics import Process
+from topics.protocol.model.ports import StoreStats
+
+PROCESS = Process(
+    ready=True,
+    recovery_progress=0.25,
+    uptime_ms=84_012_345_678,
+    queue_depth=3,
+    queue_depth_peak=9,
+    submit_full_total=2,
+    read_only=False,
+)
+
+
+def lines(engine: Harness, stats: StoreStats | None = None) -> list[str]:
+    core = engine.engine
+    found = metrics.families(core.state, core.watches, stats or StoreStats(), PROCESS)
+    return metrics.as_text(found).decode().splitlines()
+
+
+def test_a_transcript() -> None:
+    """Numbers are whole where they count: no digit of a large one is lost. (§8.3)"""
+    engine = Harness()
+    engine.put("jobs", type="queue", durability="fsync")
+    engine.append(1, 2, name="jobs")
+    told = lines(engine)
+
+    for line in (
+        "# TYPE topics_topics gauge", "topics_topics 1", 'topics_topics_by_class{class="fsync"} 1',
+        'topics_topics_by_class{class="ephemeral"} 0', "topics_records_live 2",
+        "topics_uptime_ms 84012345678", "topics_ready 1", "topics_recovery_progress 0.25",
+        "topics_wal_queue_depth 3", "topics_wal_queue_depth_peak 9",
+        "topics_wal_submit_full_total 2", "topics_wal_read_only 0", "topics_queue_topics 1",
+        'topics_topic_head_seq{topic="jobs"} 2', 'topics_topic_queue_ready{topic="jobs"} 2',
+        "topics_topic_metrics_truncated 0",
+    ):  # fmt: skip
+        assert line in told
+
+
+def test_the_histogram_is_cumulative() -> None:
+    """Each bucket counts what is below it, +Inf all. (§8.3)"""
+    stats = StoreStats(fsync_us_buckets={100: 2, 1000: 3}, fsync_us_over=4, fsync_us_sum=70_000)
+    told = [line for line in lines(Harness(), stats) if "latency_us" in line and "#" not in line]
+
+    name = "topics_wal_fsync_latency_us"
+    assert told == [
+        f'{name}_bucket{{le="100"}} 2', f'{name}_bucket{{le="1000"}} 5',
+        f'{name}_bucket{{le="+Inf"}} 9', f"{name}_sum 70000", f"{name}_count 9",
+    ]  # fmt: skip
+
+
+def test_topics_beyond_the_bound_are_not_shown_and_said_so() -> None:
+    """The per-topic block is bounded. (§8.3)"""
+    engine = Harness()
+    for i in range(metrics.TOPICS_SHOWN_MAX + 1):
+        engine.put(f"t{i}")
+    told = lines(engine)
+
+    heads = [line for line in told if line.startswith("topics_topic_head_seq{")]
+    assert len(heads) == metrics.TOPICS_SHOWN_MAX
+    assert "topics_topic_metrics_truncated 1" in told
+    assert f"topics_topics {metrics.TOPICS_SHOWN_MAX + 1}" in told
+
+
+def test_json_has_the_same_names() -> None:
+    """A number, or a list where there are labels. (§8.3)"""
+    engine = Harness()
+    engine.append(1, name="jobs")
+    core = engine.engine
+    found = metrics.families(core.state, core.watches, StoreStats(), PROCESS)
+    snapshot = json.loads(metrics.as_json(found) + b"}")
+
+    assert set(snapshot) == {family.name for family in found}
+    assert snapshot["topics_records_live"] == 1
+    assert snapshot["topics_topic_head_seq"] == [{"topic": "jobs", "value": 1}]

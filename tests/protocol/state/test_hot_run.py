@@ -1,0 +1,178 @@
+"""The hot run: growing, reading, killing, cutting; ids and ranges of tags (§5)."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topics.protocol.model.render import render_batch
+from topics.protocol.model.tags import begins_with, equals, parse_subject
+from topics.protocol.state.hot_run import HotRun
+
+TS = 1_748_450_001_000
+Row = tuple[str, str | None, str | None]
+
+
+def run_of(batches: list[list[Row]], first_seq: int = 1) -> HotRun:
+    run, seq = HotRun(first_seq), first_seq
+    for rows in batches:
+        batch = render_batch(
+            [json.dumps(data).encode() for data, *_ in rows],
+            first_seq=seq,
+            ts_ms=TS + seq,
+            nodes=[node for _, node, _ in rows],
+            tags=[tag for *_, tag in rows],
+        )
+        run.append(batch)
+        seq += len(rows)
+    return run
+
+
+def rows_of(run: HotRun, lo: int, hi: int) -> list[dict[str, Any]]:
+    (text,) = run.read([(lo, hi)])
+    found: list[dict[str, Any]] = json.loads(b"[" + bytes(text) + b"]")
+    return found
+
+
+NAME = st.none() | st.sampled_from(["a", "b", "a:1", "é"])
+BATCHES = st.lists(
+    st.lists(st.tuples(st.text("xy", max_size=400), NAME, NAME), min_size=1, max_size=30),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(BATCHES, st.data())
+def test_any_span_reads_what_went_in(batches: list[list[Row]], draw: st.DataObject) -> None:
+    """Over arenas and growth of the columns, whole or in parts. (§3)"""
+    run = run_of(batches, 5)
+    rows = [row for batch in batches for row in batch]
+    lo = draw.draw(st.integers(0, len(rows) - 1))
+    hi = draw.draw(st.integers(lo + 1, len(rows)))
+
+    found = rows_of(run, lo, hi)
+    assert run.count == len(rows)
+    assert [r["data"] for r in found] == [data for data, *_ in rows[lo:hi]]
+    assert [r["$seq"] for r in found] == list(range(lo + 5, hi + 5))
+    for i in range(lo, hi):
+        tag_id, node_id = int(run.columns.tag_id[i]), int(run.columns.node_id[i])
+        assert (run.tag(tag_id) if tag_id else None) == rows[i][2]
+        assert (run.node(node_id) if node_id else None) == rows[i][1]
+
+
+@given(BATCHES)
+def test_tags_are_found_by_range(batches: list[list[Row]]) -> None:
+    """Rows whose tag matches, ascending, whatever the question. (§5)"""
+    run = run_of(batches)
+    tags = [tag for batch in batches for *_, tag in batch]
+    for match, accepts in (
+        (equals("a"), lambda t: t == "a"),
+        (begins_with("a"), lambda t: t.startswith("a")),
+        (begins_with(""), lambda t: True),
+        (equals("none"), lambda t: False),
+        (parse_subject("*"), lambda t: "." not in t),
+    ):
+        expected = [i for i, tag in enumerate(tags) if tag is not None and accepts(tag)]
+        assert run.tag_rows(match).tolist() == expected
+
+
+@given(BATCHES, st.data())
+def test_a_cut_run_is_its_own_rest(batches: list[list[Row]], draw: st.DataObject) -> None:
+    """`tail` keeps rows, flags, tags and text from a row on. (§0.10)"""
+    run = run_of(batches)
+    row = draw.draw(st.integers(0, run.count - 1))
+    dead = sorted(draw.draw(st.sets(st.integers(0, run.count - 1), max_size=5)))
+    run.kill(np.array(dead, np.int64))
+    rest = run.tail(row)
+
+    assert (rest.first_seq, rest.count) == (run.first_seq + row, run.count - row)
+    assert rows_of(rest, 0, rest.count) == rows_of(run, row, run.count)
+    assert rest.killed().tolist() == [i - row for i in dead if i >= row]
+    assert rest.dead == len([i for i in dead if i >= row])
+    assert rest.tag_rows(equals("a")).tolist() == [
+        i - row for i in run.tag_rows(equals("a")).tolist() if i >= row
+    ]
+    assert rest.text_bytes == run.text_bytes - (int(run.columns.offset[row]))
+
+
+@given(BATCHES, st.data())
+def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.DataObject) -> None:
+    """Rows, seqs, tags and nodes of the living, the text of nobody else; then it grows. (§5)"""
+    run = run_of(batches)
+    dead = draw.draw(st.sets(st.integers(0, run.count - 1)))
+    run.kill(np.array(sorted(dead), np.int64))
+    passed = draw.draw(st.integers(0, run.count))
+    run.pass_through(passed)
+    kept = {i + 1: rows_of(run, i, i + 1)[0] for i in range(passed, run.count) if i not in dead}
+    tags = {i + 1 for i in run.tag_rows(equals("a")).tolist()} & set(kept)
+
+    runs = run.packed()
+    assert not any(one.dead == one.count for one in runs)
+    if not kept:
+        assert not runs
+        return
+    assert sum(one.text_bytes for one in runs) == sum(
+        int(run.columns.size[seq - 1]) + 1 for seq in kept
+    )
+    runs[-1].append(render_batch([b'"new"'], first_seq=max(kept) + 1, ts_ms=TS, nodes="a"))
+    found: dict[int, dict[str, Any]] = {}
+    tagged: set[int] = set()
+    for one in runs:
+        living = sorted(set(range(one.count)) - set(one.killed().tolist()))
+        found |= {one.first_seq + row: rows_of(one, row, row + 1)[0] for row in living}
+        tagged |= set((one.tag_rows(equals("a")) + one.first_seq).tolist())
+    assert found.pop(max(kept) + 1)["data"] == "new"
+    assert (found, tagged) == (kept, tags)
+    assert runs[0].memory_bytes == runs[0].weight(runs[0].count)
+
+
+def test_runs_stand_apart_where_many_rows_are_dead() -> None:
+    """A stretch of dead rows that is longer than a run is dear is left out. (§5)"""
+    run = run_of([[(f"{n}", None, "a") for n in range(1000)]])
+    run.kill(np.array([n for n in range(1000) if n not in (3, 100, 500, 999)]))
+
+    runs = run.packed()
+    assert [(one.first_seq, one.count) for one in runs] == [(4, 98), (501, 1), (1000, 1)]
+    assert [rows_of(one, one.count - 1, one.count)[0]["data"] for one in runs] == [
+        "100",
+        "500",
+        "999",
+    ]
+
+
+def test_what_a_reader_holds_does_not_change() -> None:
+    """A slice stays what it was while the run grows and is killed in. (§5)"""
+    run = run_of([[("x" * 50, None, None)]])
+    (held,) = run.read([(0, 1)])
+    before = bytes(held)
+    for i in range(2000):
+        batch = render_batch([b'"y"'], first_seq=2 + i, ts_ms=TS)
+        run.append(batch)
+    run.kill(np.array([0]))
+    (packed,) = run.packed()
+
+    assert bytes(held) == before
+    assert run.read([(0, 1)])[0] == before
+    assert packed.first_seq == 2
+    assert run.count == 2001
+
+
+@pytest.mark.parametrize("size", [100, 1 << 18, 1 << 21])
+def test_batches_of_any_size_stand_side_by_side(size: int) -> None:
+    """Copied into an arena, or kept as one; spans cross them. (§3)"""
+    run = run_of([[("small", None, None)], [("x" * size, None, None)], [("after", None, None)]])
+
+    assert [len(r["data"]) for r in rows_of(run, 0, 3)] == [5, size, 5]
+    assert [r["$seq"] for r in rows_of(run, 1, 3)] == [2, 3]
+
+
+def test_killing_twice_kills_once() -> None:
+    """Rows already dead may come again. (§5)"""
+    run = run_of([[("x", None, None)] * 5])
+    for rows in ([1, 3], [1, 2]):
+        run.kill(np.array(rows, np.int64))
+
+    assert (run.dead, run.killed().tolist()) == (3, [1, 2, 3])

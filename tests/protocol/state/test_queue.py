@@ -1,0 +1,520 @@
+"""Where a job is, what moves it, and what is kept in order beside it (§10.1, §10.3)."""
+
+import heapq
+from collections.abc import Callable
+from itertools import product
+
+import msgspec
+import numpy as np
+import pytest
+
+from protocol.harness import Harness
+from protocol.workers import held_by, queue
+from topics.protocol.model.events import JobsLeased, JobsReleased
+from topics.protocol.state import queue as queues
+from topics.protocol.state.queue import PLACES, Job, Place, Queue, Step
+from topics.protocol.state.state import State
+
+NOW = 1000
+
+
+def lease(
+    jobs: Queue,
+    *seqs: int,
+    until_ms: int = NOW,
+    node: str = "w",
+    first: int = 1,
+    deliveries: int = 1,
+) -> None:
+    leases = list(range(first, first + len(seqs)))
+    event = JobsLeased(0, 1, node, until_ms, list(seqs), leases, [deliveries] * len(seqs))
+    jobs.lease(event)
+
+
+def release(jobs: Queue, *seqs: int, ready_ms: int = 0) -> None:
+    jobs.release(JobsReleased(0, 1, ready_ms, list(seqs), [1] * len(seqs)))
+
+
+def remove(jobs: Queue, *spans: tuple[int, int]) -> None:
+    jobs.remove(np.array(spans, np.uint64).reshape(-1, 2))
+
+
+def counted(queue: Queue) -> tuple[int, int]:
+    return queue.in_flight, queue.delayed
+
+
+def again(jobs: Queue, limit: int = 1000) -> list[int]:
+    return [job.seq for job in jobs.take_again(limit)]
+
+
+def heaps(jobs: Queue) -> list[int]:
+    return [len(heap) for heap in (jobs._again, jobs._times, jobs._held, jobs._known)]
+
+
+# ---------------------------------------------------------------------- the table
+
+
+def fresh(jobs: Queue) -> Job:
+    return jobs._job(1)
+
+
+def leased(jobs: Queue) -> Job:
+    lease(jobs, 1, until_ms=500)
+    return jobs.jobs[1]
+
+
+def claimable(jobs: Queue) -> Job:
+    leased(jobs)
+    jobs.settle(501)
+    return jobs.jobs[1]
+
+
+def delayed(jobs: Queue) -> Job:
+    leased(jobs)
+    release(jobs, 1, ready_ms=700)
+    return jobs.jobs[1]
+
+
+def dying(jobs: Queue) -> Job:
+    job = claimable(jobs)
+    assert jobs.take_again(1) == [job]
+    jobs.exhaust(job)
+    return job
+
+
+def damaged(jobs: Queue) -> Job:
+    job = dying(jobs)
+    assert jobs.spoil(job, 700)
+    return job
+
+
+BEGIN: dict[Place, Callable[[Queue], Job]] = {
+    Place.FRESH: fresh,
+    Place.LEASED: leased,
+    Place.AGAIN: claimable,
+    Place.DELAYED: delayed,
+    Place.DYING: dying,
+    Place.DAMAGED: damaged,
+}
+CALLS: dict[Step, Callable[[Queue, Job], None]] = {
+    Step.LEASED: lambda jobs, job: lease(jobs, 1, until_ms=900, first=7),
+    Step.RELEASED: lambda jobs, job: release(jobs, 1),
+    Step.POSTPONED: lambda jobs, job: release(jobs, 1, ready_ms=800),
+    Step.RAN_OUT: lambda jobs, job: jobs.settle(501),
+    Step.FELL_DUE: lambda jobs, job: jobs.settle(700),
+    Step.EXHAUSTED: lambda jobs, job: jobs.exhaust(job),
+    Step.SPOILED: lambda jobs, job: jobs.spoil(job, 900),  # type: ignore[dict-item, return-value]
+    Step.REMOVED: lambda jobs, job: remove(jobs, (1, 1)),
+}
+BY_TIME = {
+    Step.RAN_OUT: {Place.LEASED},
+    Step.FELL_DUE: {Place.DELAYED, Place.DAMAGED},
+}
+
+
+@pytest.mark.parametrize(("place", "step"), list(product(BEGIN, Step)), ids=lambda cell: cell.name)
+def test_every_cell_of_the_table(place: Place, step: Step) -> None:
+    """A job moves as the table says, its counters with it; where the table has no row, nothing
+    moves it so: time passes it over, and all else fails loudly. (§10.1)"""
+    jobs = Queue()
+    job = BEGIN[place](jobs)
+    assert job.place is place
+    expected = PLACES.get((place, step))
+
+    if expected is None and step not in BY_TIME:
+        with pytest.raises(KeyError):
+            CALLS[step](jobs, job)
+        return
+    if expected is None:
+        # Time is told apart by where the job is, never by what is asked.
+        assert place not in BY_TIME[step]
+        return
+    CALLS[step](jobs, job)
+
+    assert job.place is expected
+    is_gone = expected is Place.GONE
+    assert jobs.jobs == ({} if is_gone else {1: job})
+    assert counted(jobs) == (
+        int(expected is Place.LEASED),
+        int(expected in (Place.DELAYED, Place.DYING, Place.DAMAGED)),
+    )
+    assert jobs.damaged == (expected is Place.DAMAGED)
+    assert again(jobs) == ([1] if expected is Place.AGAIN else [])
+    assert jobs.first_held() == (1 if expected is Place.LEASED else None)
+
+
+def test_what_is_gone_stays_gone() -> None:
+    """No row leads out of it, and none leads back to a job that was never delivered. (§10.4)"""
+    assert not [cell for cell in PLACES if cell[0] is Place.GONE]
+    assert Place.FRESH not in PLACES.values()
+
+
+def test_a_refused_dead_letter_waits_longer_each_time() -> None:
+    """It is delayed, counted as that, and comes up again at its time. (§10.6)"""
+    jobs = Queue()
+    job = dying(jobs)
+
+    jobs.postpone(job, 900)
+
+    assert (job.place, job.refusals, counted(jobs)) == (Place.DELAYED, 1, (0, 1))
+    jobs.settle(899)
+    assert job.place is Place.DELAYED
+    jobs.settle(900)
+    assert again(jobs) == [1]
+    lease(jobs, 1, until_ms=2000)
+    assert job.refusals == 0
+
+
+# ---------------------------------------------------------------------- time
+
+
+def test_a_lease_holds_through_its_deadline() -> None:
+    """It is over when `now > deadline`, a delay when its time has come. (§10.3, §10.5)"""
+    jobs = Queue()
+    lease(jobs, 1, until_ms=500)
+    lease(jobs, 2)
+    release(jobs, 2, ready_ms=500)
+    assert jobs.next_ms() == 500
+
+    jobs.settle(499)
+    assert counted(jobs) == (1, 1)
+    jobs.settle(500)
+    assert counted(jobs) == (1, 0)
+    assert jobs.next_ms() == 501
+    jobs.settle(501)
+
+    assert counted(jobs) == (0, 0)
+    assert jobs.next_ms() is None
+    assert again(jobs) == [1, 2]
+
+
+def test_time_passes_in_its_order_whatever_order_leases_came_in() -> None:
+    """Deadlines, not seqs or claims, say who comes next. (§10.3)"""
+    jobs = Queue()
+    for seq, until_ms in ((1, 900), (2, 100), (3, 500)):
+        lease(jobs, seq, until_ms=until_ms)
+    lease(jobs, 2, until_ms=700)
+    lease(jobs, 1, until_ms=50)
+    seen = []
+    while (at_ms := jobs.next_ms()) is not None:
+        jobs.settle(at_ms)
+        seen.append((at_ms, again(jobs)))
+
+    assert seen == [(51, [1]), (501, [3]), (701, [2])]
+
+
+def test_a_deadline_that_moved_away_and_back_ends_once() -> None:
+    """Entries that no longer hold are passed over, also where one of them says the right time."""
+    jobs = Queue()
+    for until_ms in (100, 200, 100):
+        lease(jobs, 1, until_ms=until_ms)
+    jobs.settle(101)
+    assert again(jobs) == [1]
+    lease(jobs, 1, until_ms=150)
+
+    jobs.settle(150)
+    assert counted(jobs) == (1, 0)
+    jobs.settle(151)
+    assert (counted(jobs), again(jobs)) == ((0, 0), [1])
+
+
+# ---------------------------------------------------------------------- order
+
+
+def test_who_may_be_claimed_again_comes_lowest_first_and_once() -> None:
+    """Released, run out or fallen due, in any order: ascending seqs, no more than asked for, and
+    none of those that were leased or removed meanwhile. (§10.2)"""
+    jobs = Queue()
+    lease(jobs, *range(1, 9), until_ms=500)
+    release(jobs, 7, 3, 5)
+    release(jobs, 3)
+    jobs.settle(501)
+    lease(jobs, 4)
+    remove(jobs, (5, 6))
+
+    assert again(jobs, 2) == [1, 2]
+    assert again(jobs) == [3, 7, 8]
+    assert again(jobs) == []
+
+
+def test_who_held_a_job_last_holds_it_until_somebody_else_does() -> None:
+    """Past the deadline too, under the same token; not once it was given up. (§10.4)"""
+    jobs = Queue()
+    lease(jobs, 1, until_ms=500, node="a", first=11)
+    jobs.settle(10_000)
+    assert jobs.holds(1, "a", None) is jobs.holds(1, "a", 11) is jobs.jobs[1]
+    assert jobs.holds(1, "a", 12) is jobs.holds(1, "a", 0) is jobs.holds(1, "b", 11) is None
+
+    lease(jobs, 1, node="b", first=12)
+    assert jobs.holds(1, "a", 11) is None
+    assert jobs.holds(1, "b", 12) is jobs.jobs[1]
+    release(jobs, 1)
+    assert jobs.holds(1, "b", 12) is jobs.holds(1, "", None) is None
+    assert jobs.holds(2, "b", None) is None
+
+
+def test_the_first_job_under_a_live_lease() -> None:
+    """Where eviction stops: leases that ended do not stand in its way. (§0.10)"""
+    jobs = Queue()
+    lease(jobs, 1, 2, 3, until_ms=500)
+    lease(jobs, 4, 5, until_ms=900)
+    remove(jobs, (1, 1))
+    release(jobs, 2)
+    assert jobs.first_held() == 3
+    jobs.settle(501)
+    assert jobs.first_held() == 4
+    lease(jobs, 2)
+    assert jobs.first_held() == 2
+
+
+# ---------------------------------------------------------------------- leaving
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize("last", [12, 10_000])
+def test_a_span_takes_the_jobs_in_it(last: int, others: int) -> None:
+    """Few jobs and a wide span, many jobs and a narrow one: both ends belong to it. (§5)"""
+    jobs = Queue()
+    lease(jobs, 9, 10, 11, 12)
+    lease(jobs, *range(20_000, 20_000 + others))
+    remove(jobs, (1, 3), (10, last))
+
+    assert [seq for seq in jobs.jobs if seq < 20_000] == [9]
+    assert counted(jobs) == (1 + others, 0)
+    assert jobs.first_held() == 9
+
+
+def test_what_floors_pass_is_gone() -> None:
+    """Up to the floor and no further, whatever place they are in. (§0.10)"""
+    jobs = Queue()
+    lease(jobs, 1, 2, 3, 4, 5, until_ms=500)
+    release(jobs, 1)
+    release(jobs, 2, ready_ms=900)
+
+    jobs.pass_through(3)
+    jobs.pass_through(3)
+    jobs.pass_through(2)
+
+    assert list(jobs.jobs) == [4, 5]
+    assert counted(jobs) == (2, 0)
+    jobs.settle(10_000)
+    assert again(jobs) == [4, 5]
+
+
+# ---------------------------------------------------------------------- size and cost
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries went on and off heaps so far, in its only element."""
+    taken = [0]
+
+    def counting(call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*args: object) -> object:
+            taken[0] += 1
+            return call(*args)
+
+        return counted
+
+    monkeypatch.setattr(queues, "heappush", counting(heapq.heappush))
+    monkeypatch.setattr(queues, "heappop", counting(heapq.heappop))
+    return taken
+
+
+def test_long_lives_do_not_let_heaps_grow() -> None:
+    """A hundred thousand leases, extended again and again: entries stay in proportion to jobs,
+    and when the jobs are done next to nothing is left. (§10.6)"""
+    jobs, n = Queue(), 100_000
+    lease(jobs, *range(1, n + 1), until_ms=NOW)
+    for turn in range(1, 8):
+        lease(jobs, *range(1, n + 1), until_ms=NOW + turn, first=1)
+
+    assert max(heaps(jobs)) <= 3 * n + 64
+    jobs.settle(NOW + 7)
+    assert counted(jobs) == (n, 0)
+    remove(jobs, (1, n - 1))
+    lease(jobs, n)
+    assert max(heaps(jobs)) <= 100
+
+
+def test_a_job_that_comes_back_again_and_again_has_one_entry() -> None:
+    """Nacked ten thousand times, or extended just past its time as often. (§10.5)"""
+    jobs = Queue()
+    for turn in range(10_000):
+        lease(jobs, 1, until_ms=turn)
+        release(jobs, 1)
+        lease(jobs, 2, until_ms=turn)
+        jobs.settle(turn + 1)
+
+    assert max(heaps(jobs)) <= 100
+    assert again(jobs) == [1, 2]
+
+
+def test_no_step_looks_at_jobs_that_wait(steps: list[int]) -> None:
+    """Among ten times as many jobs a claim, an ack, a nack and a look at the clock take as many
+    steps as before: only a heap is deeper. (§10.1)"""
+
+    def round_among(n: int) -> int:
+        jobs = Queue()
+        lease(jobs, *range(1, n + 1), until_ms=NOW)
+        release(jobs, *range(1, n // 2))
+        jobs.next_ms()  # what was passed over is paid for where it came from
+        before = steps[0]
+        for job in jobs.take_again(8):
+            lease(jobs, job.seq, until_ms=2 * NOW)
+        release(jobs, 1, 2)
+        release(jobs, 3, ready_ms=500)
+        remove(jobs, (4, 8))
+        jobs.settle(600)
+        return steps[0] - before
+
+    assert round_among(1000) == round_among(10_000) < 100
+
+
+# ---------------------------------------------------------------------- checkpoints and replays
+
+
+def everywhere() -> Queue:
+    """Jobs in every place that there is, and some that are gone."""
+    jobs = Queue(dead_lettered=5)
+    lease(jobs, 1, 2, 3, 4, 5, 7, 8, until_ms=500, first=101)
+    jobs.settle(501)
+    lease(jobs, 2, 3, until_ms=900, node="v", first=201, deliveries=2)
+    release(jobs, 3)
+    release(jobs, 4, ready_ms=700)
+    remove(jobs, (5, 5))
+    return jobs
+
+
+def facts(jobs: Queue) -> object:
+    known = [
+        (job.seq, job.place, job.deliveries, job.lease, job.node)
+        for _, job in sorted(jobs.jobs.items())
+    ]
+    return known, counted(jobs), jobs.fresh_from, jobs.dead_lettered, jobs.next_ms()
+
+
+def restored(jobs: Queue) -> Queue:
+    image = jobs.image(lasting=True)
+    found = Queue()
+    found.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(image), type=type(image)))
+    return found
+
+
+def test_a_checkpoint_brings_everything_back() -> None:
+    """Places, leases, holders, deliveries and times; and what follows goes on as it would have.
+    (§10.1)"""
+    jobs, found = everywhere(), restored(everywhere())
+
+    assert facts(found) == facts(jobs)
+    assert facts(restored(found)) == facts(jobs)
+    for each in (jobs, found):
+        each.settle(700)
+    assert facts(found) == facts(jobs)
+    for each in (jobs, found):
+        each.settle(901)
+    assert again(found) == again(jobs) == [1, 2, 3, 4, 7, 8]
+    assert found.holds(2, "v", 201) is not None
+    assert found.holds(4, "w", 104) is None
+
+
+def test_a_dying_job_is_claimable_after_a_restart() -> None:
+    """That it was on its way is in no log: the next claim sends it again. (§10.6)"""
+    jobs = Queue()
+    dying(jobs)
+
+    assert again(restored(jobs)) == [1]
+
+
+def test_leases_that_do_not_last_are_in_no_checkpoint() -> None:
+    """Only how many were dead-lettered is. (§10.7)"""
+    found = Queue()
+    found.restore(everywhere().image(lasting=False))
+
+    assert facts(found) == ([], (0, 0), 1, 5, None)
+
+
+def test_a_replay_is_held_against_the_records() -> None:
+    """What is live below the first fresh job is known, and what is not live is not. (§10.1)"""
+    jobs = everywhere()
+
+    jobs.reconcile([2, 4, 6])
+
+    assert sorted(jobs.jobs) == [2, 4, 6]
+    assert counted(jobs) == (1, 1)
+    assert again(jobs) == [6]
+    assert jobs.jobs[6].deliveries == 0
+    assert jobs.fresh_from == 9
+
+
+def test_events_of_a_replay_need_not_know_what_time_did() -> None:
+    """A claim that is told after a lease whose end nobody told, and an end of one that no log had.
+    (§10.3)"""
+    jobs = Queue()
+    lease(jobs, 1, until_ms=500, first=1)
+    lease(jobs, 1, until_ms=900, node="v", first=2, deliveries=2)
+    release(jobs, 2)
+    release(jobs, 3, ready_ms=600)
+    release(jobs, 3)
+
+    assert counted(jobs) == (1, 0)
+    assert jobs.holds(1, "w", 1) is None
+    assert jobs.jobs[1].deliveries == 2
+    assert again(jobs) == [2, 3]
+
+
+def test_a_job_that_was_refused_elsewhere_is_not_leased_after_a_restart() -> None:
+    """Its last holder may still ack it, but its time is a delay and no deadline. (§10.1, §10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d", auto_create=False, lease_ms=1000)
+    engine.append("x", name="q")
+    engine.claim()
+    engine.now_ms += 1001
+    assert engine.claimed() == []
+    assert engine.counters() == (0, 0, 1)
+
+    found = Queue()
+    found.restore(held_by(engine).image(lasting=True))
+
+    assert counted(found) == counted(held_by(engine)) == (0, 1)
+
+
+def test_a_lease_that_nobody_asks_about_leaves_no_trace() -> None:
+    """Beside the jobs that are delivered and not done a queue keeps nothing, however long the log
+    is that it is rebuilt from. (§10.1)"""
+    jobs = Queue()
+    for seq in range(1, 2001):
+        jobs.lease(JobsLeased(0, 1, "w", 1000, [seq], [seq], [1]))
+        jobs.remove(np.array([[seq, seq]], np.uint64))
+
+    assert not jobs.jobs
+    assert not jobs.freed
+    assert sum(map(len, (jobs._again, jobs._times, jobs._held, jobs._known))) < 500
+
+
+def replayed(engine: Harness) -> State:
+    """What a process finds that begins with this one's log, after a crash."""
+    state = State(engine.limits, engine.store)
+    for event in engine.events:
+        state.apply(event)
+    state.recover_jobs(clean=False)
+    return state
+
+
+def test_a_lease_from_before_leases_were_not_lasting_does_not_come_back() -> None:
+    """While leases are in no log, others may take the jobs: what the log says of them is no longer
+    the truth when leases last again, unless it was said since. (§0.10, §10.4)"""
+    engine = queue(leases_durable=True)
+    engine.append("a", "b", name="q")
+    engine.claim(node="first", max=2)
+    engine.put("q", type="queue", leases_durable=False)
+    engine.nack(1, 2, node="first")
+    engine.claim(node="second", max=2)
+    engine.put("q", type="queue", leases_durable=True)
+    engine.extend(2, node="second")
+
+    jobs = replayed(engine).queues[engine.topic("q").topic_id]
+
+    assert counted(jobs) == (1, 0)
+    assert jobs.holds(1, "first", None) is None
+    assert jobs.holds(2, "second", None) is not None
+    assert jobs.holds(1, "second", None) is None

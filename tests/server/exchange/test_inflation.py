@@ -1,0 +1,94 @@
+"""Gzipped bodies: what is one, how much of it, and where it is unpacked (§0.3, §0.6)."""
+
+import gzip
+import os
+import zlib
+
+import pytest
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.exchange.inflation import AT_ONCE_BYTES, OUTPUT_BYTES, at_once, inflate
+
+LIMIT = 4 << 20
+NOISE = os.urandom(3 << 20)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        b"",
+        b"x",
+        b"x" * OUTPUT_BYTES,
+        b"x" * (OUTPUT_BYTES + 1),
+        b"x" * LIMIT,
+        NOISE,
+        NOISE[:65_536] * 40,
+    ],
+    ids=["empty", "byte", "piece", "piece and byte", "limit", "noise", "mixed"],
+)
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_what_was_packed_comes_out(plain: bytes, level: int) -> None:
+    """Whatever the ratio, and however the output falls into pieces. (§0.3)"""
+    assert inflate(gzip.compress(plain, level), LIMIT) == plain
+
+
+GOOD = gzip.compress(b'{"records":[{"data":1}]}')
+LARGE = gzip.compress(NOISE, 1)
+FLIPPED = LARGE[:100_000] + bytes([LARGE[100_000] ^ 1]) + LARGE[100_001:]
+DAMAGED = {
+    "JSON": b"{}",
+    "zlib": zlib.compress(b"{}"),
+    "cut in its head": GOOD[:5],
+    "cut in its text": GOOD[:-9],
+    "cut at its end": GOOD[:-1],
+    "trailed": GOOD + b"x",
+    "two": GOOD + GOOD,
+    "long and cut": gzip.compress(b" " * LIMIT)[:-1],
+    "long and trailed": gzip.compress(b" " * LIMIT) + b"x",
+    "large and cut": LARGE[:-9],
+    "large and trailed": LARGE + b"x",
+    "large and flipped": FLIPPED,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_what_is_damaged_is_refused(kind: str) -> None:
+    """Not gzip at all, cut off, trailed, flipped: 400. (§0.6)"""
+    with pytest.raises(Rejection) as refused:
+        inflate(DAMAGED[kind], LIMIT)
+
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, 64 << 20])
+def test_a_bomb_stops_at_the_limit(size: int) -> None:
+    """413, whatever it would have become. (§0.6)"""
+    with pytest.raises(Rejection) as refused:
+        inflate(gzip.compress(b" " * size), LIMIT)
+
+    assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE
+    assert refused.value.detail == {"limit": LIMIT}
+
+
+def test_a_small_body_is_unpacked_at_once() -> None:
+    """It costs less than handing it to a thread."""
+    assert at_once(GOOD, LIMIT) == b'{"records":[{"data":1}]}'
+    assert at_once(gzip.compress(b"x" * OUTPUT_BYTES), LIMIT) == b"x" * OUTPUT_BYTES
+
+
+@pytest.mark.parametrize(
+    "body",
+    [gzip.compress(NOISE[: AT_ONCE_BYTES + 1], 0), gzip.compress(b"x" * (OUTPUT_BYTES + 1))],
+    ids=["large as it came", "large when unpacked"],
+)
+def test_a_large_body_is_not_unpacked_at_once(body: bytes) -> None:
+    """Of neither kind: nobody else is served meanwhile."""
+    assert at_once(body, LIMIT) is None
+
+
+def test_a_small_limit_is_told_at_once() -> None:
+    """Beyond the limit there is nothing to go on with. (§0.6)"""
+    with pytest.raises(Rejection) as refused:
+        at_once(gzip.compress(b"x" * 100), 99)
+
+    assert refused.value.code is ErrorCode.PAYLOAD_TOO_LARGE

@@ -1,0 +1,241 @@
+"""Dead letters: jobs that were delivered too often, on their way to another topic (§10.6).
+
+The joint between queues and copies.  A job leaves its queue and arrives where it goes in one entry
+of the log; what is refused there stays, and is tried again after a pause.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.copies import Copies, gather
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, holds_logged, no_such_topic
+from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
+from topics.protocol.model.outcomes import GATES, Fetch, Gate
+from topics.protocol.model.ports import Extent
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.queue import Job, Place, Queue
+from topics.protocol.state.topic import Topic, seq_spans
+
+DAMAGED_REST_MS: Final = 600_000
+"""After which a job that could not be read is tried again: a disk's trouble may have passed, or a
+file have come back."""
+BACKOFF_FIRST_MS: Final = 50
+BACKOFF_MAX_MS: Final = 5000
+
+
+class DeadLetters:
+    """Dying jobs of the queues of one engine.
+
+    Args:
+        moved: Called for a queue whose dying jobs were moved, or refused, later than asked.
+        report: Called with a sentence about damage that an operator should hear of.
+
+    Attributes:
+        gate: What must have happened before those moved since somebody set it to NOW are shown.
+    """
+
+    def __init__(
+        self,
+        unit: UnitOfWork,
+        moved: Callable[[Topic, Queue], None],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._unit = unit
+        self._report = report
+        self._state = unit.state
+        self._moved = moved
+        self.gate = Gate.NOW
+
+    def bury(self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room) -> None:
+        """Move dying jobs to the dead-letter topic, as soon as their text is here (§10.6)."""
+        jobs = sorted(jobs, key=lambda job: job.seq)
+        extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
+        texts: list[list[Buffer]] = []
+        for run, spans in extents:
+            try:
+                found = run.read(spans)
+            except (Corrupt, OSError) as error:
+                self._unreadable(topic, queue, jobs, error, now_ms, room)
+                return
+            if found is None:
+                done = partial(self._fetched, topic, jobs, extents, room)
+                self._unit.fetches.append(Fetch(extents, done))
+                return
+            texts.append(found)
+        self._move(topic, queue, jobs, extents, texts, now_ms, room)
+
+    def _fetched(
+        self,
+        topic: Topic,
+        jobs: list[Job],
+        extents: list[Extent],
+        room: Room,
+        texts: list[list[Buffer]] | Exception,
+    ) -> None:
+        """The text of dying jobs has come; some of them may have gone meanwhile."""
+        queue = self._state.queues.get(topic.topic_id)
+        if queue is None or self._unit.read_only:
+            return
+        now_ms = self._state.now_ms
+        self._unit.expire(topic, now_ms)
+        left = [job for job in jobs if job.place is Place.DYING]
+        if isinstance(texts, Exception):
+            self._unreadable(topic, queue, left, texts, now_ms, room)
+        elif len(left) == len(jobs):
+            self._move(topic, queue, jobs, extents, texts, now_ms, room)
+        elif left:
+            self.bury(topic, queue, left, now_ms, room)
+        self._moved(topic, queue)
+
+    def _unreadable(
+        self,
+        topic: Topic,
+        queue: Queue,
+        jobs: list[Job],
+        error: Exception,
+        now_ms: int,
+        room: Room,
+    ) -> None:
+        """The text of some of these cannot be read: they are passed over, and the others move, once
+        it is known which."""
+        spoiled = jobs if len(jobs) <= 1 else []
+        if isinstance(error, DamagedRun):
+            spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
+        if spoiled:
+            self.spoil(topic, queue, [(job, error) for job in spoiled], now_ms)
+            if left := [job for job in jobs if job.place is Place.DYING]:
+                self.bury(topic, queue, left, now_ms, room)
+            return
+        half = len(jobs) // 2
+        self.bury(topic, queue, jobs[:half], now_ms, room)
+        self.bury(topic, queue, jobs[half:], now_ms, room)
+
+    def spoil(
+        self, topic: Topic, queue: Queue, jobs: Sequence[tuple[Job, Exception]], now_ms: int
+    ) -> None:
+        """Pass over jobs that cannot be read, for a while; an operator hears of each once."""
+        news: dict[str, list[int]] = {}
+        for job, error in jobs:
+            if queue.spoil(job, now_ms + DAMAGED_REST_MS):
+                news.setdefault(str(error), []).append(job.seq)
+        self._state.heed_end(topic.topic_id)
+        for what, seqs in news.items():
+            named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
+            self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
+
+    def _move(
+        self,
+        topic: Topic,
+        queue: Queue,
+        jobs: list[Job],
+        extents: list[Extent],
+        texts: list[list[Buffer]],
+        now_ms: int,
+        room: Room,
+    ) -> None:
+        """The jobs leave the queue and stand in the dead-letter topic, in one entry of the log; a
+        job that is refused there stays, and is tried again later.
+
+        Text is cut by the runs that it was read from: they may have been sealed or merged since.
+        """
+        spans = seq_spans(np.array([job.seq for job in jobs], np.uint64))
+        deliveries = {job.seq: job.deliveries for job in jobs}
+        name = orjson.dumps(topic.name)
+
+        def stamp(seq: int) -> dict[str, bytes]:
+            return {
+                "$dead_letter_from": name,
+                "$dead_letter_deliveries": b"%d" % deliveries[seq],
+                "$dead_letter_src_seq": b"%d" % seq,
+            }
+
+        is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        if is_logged:
+            self._unit.log_expiry(topic, now_ms)
+        size_bytes = _size_of(topic, spans)
+        raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
+        left_bytes = topic.size_bytes - size_bytes
+        known = raw if is_logged else b""
+        cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
+        copies = gather(extents, texts, stamp=stamp)
+        try:
+            dest = self._dest(topic, copies, now_ms, room)
+            gate = self._unit.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
+            self.gate = max(self.gate, gate, key=GATES.index)
+            if not is_logged:
+                gone = RecordsDeleted(now_ms, topic.topic_id, raw, left, left_bytes)
+                self._unit.emit(gone, logged=False)
+        except Rejection:
+            if len(jobs) == 1:
+                self._refused(topic, jobs[0], now_ms)
+                return
+            if not self._takes_any(topic, jobs, copies, now_ms, room):
+                for job in jobs:
+                    self._refused(topic, job, now_ms)
+                return
+            half = len(jobs) // 2
+            self.bury(topic, queue, jobs[:half], now_ms, room)
+            self.bury(topic, queue, jobs[half:], now_ms, room)
+
+    def _takes_any(
+        self, topic: Topic, jobs: list[Job], copies: Copies, now_ms: int, room: Room
+    ) -> bool:
+        """Whether any of the jobs is taken alone: none is where the smallest is not."""
+        least = min(range(len(copies)), key=lambda i: len(copies.tails[i]))
+        one = copies.only(least)
+        size_bytes = _size_of(topic, seq_spans(np.array([jobs[least].seq], np.uint64)))
+        try:
+            dest = self._known_dest(topic, now_ms)
+            if dest is None:
+                self._creation(topic, one, now_ms, room)
+            else:
+                self._unit.admit(dest, one, None, now_ms, room, freed_bytes=size_bytes)
+        except Rejection:
+            return False
+        return True
+
+    def _dest(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> Topic:
+        """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
+        dest = self._known_dest(topic, now_ms)
+        if dest is None:
+            dest = self._unit.create(self._creation(topic, copies, now_ms, room))
+        return dest
+
+    def _known_dest(self, topic: Topic, now_ms: int) -> Topic | None:
+        """The dead-letter topic; None where it is to be made."""
+        name = topic.config.dead_letter
+        if name is None:
+            raise Rejection(ErrorCode.TOPIC_NOT_FOUND, "no dead-letter topic")
+        dest = self._state.topics.get(name)
+        if dest is not None:
+            self._unit.expire(dest, now_ms)
+        elif not topic.config.auto_create:
+            raise no_such_topic(name)
+        return dest
+
+    def _creation(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> TopicCreated:
+        """What is refused makes no topic."""
+        name, config = topic.config.dead_letter or "", TopicConfig()
+        created = self._unit.admission.creation(name, config, now_ms)
+        absent = Topic(created.topic_id, name, config, "")
+        _, log_bytes = self._unit.admission.copied(absent, copies, now_ms, cause=None)
+        self._unit.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
+        return created
+
+    def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
+        backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
+        self._state.postpone_job(topic, job, now_ms + backoff_ms)
+
+
+def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
+    """Bytes of the text of records."""
+    rows_of = topic.rows_of(spans)
+    return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)

@@ -1,0 +1,130 @@
+"""Burials: dead letters that no claim asks for (§10.6).
+
+A job that was delivered as often as it may be goes to the dead-letter topic at its next delivery.
+Where nobody claims, it goes all the same, once it has been claimable for `dead_letter_after_ms`:
+until then a raised `max_deliveries` saves it.  Its queue knows when that is (`Queue.next_end_ms`);
+here are the alarms of all queues, a bound on what one turn moves, and the pause of a queue whose
+dead-letter topic takes nothing.  A queue without such a job costs nothing.
+"""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.decide.dead_letters import BACKOFF_FIRST_MS, BACKOFF_MAX_MS, DeadLetters
+from topics.protocol.state.queue import Job, Place
+from topics.protocol.state.topic import Topic
+
+BURIED_MAX: Final = 1000
+"""Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """Nothing was taken, so often in a row; nothing is tried before `until_ms`."""
+
+    until_ms: int
+    refusals: int
+
+
+class Burials:
+    """Jobs of all queues of one engine that end by time."""
+
+    def __init__(self, unit: UnitOfWork, letters: DeadLetters) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._letters = letters
+        self._alarms: list[tuple[int, int]] = []
+        self._alarm_of: dict[int, int] = {}
+        self._due: dict[int, None] = {}
+        self._moving: dict[int, list[Job]] = {}
+        self._pauses: dict[int, _Pause] = {}
+
+    # ------------------------------------------------------------------ when
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `step` has something to do now."""
+        at_ms = self.alarm_ms()
+        return bool(self._due) or (at_ms is not None and at_ms <= self._state.now_ms)
+
+    def alarm_ms(self) -> int | None:
+        """When `step` has something to do though nothing happens until then."""
+        if self._unit.read_only:
+            return None
+        ending, self._state.ending = self._state.ending, {}
+        for topic_id in ending:
+            self._set_alarm(topic_id)
+        while self._alarms:
+            at_ms, topic_id = self._alarms[0]
+            if self._alarm_of.get(topic_id) == at_ms:
+                return at_ms
+            heappop(self._alarms)
+        return None
+
+    def _set_alarm(self, topic_id: int) -> None:
+        queue = self._state.queues.get(topic_id)
+        if queue is None or topic_id in self._moving:
+            return
+        at_ms = queue.next_end_ms()
+        if at_ms is None:
+            self._alarm_of.pop(topic_id, None)
+            return
+        if (pause := self._pauses.get(topic_id)) is not None:
+            at_ms = max(at_ms, pause.until_ms)
+        if self._alarm_of.get(topic_id) != at_ms:
+            self._alarm_of[topic_id] = at_ms
+            heappush(self._alarms, (at_ms, topic_id))
+
+    # ------------------------------------------------------------------ moving
+
+    def step(self, now_ms: int, room: Room) -> None:
+        """Move what has had its time, as much of it as one turn may."""
+        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+            _, topic_id = heappop(self._alarms)
+            del self._alarm_of[topic_id]
+            self._due[topic_id] = None
+        if self._unit.read_only:
+            self._due.clear()
+        left = BURIED_MAX
+        while self._due and left:
+            topic_id = next(iter(self._due))
+            del self._due[topic_id]
+            topic = self._state.by_id.get(topic_id)
+            if topic is not None:
+                left -= self._bury(topic, now_ms, room, left)
+
+    def _bury(self, topic: Topic, now_ms: int, room: Room, limit: int) -> int:
+        """Returns how much of the turn's share that was."""
+        queue = self._state.queues[topic.topic_id]
+        self._unit.expire(topic, now_ms)
+        queue.settle(now_ms)
+        jobs = queue.take_ended(now_ms, limit)
+        for job in jobs:
+            queue.exhaust(job)
+        if jobs:
+            self._moving[topic.topic_id] = jobs
+            self._letters.bury(topic, queue, jobs, now_ms, room)
+        self.on_moved(topic, now_ms)
+        return limit if queue.is_sorting else len(jobs)
+
+    def on_moved(self, topic: Topic, now_ms: int) -> None:
+        """Dying jobs of a queue went, or came back to wait; or none was to be moved."""
+        jobs = self._moving.get(topic.topic_id, [])
+        if any(job.place is Place.DYING for job in jobs):
+            return  # their text is being read: one part of a queue at a time
+        self._moving.pop(topic.topic_id, None)
+        if jobs and all(job.place is Place.DELAYED and job.refusals for job in jobs):
+            before = self._pauses.get(topic.topic_id)
+            refusals = 0 if before is None else before.refusals + 1
+            backoff_ms = min(BACKOFF_FIRST_MS << min(refusals, 16), BACKOFF_MAX_MS)
+            self._pauses[topic.topic_id] = _Pause(now_ms + backoff_ms, refusals)
+        elif jobs:
+            self._pauses.pop(topic.topic_id, None)
+        self._set_alarm(topic.topic_id)
+
+    def forget(self, topic: Topic) -> None:
+        """The queue was deleted."""
+        for where in (self._alarm_of, self._due, self._moving, self._pauses):
+            where.pop(topic.topic_id, None)

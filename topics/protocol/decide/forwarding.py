@@ -1,0 +1,437 @@
+"""Passes: the copies that routers owe, made in slices (§6.1).
+
+A publication marks its topic in O(1), however many routers lead out of it; a slice then goes round
+the marked topics, one router each, and a round round the routers of a topic.  A pass selects by
+columns what a router is to copy, cuts it out of the source's text and appends it, with the cursor
+that it leads to, as one entry of the log.  What a source lost before it was copied becomes a hole
+of the same size in the destination.  Which pass is under way is known to this process only.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.copies import Copies, Stamp, gather
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.model.events import CursorsMoved, Forwarded, Loss
+from topics.protocol.model.outcomes import Fetch
+from topics.protocol.model.ports import Extent, Span
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.routers import Router
+from topics.protocol.state.topic import Reading, Topic, spans_of
+
+PASS_ROWS: Final = 1000
+PASS_BYTES: Final = 512 << 10
+"""Records, and bytes of their text, that one pass copies at most."""
+SLICE_ROWS: Final = 2000
+SLICE_BYTES: Final = 1 << 20
+SLICE_ROUTERS: Final = 64
+SLICE_LOOKS: Final = 10_000
+"""Routers that a slice finds with nothing to do."""
+MOVE_BYTES: Final = 32
+"""Room that one cursor may take in a frame."""
+SCANNED_ROWS_EACH: Final = 100
+"""Rows passed over by their columns that cost as much as one that is copied."""
+
+
+@dataclass(slots=True)
+class Slice:
+    """What is left of one slice of work."""
+
+    rows: int = SLICE_ROWS
+    size_bytes: int = SLICE_BYTES
+    routers: int = SLICE_ROUTERS
+    looks: int = SLICE_LOOKS
+
+    @property
+    def is_over(self) -> bool:
+        return min(self.rows, self.size_bytes, self.routers, self.looks) <= 0
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """One round of a source's routers; with `again`, another one follows."""
+
+    source_id: int
+    left: deque[Router] = field(default_factory=deque)
+    again: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    """Text on its way from a disk, or here: `extents` of the source, for one router.
+
+    Attributes:
+        through: Where the pass leads.
+        texts: One buffer a span, the error that came instead, or None until either has come.
+    """
+
+    extents: list[Extent]
+    through: int
+    texts: list[list[Buffer]] | Exception | None = None
+
+
+class Passes:
+    """What routers owe, over the topics of one engine.
+
+    Args:
+        rested: Called after each slice: routers may have come to rest without a copy.
+    """
+
+    def __init__(self, unit: UnitOfWork, rested: Callable[[], None]) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._routers = unit.state.routers
+        self._rested = rested
+        self._line: deque[_Round] = deque()
+        self._rounds: dict[int, _Round] = {}
+        self._retries: list[tuple[int, int]] = []
+        self._plans: WeakKeyDictionary[Router, _Plan] = WeakKeyDictionary()
+        """What a router that went, or another config of it, has asked for goes with it."""
+        self._same: tuple[tuple[list[Extent], bool, bool, bool], Copies] | None = None
+        self._passed: dict[int, int] = {}
+        """Router id -> cursor, where the slice only passed over records."""
+
+    # ------------------------------------------------------------------ what is due
+
+    def mark(self, source_id: int) -> None:
+        """The routers of a topic may owe something."""
+        known = self._rounds.get(source_id)
+        if known is not None:
+            known.again = True
+        elif self._routers.is_source(source_id):
+            self._rounds[source_id] = one = _Round(source_id)
+            self._line.append(one)
+
+    @property
+    def is_due(self) -> bool:
+        return bool(self._line) and not self._unit.read_only
+
+    def alarm_ms(self) -> int | None:
+        """When the next blocked router tries again."""
+        while self._retries and not self._unit.read_only:
+            at_ms, router_id = self._retries[0]
+            router = self._routers.by_id.get(router_id)
+            blocked = None if router is None else router.blocked
+            if blocked is not None and blocked.retry_at_ms == at_ms:
+                return at_ms
+            heappop(self._retries)
+        return None
+
+    def retry(self, router: Router) -> None:
+        """Try a blocked router at once."""
+        router.retry()
+        self.mark(router.source_id)
+
+    def owes(self, router: Router) -> bool:
+        """Whether a router has something to do that it can do."""
+        if router.is_blocked(self._state.now_ms) or self._unit.read_only:
+            return False
+        return router.cursor < self._state.by_id[router.source_id].published_seq
+
+    # ------------------------------------------------------------------ slices
+
+    def step(self, now_ms: int, room: Room) -> None:
+        """One slice, fair to all that are due."""
+        if self._unit.read_only:
+            return
+        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+            _, router_id = heappop(self._retries)
+            self.retry(self._routers.by_id[router_id])
+        left = Slice()
+        while self._line and not left.is_over:
+            one = self._line.popleft()
+            if not one.left:
+                if not one.again:
+                    del self._rounds[one.source_id]
+                    continue
+                one.again = False
+                one.left.extend(self._routers.out_of(one.source_id))
+            if one.left:
+                router = one.left.popleft()
+                self._visit(router, now_ms, room, left)
+                one.again |= self._is_ready(router, now_ms)
+            self._line.append(one)
+        self._end_slice(now_ms, room)
+
+    def work(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+        """Go on with one router, whoever else is due, until it waits or the slice is over."""
+        while not left.is_over and self._is_ready(router, now_ms):
+            self._visit(router, now_ms, room, left)
+        self._end_slice(now_ms, room)
+
+    def _end_slice(self, now_ms: int, room: Room) -> None:
+        self._same = None
+        self._log_passed(now_ms, room)
+        self._unit.relieve(now_ms)
+        self._rested()
+
+    def _log_passed(self, now_ms: int, room: Room) -> None:
+        """Cursors that moved without a copy are told together, so that what was only passed over
+        is not taken for lost where it is evicted later."""
+        passed, self._passed = self._passed, {}
+        by_id = self._routers.by_id
+        moved = [(by_id[i], cursor) for i, cursor in passed.items() if i in by_id]
+        if not moved:
+            return
+        try:
+            self._unit.require_writable(room(False), FRAME_BYTES + MOVE_BYTES * len(moved))
+        except Rejection as refusal:
+            for router, _ in moved:
+                self._block(router, refusal.code.code, refusal.message, now_ms)
+        else:
+            moves = [(router.router_id, cursor, 0) for router, cursor in moved]
+            self._unit.emit(
+                CursorsMoved(now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
+            )
+
+    def _is_ready(self, router: Router, now_ms: int) -> bool:
+        """Whether a visit would find something to do."""
+        if self._routers.by_id.get(router.router_id) is not router or self._unit.read_only:
+            return False
+        plan = self._plans.get(router)
+        if plan is not None and plan.texts is None:
+            return False
+        if router.is_blocked(now_ms):
+            return False
+        return self._cursor(router) < self._state.by_id[router.source_id].published_seq
+
+    def _cursor(self, router: Router) -> int:
+        return self._passed.get(router.router_id, router.cursor)
+
+    # ------------------------------------------------------------------ one pass
+
+    def _visit(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+        left.looks -= 1
+        if not self._is_ready(router, now_ms):
+            return
+        left.routers -= 1
+        try:
+            self._copy(router, now_ms, room, left)
+        except Rejection as refusal:
+            self._block(router, refusal.code.code, refusal.message, now_ms)
+        except (Corrupt, OSError) as error:
+            code = ErrorCode.INTERNAL.code
+            self._block(router, code, f"the source cannot be read: {error}", now_ms)
+
+    def _block(self, router: Router, code: str, message: str, now_ms: int) -> None:
+        router.block(code, message, now_ms)
+        assert router.blocked is not None
+        heappush(self._retries, (router.blocked.retry_at_ms, router.router_id))
+
+    def _copy(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+        source, dest = self._state.by_id[router.source_id], self._state.by_id[router.dest_id]
+        self._unit.expire(source, now_ms)
+        self._unit.expire(dest, now_ms)
+        allowed = self._routers.hops_allowed(router)
+        while self._pass_loss(router, source, dest, allowed, now_ms, room):
+            if self._cursor(router) >= source.published_seq:
+                router.blocked = None
+                return
+        plan = self._plans.pop(router, None)
+        if plan is not None and isinstance(plan.texts, Exception):
+            raise plan.texts
+        reading = Reading(
+            self._cursor(router),
+            PASS_ROWS,
+            PASS_BYTES,
+            match=router.match,
+            through=None if plan is None else plan.through,
+        )
+        page = source.select(reading)
+        assert page.tombstone is None
+        extents = page.extents if allowed is None else _within(page.extents, allowed)
+        left.rows -= page.scanned // SCANNED_ROWS_EACH
+        if page.is_partial:
+            left.rows = 0
+        if not extents:
+            self._passed[router.router_id] = page.next_seq
+            router.blocked = None
+            return
+        copies = self._gathered(router, source, extents, plan, hop=allowed is not None)
+        if copies is None:
+            self._fetch(router, extents, page.next_seq)
+            return
+        left.rows -= len(copies)
+        left.size_bytes -= int(copies.data_size.sum(dtype=np.int64))
+        self._append(router, dest, copies, page.next_seq, now_ms, room)
+        self._passed.pop(router.router_id, None)
+        router.blocked = None
+
+    def _append(
+        self,
+        router: Router,
+        dest: Topic,
+        copies: Copies,
+        through: int,
+        now_ms: int,
+        room: Room,
+    ) -> None:
+        """As many of the copies as the destination takes at once.  Raises Rejection: not one."""
+        if self._passed and self._routers.is_source(dest.topic_id):
+            # What these copies push out there was passed over before, and the log says so.
+            self._log_passed(now_ms, room)
+        n = len(copies)
+        config = dest.config
+        if config.discard == "reject" and config.cap_records:
+            n = min(n, max(config.cap_records - dest.count, 1))
+        while True:
+            part = copies if n == len(copies) else copies.first(n)
+            cursor = through if part is copies else int(part.seqs[-1])
+            try:
+                self._unit.copy_into(dest, part, Forwarded(router.router_id, cursor), now_ms, room)
+                return
+            except Rejection:
+                if n == 1:
+                    raise
+                n //= 2
+
+    # ------------------------------------------------------------------ loss
+
+    def _pass_loss(
+        self,
+        router: Router,
+        source: Topic,
+        dest: Topic,
+        allowed: int | None,
+        now_ms: int,
+        room: Room,
+    ) -> bool:
+        """Go past what the source lost behind the cursor, if anything, and say so in the
+        destination (§3.3 `source_trim`)."""
+        cursor, hops = self._cursor(router), 0
+        stone = source.tombstone(cursor)
+        if stone is not None:
+            # What was deleted behind the floor is no loss.
+            loss = Loss(stone.gap_from, source.evict_floor - 1, stone.reason, now_ms)
+        elif (hole := source.hole_at(cursor + 1)) is not None:
+            loss = Loss(cursor + 1, hole.last_seq, hole.reason, now_ms)
+            hops = hole.hops
+        else:
+            return False
+        if allowed is not None and hops >= allowed:
+            # It has been all around the ring.
+            self._passed[router.router_id] = loss.gap_to
+            return True
+        hops = 0 if allowed is None else hops + 1
+        self._unit.skip(dest, router.router_id, loss, now_ms, room, hops=hops)
+        self._passed.pop(router.router_id, None)
+        return True
+
+    # ------------------------------------------------------------------ text
+
+    def _gathered(
+        self, router: Router, source: Topic, extents: list[Extent], plan: _Plan | None, *, hop: bool
+    ) -> Copies | None:
+        """Records cut out of the source's text; None where a disk has to be waited for.
+
+        What one router of a source copies, its siblings mostly copy next: cut once for all.
+        """
+        config = router.config
+        is_stamped = config.guarantee == "exactly_once"
+        key = (extents, config.preserve_node, config.preserve_tag, hop)
+        if self._same is not None and not is_stamped and self._same[0] == key:
+            return self._same[1]
+        found = self._texts(router, extents, plan)
+        if found is None:
+            return None
+        copies = gather(
+            *found,
+            node=config.preserve_node,
+            tag=config.preserve_tag,
+            stamp=_stamp(router, source) if is_stamped else None,
+            hop=hop,
+        )
+        self._same = None if is_stamped else (key, copies)
+        return copies
+
+    def _texts(
+        self, router: Router, extents: list[Extent], plan: _Plan | None
+    ) -> tuple[list[Extent], list[list[Buffer]]] | None:
+        """Records with their text; None where a disk has to be waited for."""
+        if plan is not None and isinstance(plan.texts, list):
+            found = _still_there(plan.extents, plan.texts, extents)
+            if found is not None:
+                return found
+        texts: list[list[Buffer]] = []
+        for run, spans in extents:
+            text = run.read(spans)
+            if text is None:
+                return None
+            texts.append(text)
+        return extents, texts
+
+    def _fetch(self, router: Router, extents: list[Extent], through: int) -> None:
+        plan = self._plans[router] = _Plan(extents, through)
+
+        def done(texts: list[list[Buffer]] | Exception) -> None:
+            plan.texts = texts
+            self.mark(router.source_id)
+
+        self._unit.fetches.append(Fetch(extents, done))
+
+
+def _stamp(router: Router, source: Topic) -> Stamp:
+    """What tells the copies of an `exactly_once` router: source, its instance, seq, and a key."""
+    name, epoch = orjson.dumps(source.name), orjson.dumps(source.epoch)
+    head = b'{"source":%b,"epoch":%b,"seq":' % (name, epoch)
+    key = orjson.dumps(f"{router.name}@{source.epoch}:")[:-1]
+
+    def stamp(seq: int) -> dict[str, bytes]:
+        return {"_topics_router": b'%b%d,"key":%b%d"}' % (head, seq, key, seq)}
+
+    return stamp
+
+
+def _within(extents: Sequence[Extent], allowed: int) -> list[Extent]:
+    """The records that have not been everywhere in their ring."""
+    kept = []
+    for run, spans in extents:
+        hops = run.columns.hops
+        rows = [np.flatnonzero(hops[lo:hi] < allowed) + lo for lo, hi in spans]
+        if sum(map(len, rows)):
+            kept.append(Extent(run, spans_of(np.concatenate(rows))))
+    return kept
+
+
+def _still_there(
+    planned: list[Extent], texts: list[list[Buffer]], wanted: Sequence[Extent]
+) -> tuple[list[Extent], list[list[Buffer]]] | None:
+    """Of records read, and their text, those still wanted; None where others are wanted too.
+
+    Records may have gone since, and their run may have been sealed or merged: seqs tell.
+    """
+    left = _seqs(wanted)
+    if np.array_equal(left, _seqs(planned)):
+        return planned, texts
+    extents: list[Extent] = []
+    buffers: list[list[Buffer]] = []
+    for (run, spans), of_run in zip(planned, texts, strict=True):
+        offset, size = run.columns.offset, run.columns.size
+        kept: list[Span] = []
+        cut: list[Buffer] = []
+        for (lo, hi), text in zip(spans, of_run, strict=True):
+            view, start = memoryview(text), int(offset[lo])
+            rows = np.flatnonzero(np.isin(np.arange(lo, hi) + run.first_seq, left)) + lo
+            for a, b in spans_of(rows):
+                kept.append((a, b))
+                cut.append(view[int(offset[a]) - start : int(offset[b - 1] + size[b - 1]) - start])
+        if kept:
+            extents.append(Extent(run, kept))
+            buffers.append(cut)
+    return (extents, buffers) if len(_seqs(extents)) == len(left) else None
+
+
+def _seqs(extents: Sequence[Extent]) -> NDArray[np.int64]:
+    """Seqs of all the records, ascending."""
+    parts = [np.arange(lo, hi) + run.first_seq for run, spans in extents for lo, hi in spans]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,0 +1,272 @@
+"""Sweeps: reads and deletes that look at more runs than one turn may.
+
+A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
+What takes longer than a moment goes on in later turns (`Sweeps`), so that it holds nobody up: a read
+goes on filling its page, and a delete goes on finding (`Finding`) and is decided in one turn at its
+end, as one event.  Columns that a disk must give first are read on a thread meanwhile.
+
+Invariant: what a delete removes was live in the turn in which it is decided.  A piece that was found
+before and changed since is looked at again.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.limits import LOOKS_MAX
+from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
+from topics.protocol.model.ports import Run, TagMatch
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost, seq_spans
+
+PASSES_MAX: Final = 8
+"""After so many looks at pieces that changed meanwhile, those that changed again are looked at in
+one turn: a topic that changes faster than it is looked at must not keep a delete from its end."""
+FOUND_COST: Final = 1024
+"""Rows found that cost as much as a look at a run: their spans and sizes."""
+
+Sweep: TypeAlias = "Generator[Sequence[Run], tuple[int, Room], Outcome | None]"
+"""A command in parts: yields, at the end of each, runs to be warmed before the next; is sent the
+time and the room in the log.  Its end is None where the command waits on elsewhere."""
+
+
+@dataclass(slots=True)
+class Warming(Fetch):
+    """Implements `effects.Fetch` for columns: nothing is handed over."""
+
+    runs: Sequence[Run] = ()
+
+    def read(self) -> list[list[Buffer]] | Exception:
+        """*Blocking.*"""
+        for run in self.runs:
+            try:
+                run.warm()
+            except (Corrupt, OSError) as error:
+                return error  # met again by who looks at it, and told there
+        return []
+
+
+@dataclass(slots=True, eq=False)
+class _Going:
+    """A sweep that is not at its end."""
+
+    token: object
+    topic: Topic
+    sweep: Sweep
+    is_reading: bool = False
+    is_late: bool = False
+
+
+class Sweeps:
+    """The sweeps of one engine: a part of each at a time, one after the other."""
+
+    def __init__(self, unit: UnitOfWork) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._going: dict[object, _Going] = {}
+        self._due: dict[_Going, None] = {}
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._going
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `step` has something to do now."""
+        return bool(self._due)
+
+    def begin(self, topic: Topic, token: object, sweep: Sweep) -> Outcome | None:
+        """Do the first part; None where there are more, and a wake will tell the outcome.
+
+        Raises:
+            Rejection, DamagedRun: The command's own refusals.
+        """
+        try:
+            runs = next(sweep)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        going = self._going[token] = _Going(token, topic, sweep)
+        self._go_on(going, runs)
+        return None
+
+    def step(self, now_ms: int, room: Room) -> None:
+        """One part of that sweep which has waited longest."""
+        if self._due:
+            going = next(iter(self._due))
+            del self._due[going]
+            self._part(going, now_ms, room)
+
+    def forget(self, token: object) -> None:
+        """The client is gone: what was not decided yet is not decided at all."""
+        going = self._going.pop(token, None)
+        if going is not None:
+            self._due.pop(going, None)
+            going.sweep.close()
+
+    def hurry(self, token: object) -> None:
+        """The time is over that a sweep's command would have waited for more."""
+        if token in self._going:
+            self._going[token].is_late = True
+
+    def is_late(self, token: object) -> bool:
+        return token in self._going and self._going[token].is_late
+
+    def refuse_all(self) -> None:
+        """The server is stopping: what was not decided yet is not decided at all."""
+        for token, going in self._going.items():
+            going.sweep.close()
+            why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
+            self._unit.wakes.append(Wake(token, why))
+        self._going.clear()
+        self._due.clear()
+
+    def _part(self, going: _Going, now_ms: int, room: Room) -> None:
+        topic = going.topic
+        result: Outcome | Exception | None
+        if self._state.by_id.get(topic.topic_id) is not topic:
+            result = no_such_topic(topic.name)
+            going.sweep.close()
+        else:
+            self._unit.expire(topic, now_ms)
+            try:
+                runs = going.sweep.send((now_ms, room))
+            except StopIteration as end:
+                result = end.value
+            except DamagedRun as damage:
+                result = damage.refusal()
+                result.__cause__ = damage
+            except Rejection as refusal:
+                result = refusal
+            else:
+                self._go_on(going, runs)
+                return
+        del self._going[going.token]
+        if result is not None:
+            self._unit.wakes.append(Wake(going.token, result))
+
+    def _go_on(self, going: _Going, runs: Sequence[Run]) -> None:
+        if not runs:
+            self._due[going] = None
+            return
+
+        def warmed(_: object) -> None:
+            if self._going.get(going.token) is going and going.is_reading:
+                going.is_reading = False
+                self._due[going] = None
+
+        going.is_reading = True
+        self._unit.fetches.append(Warming((), warmed, runs))
+
+
+# ---------------------------------------------------------------------- what a delete finds
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Live rows of one run that are to go, as they were found."""
+
+    run: Run
+    dead: int
+    spans: bytes
+    records: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Finding:
+    """Live records of a topic below a seq, of a tag or all: their spans, run by run.
+
+    Attributes:
+        pieces: By first seq of the run.
+    """
+
+    topic: Topic
+    match: TagMatch | None
+    before_seq: int
+    pieces: dict[int, _Piece] = field(default_factory=dict)
+    gone_through: int = 0
+    left: int = field(default_factory=lambda: LOOKS_MAX)
+
+    def search(self) -> Iterator[Sequence[Run]]:
+        """Look at every run; yields at the end of each part of it runs to be warmed before the next.
+        At its end all pieces hold, as long as nothing else happens."""
+        for again in range(PASSES_MAX + 1):
+            stale = self._stale()
+            if not stale:
+                if self.left >= LOOKS_MAX // 2 or again == PASSES_MAX:
+                    return
+                self.left = LOOKS_MAX  # the decision has a turn of its own
+                yield ()
+                continue
+            for at, run in enumerate(stale):
+                if again < PASSES_MAX and self.left < look_cost(run):
+                    self.left = LOOKS_MAX
+                    more = stale[at : at + WARMED_MAX]
+                    yield [one for one in more if not one.is_warm]
+                if self.topic.run_at(run.first_seq) is run:  # else another stands there now
+                    self._look(run)
+
+    def _stale(self) -> list[Run]:
+        """Runs that were not looked at as they are."""
+        topic = self.topic
+        if self.gone_through != topic.gone_through:
+            # Of a run that a floor stands in a part has gone; of those below it, all.
+            for first_seq in [s for s in self.pieces if s <= topic.gone_through]:
+                del self.pieces[first_seq]
+            self.gone_through = topic.gone_through
+        runs = {run.first_seq: run for run in topic.runs_below(self.before_seq)}
+        for first_seq in [s for s in self.pieces if s not in runs]:
+            del self.pieces[first_seq]
+        return [
+            run
+            for first_seq, run in runs.items()
+            if (piece := self.pieces.get(first_seq)) is None
+            or piece.run is not run
+            or piece.dead != run.dead
+        ]
+
+    def _look(self, run: Run) -> None:
+        topic = self.topic
+        self.left -= look_cost(run)
+        dead = run.dead
+        rows = topic.hits(run, self.match, before_seq=self.before_seq)
+        sizes = int(topic.sizes(run)[rows].sum(dtype=np.int64)) if len(rows) else 0
+        spans = _spans(run, rows)
+        self.left -= len(rows) // FOUND_COST
+        self.pieces[run.first_seq] = _Piece(run, dead, spans, len(rows), sizes)
+
+    def keep(self, newest: int) -> None:
+        """Leave the newest of what was found where they are."""
+        for first_seq in sorted(self.pieces, reverse=True):
+            piece = self.pieces[first_seq]
+            if newest <= 0:
+                return
+            newest, records = newest - piece.records, piece.records
+            if newest >= 0:
+                del self.pieces[first_seq]
+                continue
+            rows = self.topic.hits(piece.run, self.match, before_seq=self.before_seq)
+            rows = rows[: -(newest + records)]
+            piece.spans = _spans(piece.run, rows)
+            piece.records = len(rows)
+            piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
+
+    def remove(self, unit: UnitOfWork, now_ms: int, room: Room) -> tuple[int, Gate]:
+        """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
+        pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
+        if not pieces:
+            return 0, unit.repeated(self.topic)
+        spans = b"".join(piece.spans for piece in pieces)
+        records = sum(piece.records for piece in pieces)
+        size_bytes = sum(piece.size_bytes for piece in pieces)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, now_ms, room)
+        return records, gate
+
+
+def _spans(run: Run, rows: NDArray[np.int64]) -> bytes:
+    """Spans of seqs, as `RecordsDeleted` has them."""
+    return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes()

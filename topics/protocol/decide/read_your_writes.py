@@ -1,0 +1,73 @@
+"""Debts: what routers owe to a command, so that a client reads its own writes.
+
+A command that asks for copies first lets the routers upstream come as far as their sources were
+when it arrived, the farthest ones first, because what they copy is owed on by the next.  A router
+that is blocked, or goes, owes nothing: nobody waits for what may never come.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.decide.forwarding import Passes, Slice
+from topics.protocol.state.routers import Router
+from topics.protocol.state.topic import Topic
+
+
+class Debt:
+    """What must be copied, and shown, before one command is decided.
+
+    Args:
+        routers: Farthest first.
+        shows: Topics whose copies are to be seen by then.
+    """
+
+    def __init__(
+        self, unit: UnitOfWork, passes: Passes, routers: Iterable[Router], shows: Iterable[Topic]
+    ) -> None:
+        self._unit = unit
+        self._state = unit.state
+        self._passes = passes
+        self._left = deque(routers)
+        self._through: int | None = None
+        self._shows = list(shows)
+        self._heads: list[int] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the command may be decided; once true, it stays so."""
+        if self._unit.read_only:
+            return True
+        while self._left:
+            if self._owes(self._left[0]):
+                return False
+            self._left.popleft()
+            self._through = None
+        if self._heads is None:
+            self._heads = [topic.head_seq for topic in self._shows]
+        return all(
+            topic.published_seq >= head_seq or self._state.by_id.get(topic.topic_id) is not topic
+            for topic, head_seq in zip(self._shows, self._heads, strict=True)
+        )
+
+    def _owes(self, router: Router) -> bool:
+        routers = self._state.routers
+        is_there = routers.by_id.get(router.router_id) is router
+        if not is_there or router.is_blocked(self._state.now_ms):
+            return False
+        if self._through is None:
+            # Copies that wait for a sync in a topic between are owed too, once they are shown.
+            source = self._state.by_id[router.source_id]
+            is_between = routers.is_derived(source.topic_id)
+            self._through = source.head_seq if is_between else source.published_seq
+        return router.cursor < self._through
+
+    def work(self, now_ms: int, room: Room) -> None:
+        """A bounded part of it; its events are written with this turn."""
+        now_ms, room = self._unit.advance(now_ms), self._unit.left(room)
+        left = Slice()
+        while not left.is_over and not self.is_settled and self._left:
+            before = left.routers
+            self._passes.work(self._left[0], now_ms, room, left)
+            if left.routers == before:
+                return

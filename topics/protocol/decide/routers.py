@@ -1,0 +1,311 @@
+"""Forwarding: routers' commands, and when what routers owe is worked off (§6).
+
+The joint between routers, topics and passes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.decide.forwarding import Passes
+from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.http.answers import (
+    list_cursor,
+    open_object,
+    router_fields,
+    router_state,
+    router_summary,
+)
+from topics.protocol.model.commands import (
+    Claim,
+    Command,
+    CreateWatch,
+    DeleteRecords,
+    DeleteRouter,
+    DeleteTopic,
+    Diff,
+    GetRouter,
+    GetTopic,
+    ListRouters,
+    Purge,
+    PutRouter,
+)
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.events import RouterConfigured, RouterDeleted
+from topics.protocol.model.limits import Limits, throttled
+from topics.protocol.model.outcomes import Gate, Outcome
+from topics.protocol.state.routers import Router
+from topics.protocol.state.topic import Topic
+
+Owing = tuple[Sequence[Router], Sequence[Topic]]
+"""Routers that have to come along, farthest first, and the topics in which that is to be seen."""
+_NOTHING: Owing = (), ()
+
+
+class Forwarding:
+    """Routers over the topics of one engine.
+
+    Args:
+        rested: Called when routers may have come to rest without having copied anything.
+    """
+
+    def __init__(
+        self, limits: Limits, unit: UnitOfWork, rested: Callable[[], None] = lambda: None
+    ) -> None:
+        self._limits = limits
+        self._unit = unit
+        self._state = unit.state
+        self._routers = unit.state.routers
+        self._rested = rested
+        self._passes = Passes(unit, rested)
+        self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
+            PutRouter: self._put,
+            GetRouter: self._get,
+            ListRouters: self._list,
+            DeleteRouter: self._delete,
+        }
+        self._owing: dict[type, Callable[[Any], Owing]] = {
+            Diff: self._owing_to_reader,
+            GetTopic: self._owing_to_reader,
+            Claim: self._owing_to_reader,
+            DeleteRecords: self._owing_to_reader,
+            Purge: self._owing_to_reader,
+            CreateWatch: self._owing_to_watcher,
+            GetRouter: self._owing_to_router,
+            DeleteRouter: self._owing_to_router,
+            PutRouter: self._owing_to_change,
+            DeleteTopic: self._owing_to_deletion,
+        }
+
+    # ------------------------------------------------------------------ what happens elsewhere
+
+    def on_recovered(self) -> None:
+        """Replay is over: whatever a router owes is due."""
+        for router in self._routers.by_id.values():
+            self._passes.mark(router.source_id)
+
+    def on_published(self, topic: Topic) -> None:
+        """A topic shows more: its routers owe copies."""
+        self._passes.mark(topic.topic_id)
+
+    def on_room(self, topic: Topic) -> None:
+        """A topic may take more than before: routers that it blocked try again."""
+        if self._routers.is_derived(topic.topic_id):
+            for router in self._routers.into(topic.topic_id):
+                if router.blocked is not None:
+                    self._passes.retry(router)
+
+    def on_stopped(self) -> None:
+        """Routers went with a topic, or nothing is written any more: they owe nothing now."""
+        self._rested()
+
+    # ------------------------------------------------------------------ what is owed
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `step` has something to do now."""
+        return self._passes.is_due
+
+    def step(self, now_ms: int, room: Room) -> None:
+        """A bounded part of what is owed."""
+        self._passes.step(now_ms, room)
+
+    def alarm_ms(self) -> int | None:
+        """When a blocked router tries again."""
+        return self._passes.alarm_ms()
+
+    def is_awaited(self, topic: Topic) -> bool:
+        """Whether copies for a topic are still to come, as far as routers are not blocked."""
+        return self._routers.is_derived(topic.topic_id) and any(
+            self._passes.owes(router) for router in self._routers.upstream(topic.topic_id)
+        )
+
+    def debt_of(self, command: Command) -> Debt | None:
+        """What is owed to a command before it is decided; None where that is nothing."""
+        if not self._routers.by_id:
+            return None
+        owing = self._owing.get(type(command))
+        if owing is None:
+            return None
+        routers, shows = owing(command)
+        if not routers:
+            return None
+        debt = Debt(self._unit, self._passes, routers, shows)
+        return None if debt.is_settled else debt
+
+    def _owing_to_reader(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Owing:
+        topic = self._state.topics.get(command.topic)
+        if topic is None or not self._routers.is_derived(topic.topic_id):
+            return _NOTHING
+        return self._routers.upstream(topic.topic_id), (topic,)
+
+    def _owing_to_watcher(self, command: CreateWatch) -> Owing:
+        found = (self._state.topics.get(name) for name in command.topics)
+        shows = [t for t in found if t is not None and self._routers.is_derived(t.topic_id)]
+        routers = [router for t in shows for router in self._routers.upstream(t.topic_id)]
+        return list(dict.fromkeys(routers)), shows
+
+    def _owing_to_router(self, command: GetRouter | DeleteRouter) -> Owing:
+        router = self._routers.by_name.get(command.router)
+        if router is None:
+            return _NOTHING
+        # In a ring it is among those upstream, and comes once more when all have been round.
+        return [*self._routers.upstream(router.source_id), router], ()
+
+    def _owing_to_change(self, command: PutRouter) -> Owing:
+        """What the config so far owes is forwarded as it says; and a router begins behind what is
+        still on its way to its source."""
+        router = self._routers.by_name.get(command.router)
+        if router is not None and router.config == command.config:
+            return _NOTHING
+        last, _ = _NOTHING if router is None else self._owing_to_router(GetRouter(router.name))
+        source = self._state.topics.get(command.config.source)
+        first = () if source is None else self._routers.upstream(source.topic_id)
+        return [*first, *last], () if source is None else (source,)
+
+    def _owing_to_deletion(self, command: DeleteTopic) -> Owing:
+        """What was written to a source is copied before it goes."""
+        topic = self._state.topics.get(command.topic)
+        if topic is None or not self._routers.is_source(topic.topic_id):
+            return _NOTHING
+        upstream = self._routers.upstream(topic.topic_id)
+        return [*upstream, *self._routers.out_of(topic.topic_id)], ()
+
+    # ------------------------------------------------------------------ commands
+
+    def _put(self, command: PutRouter, now_ms: int, room: Room) -> Outcome:
+        """§6.1: create, or replace the config; an identical one changes nothing."""
+        config = command.config
+        old = self._routers.by_name.get(command.router)
+        if old is not None and old.config == config:
+            return _put_outcome(old.name, config, created=False)
+        limit = self._limits.max_routers
+        if old is None and limit and len(self._routers) >= limit:
+            raise throttled("max_routers", limit)
+        source, dest = self._ends(command, old)
+        absent = [end is None for end in (source, dest)].count(True)
+        self._require_topics(absent)
+        self._unit.require_writable(room(False), (1 + absent) * FRAME_BYTES)
+        source = source or self._create(config.source, now_ms)
+        dest = dest or self._create(config.dest, now_ms)
+        is_same = old is not None and (old.source_id, old.dest_id) == (
+            source.topic_id,
+            dest.topic_id,
+        )
+        self._unit.emit(
+            RouterConfigured(
+                now_ms,
+                self._routers.next_id if old is None else old.router_id,
+                command.router,
+                config,
+                source.topic_id,
+                dest.topic_id,
+                old.cursor if old is not None and is_same else source.head_seq,
+            )
+        )
+        self._passes.mark(source.topic_id)
+        return _put_outcome(command.router, config, created=old is None)
+
+    def _ends(self, command: PutRouter, old: Router | None) -> tuple[Topic | None, Topic | None]:
+        """Source and destination as far as they exist, if a router may lead from one to the other.
+
+        Raises:
+            Rejection: 404 for a destination that is not to be made, 409 where it has another
+                source, or where the router would close a ring that was not asked for.
+        """
+        config = command.config
+        source = self._state.topics.get(config.source)
+        dest = self._state.topics.get(config.dest)
+        if dest is None:
+            if not command.create_dest:
+                raise no_such_topic(config.dest)
+            return source, None
+        known_id = self._routers.source_of(dest.topic_id, but=old)
+        if known_id is not None and (source is None or source.topic_id != known_id):
+            known = self._state.by_id[known_id].name
+            raise Rejection(
+                ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
+                f'topic "{dest.name}" is derived from "{known}" already',
+                {"reason": "router_dest_fan_in", "topic": dest.name, "source": known},
+            )
+        if source is not None and not config.allow_cycle:
+            ring = self._routers.cycle(source.topic_id, dest.topic_id, but=old)
+            if ring:
+                names = [self._state.by_id[topic_id].name for topic_id in ring]
+                raise Rejection(
+                    ErrorCode.ROUTER_CYCLE,
+                    f"the router would close a ring of {len(names) - 1} topics",
+                    {"cycle": names},
+                )
+        return source, dest
+
+    def _require_topics(self, more: int) -> None:
+        """Both topics or none are made."""
+        limit = self._limits.max_topics
+        if more and limit and len(self._state.topics) + more > limit:
+            raise throttled("max_topics", limit)
+
+    def _create(self, name: str, now_ms: int) -> Topic:
+        return self._unit.create(self._unit.admission.creation(name, TopicConfig(), now_ms))
+
+    def _get(self, command: GetRouter, now_ms: int, _: object) -> Outcome:
+        """§6.2."""
+        router = self._routers.by_name.get(command.router)
+        if router is None:
+            raise Rejection(
+                ErrorCode.ROUTER_NOT_FOUND,
+                f'router "{command.router}" does not exist',
+                {"router": command.router},
+            )
+        return Outcome([open_object(router_state(router, self._lag(router), now_ms))])
+
+    def _list(self, command: ListRouters, now_ms: int, _: object) -> Outcome:
+        """§6.3: by name, so that a page goes on rightly whatever came and went between."""
+        names = self._routers.names
+        start = bisect_left(names, max(command.prefix, command.after))
+        page: list[Router] = []
+        for i in range(start, len(names)):
+            if not names[i].startswith(command.prefix) or len(page) > command.page_size:
+                break
+            router = self._routers.by_name[names[i]]
+            if (
+                names[i] != command.after
+                and command.source in (None, router.config.source)
+                and command.dest in (None, router.config.dest)
+            ):
+                page.append(router)
+        shown = page[: command.page_size]
+        answer: dict[str, object] = {
+            "routers": [router_summary(r, self._lag(r), now_ms) for r in shown]
+        }
+        if len(page) > command.page_size:
+            answer["next_cursor"] = list_cursor(shown[-1].name)
+        return Outcome([open_object(answer)])
+
+    def _lag(self, router: Router) -> int:
+        """Source seqs that are shown and not forwarded."""
+        return max(self._state.by_id[router.source_id].published_seq - router.cursor, 0)
+
+    def _delete(self, command: DeleteRouter, now_ms: int, room: Room) -> Outcome:
+        """§6.4: idempotent; what was forwarded stays."""
+        router = self._routers.by_name.get(command.router)
+        if router is not None:
+            self._unit.require_writable(room(True))
+            self._unit.emit(RouterDeleted(now_ms, router.router_id))
+            self._rested()
+        answer = {"router": command.router, "deleted": router is not None}
+        # What a repetition repeats may still be on its way to the disk.
+        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
+
+
+def _put_outcome(name: str, config: RouterConfig, *, created: bool) -> Outcome:
+    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
+    return Outcome(
+        [open_object({"router": name, "created": created, **router_fields(config)})],
+        status=201 if created else 200,
+        gate=Gate.SYNCED,
+        logs=True,
+    )

@@ -1,0 +1,97 @@
+"""JSON text in, typed bodies out: it is text, it is JSON, it has the right types.
+
+Owns what a body may cost before anything is known of it.  The text of a body is bounded by the
+server (§2), but a byte of it can become a hundred in memory: so of a large body first only the
+extent of each field is looked at, and no field that becomes objects may be larger than
+`FIELD_BYTES_MAX`.
+"""
+
+from codecs import getincrementaldecoder
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.records import Buffer
+
+LARGE_BODY_BYTES: Final = 256 << 10
+"""Beyond this a body is looked over before it is decoded."""
+
+FIELD_BYTES_MAX: Final = 512 << 10
+"""Text of one field of a body; a write's `records` have bounds of their own."""
+
+_PIECE_BYTES: Final = 256 << 10
+_Utf8: Final = getincrementaldecoder("utf-8")
+
+T = TypeVar("T")
+
+
+class FieldTooLong(Rejection):
+    """400: the text of one field exceeds `FIELD_BYTES_MAX`."""
+
+    def __init__(self, field: str, size: int) -> None:
+        what = f"{size} bytes exceed {FIELD_BYTES_MAX} - at `$.{field}`"
+        super().__init__(ErrorCode.INVALID_REQUEST, what)
+        self.field = field
+
+
+def invalid(what: str, path: str | None = None) -> Rejection:
+    """400 `invalid_request`; the message names the path."""
+    return Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `{path}`" if path else what)
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
+    """The typed body.
+
+    Raises:
+        Rejection: 400 that names the path, or the byte.
+    """
+    if len(body) > LARGE_BODY_BYTES:
+        for field, text in _fields(decoder.type, body):
+            if len(text) > FIELD_BYTES_MAX:
+                raise FieldTooLong(field, len(text))
+    return decode_whole(decoder, body)
+
+
+def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
+    """`decode` for a type that itself bounds what it makes of a body."""
+    try:
+        _require_utf8(body)
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise invalid(str(error)) from None
+    except RecursionError:
+        raise invalid("the body is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise invalid(f"the body is not JSON: {error}") from None
+
+
+def _require_utf8(body: Buffer) -> None:
+    """A large body in pieces: as one text it would take up to four times its bytes."""
+    if isinstance(body, bytes) and body.isascii():
+        return
+    decoder = _Utf8()
+    view = memoryview(body)
+    at = held = 0
+    try:
+        while at < len(view):
+            piece = view[at : at + _PIECE_BYTES]
+            decoder.decode(piece, at + len(piece) == len(view))
+            at += len(piece)
+            held = len(decoder.getstate()[0])
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body is not UTF-8 (byte {at - held + error.start})") from None
+
+
+def _fields(kind: Any, body: Buffer) -> list[tuple[str, Raw]]:
+    """The name and the text of every field of a type that a body has."""
+    found = decode_whole(_lookover(kind), body)
+    return [(name, getattr(found, name)) for name in found.__struct_fields__]
+
+
+@cache
+def _lookover(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
+    fields = [(name, Raw, Raw()) for name in kind.__struct_fields__]
+    return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Lookover", fields))

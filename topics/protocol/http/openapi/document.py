@@ -1,0 +1,262 @@
+"""`/v0/openapi.json`: every route, as OpenAPI 3.1 says it.
+
+Made of the tables that the server itself goes by: which routes there are is `http.ROUTES`, what a
+body may say is its Struct, which codes there are is `ErrorCode`.  What no table of the server knows
+is in `operations` (what a route is for), `glossary` (what a field means) and `shapes` (what is
+answered).  A route or a field that these leave out is an error, not a gap.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from topics import __version__
+from topics.protocol.http import shapes
+from topics.protocol.http.openapi.field_docs import FIELDS, WHOLE
+from topics.protocol.http.openapi.operations import (
+    JSON,
+    OPERATIONS,
+    TAGS,
+    Operation,
+    Parameter,
+    Schema,
+    Shape,
+)
+from topics.protocol.http.routes import ROUTES, BodyRule, Probe, Route
+from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.names import ROUTER_PATTERN, TOPIC_PATTERN
+
+DESCRIPTION: Final = (
+    "A persistent event engine: append-only topics that are read by cursor, where loss is told and "
+    "never silent. Bodies are JSON, and may be gzipped. Fields and parameters that are not "
+    "described are ignored in requests, and to be ignored in answers, which may grow. `null` in an "
+    "optional field is the same as leaving it out. HEAD is answered as GET, without a body. "
+    "`GET /v0/limits` tells the bounds in force."
+)
+_REF: Final = "#/components/schemas/{name}"
+_RESPONSE: Final = "#/components/responses/"
+_NAMES: Final[dict[str, tuple[str, Schema]]] = {
+    "topics": ("topic", {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}),
+    "routers": ("router", {"type": "string", "pattern": f"^{ROUTER_PATTERN}$"}),
+    "watch": ("wid", {"type": "string"}),
+}
+"""What `:` stands for, by the noun before it."""
+
+_EVERY: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL)
+_WITH_A_BODY: Final = (
+    ErrorCode.PAYLOAD_TOO_LARGE,
+    ErrorCode.UNSUPPORTED_MEDIA_TYPE,
+    ErrorCode.THROTTLED,
+)
+_WHILE_SERVING: Final = (ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN)
+
+
+@cache
+def document() -> bytes:
+    """The document's text; the same until the process ends."""
+    return orjson.dumps(build())
+
+
+def build() -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        operation = OPERATIONS[route.line]
+        item = paths.setdefault(_path(route), {})
+        item[route.method.lower()] = _operation(route, operation, responses)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "topics", "version": __version__, "description": DESCRIPTION},
+        "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
+        "paths": paths,
+        "components": {"schemas": _schemas(), "responses": responses},
+    }
+
+
+# ---------------------------------------------------------------------- one route
+
+
+def _path(route: Route) -> str:
+    parts = [part.decode() for part in route.path]
+    named = [f"{{{_NAMES[parts[i - 1]][0]}}}" if p == ":" else p for i, p in enumerate(parts)]
+    return "/" + "/".join(named)
+
+
+def _operation(route: Route, operation: Operation, responses: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "tags": [operation.tag],
+        "operationId": operation.name,
+        "summary": operation.summary,
+    }
+    parameters = [*_names(route), *operation.parameters]
+    if parameters:
+        found["parameters"] = [_parameter(each) for each in parameters]
+    if operation.body is not None:
+        found["requestBody"] = {
+            "required": route.body is BodyRule.JSON,
+            "content": {JSON: {"schema": _ref(operation.body)}},
+        }
+    found["responses"] = {**_good(operation), **_refused(route, operation, responses)}
+    return found
+
+
+def _names(route: Route) -> Iterator[Parameter]:
+    if b":" in route.path:
+        noun = route.path[route.path.index(b":") - 1].decode()
+        name, schema = _NAMES[noun]
+        yield Parameter(name, f"The {name}'s name.", schema, "path", required=True)
+
+
+def _parameter(each: Parameter) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "in": each.place,
+        "required": each.required,
+        "description": each.description,
+        "schema": each.schema,
+    }
+
+
+def _ref(shape: Shape) -> Schema:
+    return {"$ref": _REF.format(name=shape.__name__)}
+
+
+def _good(operation: Operation) -> dict[str, Any]:
+    if operation.messages:
+        said = {op: {"allOf": [*map(_ref, parts)]} for op, parts in operation.messages.items()}
+        return {"101": {"description": "A WebSocket from here on.", "x-messages": said}}
+    content = {
+        media: {"schema": shape if isinstance(shape, dict) else _ref(shape)}
+        for media, shape in operation.answer.items()
+    }
+    good: dict[str, Any] = {"description": "Done.", "content": content}
+    if operation.events:
+        good["description"] = "Events; each one's `data` is one line of JSON."
+        good["x-events"] = {event: _ref(shape) for event, shape in operation.events.items()}
+    if operation.creates:
+        return {"200": good, "201": {**good, "description": "Done, and something was made."}}
+    return {"200": good}
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def codes(route: Route) -> list[ErrorCode]:
+    """Every code that a request to a route can be refused with, in the order of §0.6.
+
+    Those of HTTP itself (431, 501, 505) are no affair of a route.
+    """
+    found = {*_EVERY, *OPERATIONS[route.line].refusals}
+    if route.body is not BodyRule.NONE:
+        found.update(_WITH_A_BODY)
+    if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
+        found.update(_WHILE_SERVING)
+    return [code for code in ErrorCode if code in found]
+
+
+def _refused(route: Route, operation: Operation, responses: dict[str, Any]) -> dict[str, Any]:
+    """A response for each status, which routes with the same codes share."""
+    by_status: dict[int, list[str]] = {}
+    for code in codes(route):
+        by_status.setdefault(code.status, []).append(code.code)
+    refused = {}
+    for status, names in by_status.items():
+        name = ".".join(names)
+        responses.setdefault(name, _refusal(status, names))
+        refused[str(status)] = {"$ref": _RESPONSE + name}
+    return refused
+
+
+def _refusal(status: int, names: list[str]) -> dict[str, Any]:
+    own = {"properties": {"error": {"properties": {"code": {"enum": names}}}}}
+    refusal: dict[str, Any] = {
+        "description": ", ".join(f"`{name}`" for name in names),
+        "content": {JSON: {"schema": {**_ref(shapes.Error), **own}}},
+    }
+    if status in (429, 503):
+        seconds = {"description": "In seconds.", "schema": {"type": "integer", "minimum": 1}}
+        refusal["headers"] = {"Retry-After": seconds}
+    return refusal
+
+
+# ---------------------------------------------------------------------- schemas
+
+
+def _schemas() -> dict[str, Any]:
+    """Components by name: bodies with their words, answers with what is always there."""
+    asked = {shape: None for each in OPERATIONS.values() for shape in _asked(each)}
+    told = {shape: None for each in OPERATIONS.values() for shape in _told(each)}
+    kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*told, shapes.Error)))}
+    _, components = msgspec.json.schema_components(kinds.values(), ref_template=_REF)
+    assert components.keys() == kinds.keys(), "two shapes of one name"
+    bodies = {kind.__name__ for kind in _within(asked)}
+    for name, schema in components.items():
+        finish = _finish_body if name in bodies else _finish_answer
+        finish(kinds[name], schema)
+    return {name: _tidy(components[name]) for name in sorted(components)}
+
+
+def _asked(operation: Operation) -> Iterator[Shape]:
+    if operation.body is not None:
+        yield operation.body
+    for parts in operation.messages.values():
+        yield from parts
+
+
+def _told(operation: Operation) -> Iterator[Shape]:
+    yield from (shape for shape in operation.answer.values() if not isinstance(shape, dict))
+    yield from operation.events.values()
+
+
+def _within(roots: Iterable[Shape]) -> list[Shape]:
+    """Structs, and those that their fields name, each once."""
+    found: dict[Shape, None] = {}
+
+    def look(info: Any) -> None:
+        if isinstance(info, msgspec.inspect.StructType):
+            if info.cls in found:
+                return
+            found[info.cls] = None
+            for field in info.fields:
+                look(field.type)
+        for name in ("type", "item_type", "value_type"):
+            if (inner := getattr(info, name, None)) is not None:
+                look(inner)
+        for inner in getattr(info, "types", ()):
+            look(inner)
+
+    for info in msgspec.inspect.multi_type_info(list(roots)):
+        look(info)
+    return list(found)
+
+
+def _finish_body(kind: Shape, schema: Schema) -> None:
+    """Words, bounds and defaults; null, for "as left out", is no default worth telling."""
+    schema.update(WHOLE.get(kind, {}))
+    for name, field in schema["properties"].items():
+        field.pop("default", None)
+        field.update(FIELDS[kind][name])
+
+
+def _finish_answer(kind: Shape, schema: Schema) -> None:
+    """What is answered is there, whatever default it would have in a request."""
+    schema["description"] = WHOLE.get(kind, {}).get("description", schema.get("description", ""))
+    words = [FIELDS[base] for base in kind.__mro__ if base in FIELDS]
+    for name, field in schema["properties"].items():
+        field.pop("default", None)
+        for known in words:
+            if name in known:
+                field["description"] = known[name]["description"]
+    fields = msgspec.structs.fields(kind)
+    schema["required"] = [f.encode_name for f in fields if f.default is not msgspec.UNSET]
+
+
+def _tidy(schema: Schema) -> Schema:
+    """Docstrings are one line here, without the sections that only the code is read with."""
+    said = " ".join(schema.pop("description", "").split())
+    said = re.sub(r" \(§[^)]*\)", "", said)
+    return {**schema, "description": said} if said else schema

@@ -1,0 +1,247 @@
+"""What somebody asks, parsed and bounded: everything about a request that its own bytes decide.
+
+A command that exists is well-formed; whether it can be had is for `decide` to say.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.render import JsonText
+from topics.protocol.model.tags import Match
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """`config` has every omitted field at its default; `type_given` is false where `type` was
+    omitted, which keeps the type of a topic that exists."""
+
+    topic: str
+    config: TopicConfig
+    type_given: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopic:
+    topic: str
+    touch: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics:
+    """A page of names that begin with `prefix` and come after `after`."""
+
+    prefix: str
+    page_size: int
+    after: str
+    touch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    topic: str
+    if_empty: bool = False
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """Records to append, n >= 1, as JSON text; one node, tag and meta (or None) each.
+
+    `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
+    """
+
+    topic: str
+    datas: Sequence[JsonText]
+    nodes: str | Sequence[str | None] | None
+    tags: Sequence[str | None] | None
+    metas: Sequence[JsonText | None] | None
+    text_bytes: int
+    key: bytes
+    create: bool | None
+    config: TopicConfig
+    return_seqs: bool
+    disable_backpressure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Read from a cursor, or from a time where `from_ts` is given (§3)."""
+
+    topic: str
+    from_seq: int
+    from_ts: int | None
+    limit: int
+    budget_bytes: int
+    nodes: tuple[str, ...]
+    match: Match | None
+    include_tags: bool
+    include_meta: bool
+    wait_ms: int
+    epoch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """Remove what lies below `before_seq` and matches; at least one is given (§5).
+
+    With `erase`, the answer waits until the bytes of every deleted record of the topic have left
+    the segments and the log.
+    """
+
+    topic: str
+    before_seq: int | None
+    match: Match | None
+    erase: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """As a delete, with NATS's words: below `seq`, or all but the newest `keep`, of a subject."""
+
+    topic: str
+    seq: int | None
+    keep: int | None
+    match: Match | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
+
+    `strong` shows only what a sync has covered.
+    """
+
+    limit: int
+    budget_bytes: int
+    nodes: tuple[str, ...] = ()
+    match: Match | None = None
+    tags: bool = False
+    meta: bool = True
+    data: bool = True
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where to begin in a topic: after a seq, at a time, or at the head (`tail`); and, where they
+    are given, its own filters instead of those of the whole watch."""
+
+    from_seq: int = 0
+    from_ts: int | None = None
+    tail: bool = False
+    match: Match | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateWatch:
+    """A new watch session (§7.2).
+
+    Attributes:
+        wid: Its name; the shell's entropy.
+        cursors: Positions of a composite id that the client kept; they win over `topics`.
+    """
+
+    wid: str
+    topics: Mapping[str, Begin]
+    view: View
+    heartbeat_ms: int
+    lenient: bool
+    cursors: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PutRouter:
+    """Create or change a router (§6.1)."""
+
+    router: str
+    config: RouterConfig
+    create_dest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GetRouter:
+    router: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListRouters:
+    """A page of router names, as `ListTopics`; of one source or destination where they are given."""
+
+    prefix: str
+    page_size: int
+    after: str
+    source: str | None
+    dest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRouter:
+    router: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Lease up to `limit` jobs to a worker (§10.2); `lease_ms` None: as the topic has it.
+
+    `wait_ms` is how long to wait for a first job where there is none.
+    """
+
+    topic: str
+    node: str
+    limit: int
+    lease_ms: int | None
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Jobs that `node` says it holds, k of them; with their lease numbers where it fences itself
+    off from a later holder (0 stands for a token that is none of ours)."""
+
+    topic: str
+    node: str
+    seqs: Sequence[int]
+    leases: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Held):
+    """Complete jobs: the ack is the delete (§10.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nack(Held):
+    """Release jobs, to be claimed again after `delay_ms` (§10.5)."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extend(Held):
+    """Let leases end `lease_ms` from now (§10.6)."""
+
+    lease_ms: int
+
+
+Command: TypeAlias = (
+    PutTopic
+    | GetTopic
+    | ListTopics
+    | DeleteTopic
+    | Append
+    | Diff
+    | DeleteRecords
+    | Purge
+    | CreateWatch
+    | PutRouter
+    | GetRouter
+    | ListRouters
+    | DeleteRouter
+    | Claim
+    | Ack
+    | Nack
+    | Extend
+)

@@ -1,0 +1,150 @@
+"""Records into text, once, at append; and the few views of that text that are not a plain slice.
+
+The text is JSON by construction: `data` and `meta` come through byte for byte from a body whose
+grammar was checked, the rest is rendered here.  A stored record is always one line: a CR or LF can
+stand only between tokens of valid JSON, and becomes a space.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import orjson
+
+from topics.protocol.model.ports import Run, Span
+from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
+
+JsonText: TypeAlias = Any
+"""Anything that `b"%b"` takes: bytes, a memoryview, `msgspec.Raw` (a buffer without the ABC)."""
+
+_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+
+
+def render_batch(
+    datas: Sequence[JsonText],
+    *,
+    first_seq: int,
+    ts_ms: int,
+    nodes: str | Sequence[str | None] | None = None,
+    tags: Sequence[str | None] | None = None,
+    metas: Sequence[JsonText | None] | None = None,
+) -> Batch:
+    """Render records with consecutive seqs from `first_seq`; `datas` and `metas` are JSON text."""
+    n = len(datas)
+    if n == 1 and metas is None and (nodes is None or isinstance(nodes, str)):
+        return _render_one(datas[0], first_seq, ts_ms, nodes, tags)
+    seqs = range(first_seq, first_seq + n)
+    stamp = b',"$ts":%d' % ts_ms
+    if nodes is None or isinstance(nodes, str):
+        node = b"" if nodes is None else b',"$node":' + orjson.dumps(nodes)
+        middle = stamp + node + b',"data":'
+        middles: Sequence[bytes] | repeat[bytes] = repeat(middle, n)
+    else:
+        known = {node: stamp + _node_part(node) + b',"data":' for node in set(nodes)}
+        middles = [known[node] for node in nodes]
+    if metas is None:
+        parts = [b'{"$seq":%d%b%b},' % part for part in zip(seqs, middles, datas, strict=True)]
+        meta_size = None
+    else:
+        ends = [b"}," if m is None else b',"meta":%b},' % m for m in metas]
+        rows = zip(seqs, middles, datas, ends, strict=True)
+        parts = [b'{"$seq":%d%b%b%b' % part for part in rows]
+        meta_size = np.array([0 if m is None else len(m) for m in metas], np.uint32)
+    text = b"".join(parts)
+    if b"\n" in text or b"\r" in text:
+        text = text.translate(_ONE_LINE)
+    return Batch(
+        text=text,
+        ts_ms=ts_ms,
+        size=np.fromiter(map(len, parts), np.uint32, n) - np.uint32(1),
+        data_size=np.fromiter(map(len, datas), np.uint32, n),
+        meta_size=meta_size,
+        nodes=nodes,
+        tags=tags,
+    )
+
+
+def _render_one(
+    data: JsonText, seq: int, ts_ms: int, node: str | None, tags: Sequence[str | None] | None
+) -> Batch:
+    """The common single record, without what only many are worth."""
+    text = b'{"$seq":%d,"$ts":%d%b,"data":%b},' % (
+        seq,
+        ts_ms,
+        b"" if node is None else _node_part(node),
+        data,
+    )
+    if b"\n" in text or b"\r" in text:
+        text = text.translate(_ONE_LINE)
+    size, data_size = np.array((len(text) - 1, len(data)), np.uint32)[:, None]
+    return Batch(text, ts_ms, size, data_size, None, node, tags)
+
+
+def _node_part(node: str | None) -> bytes:
+    return b"" if node is None else b',"$node":' + orjson.dumps(node)
+
+
+def project(
+    run: Run,
+    spans: Sequence[Span],
+    texts: Sequence[Buffer],
+    *,
+    tags: bool,
+    meta: bool,
+    data: bool,
+    inserts: Iterator[bytes] | None = None,
+) -> list[Buffer]:
+    """Cut records anew: with `$tag`, without `meta`, without `data` (§3, §7.2), with what is
+    inserted before `$tag` (§10.2).
+
+    Args:
+        spans: The rows that `texts` hold, one buffer a span.
+        inserts: One a record, each with its leading comma.
+
+    Returns:
+        One buffer a span, records separated by commas as in the stored text.
+    """
+    return [
+        b",".join(_projected(run, span, text, tags, meta, data, inserts or repeat(b"")))
+        for span, text in zip(spans, texts, strict=True)
+    ]
+
+
+def _projected(
+    run: Run,
+    span: Span,
+    text: Buffer,
+    tags: bool,
+    meta: bool,
+    data: bool,
+    inserts: Iterator[bytes],
+) -> list[bytes]:
+    lo, hi = span
+    columns = run.columns
+    offset = columns.offset[lo:hi].tolist()
+    size = columns.size[lo:hi].tolist()
+    data_size = columns.data_size[lo:hi].tolist()
+    meta_size = columns.meta_size[lo:hi].tolist()
+    tag_id = columns.tag_id[lo:hi].tolist() if tags else [0] * (hi - lo)
+    shown: dict[int, bytes] = {0: b""}
+    for i in set(tag_id) - {0}:
+        shown[i] = b',"$tag":' + orjson.dumps(run.tag(i))
+    view: JsonText = memoryview(text)
+    out = []
+    for i in range(hi - lo):
+        at = offset[i] - offset[0]
+        meta_full = meta_size[i] + META_KEY_SIZE if meta_size[i] else 0
+        data_end = at + size[i] - 1 - meta_full
+        head_end = data_end - data_size[i] - DATA_KEY_SIZE
+        out.append(
+            b"%b%b%b%b%b}"
+            % (
+                view[at:head_end],
+                next(inserts),
+                shown[tag_id[i]],
+                view[head_end:data_end] if data else b"",
+                view[data_end : data_end + meta_full] if meta else b"",
+            )
+        )
+    return out

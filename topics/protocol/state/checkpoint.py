@@ -1,0 +1,351 @@
+"""Images: what a checkpoint keeps of each topic and router, taken while commands go on.
+
+A checkpoint is the state at one position of the log, the boundary at which it begins.  Copying all
+of the state there would hold up the loop for seconds, so it is copied on write: at the boundary all
+that changed since the last one is due, and a due topic is taken in a slice of upkeep, or right
+before the first event that changes it.  What did not change is known from the last time.
+
+Owns the encoded images and what of them is out of date.  Invariants: at a boundary every topic with
+an unsealed, logged record is due; until the checkpoint is written no image changes but by the runs
+that it seals; a topic that is not in `changed` is as its image says.
+
+Time changes a topic without an event (records expire, leases run out).  Where that happens between
+the boundary and the taking, the image says what a replay would find out by the clock anyway.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from topics.protocol.model.events import (
+    Checkpoint,
+    RunRef,
+    TopicImage,
+    array_header,
+    encode_image,
+)
+from topics.protocol.model.ports import Run
+from topics.protocol.model.records import Buffer
+from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.queue import JobsTaken, Queue
+from topics.protocol.state.routers import Routers
+from topics.protocol.state.topic import Topic
+
+SLICE_WEIGHT: Final = 128
+"""Small topics taken or encoded in one go: about a millisecond."""
+RUNS_WEIGHT: Final = 16
+"""Runs, and holes, that weigh as much as a small topic."""
+SLICE_JOBS: Final = 1000
+"""Jobs taken in one go; a queue with no more is taken as a whole."""
+FORGET_MAX: Final = 1000
+"""Keys past their window that a topic lets go of when it is taken."""
+JOINED_BYTES: Final = 64 << 10
+"""An image up to this size is kept in one piece, keys included; of a larger one the keys stay where
+they are, and are referred to."""
+
+Encoded: TypeAlias = bytes | tuple[Buffer, ...]
+"""An image as msgpack, in one piece or in several."""
+
+_NONE: Final = array_header(0)
+_NO_QUEUE: Final = encode_image(None)
+_OPEN: Final = _NONE + _NONE + _NO_QUEUE
+"""How an image ends whose runs, keys and queue are not in it."""
+
+
+class Source(Protocol):
+    """The state of which images are taken."""
+
+    now_ms: int
+    next_topic_id: int
+    by_id: dict[int, Topic]
+    hot: dict[int, Topic]
+    keys: dict[int, Keys]
+    queues: dict[int, Queue]
+    routers: Routers
+
+    def forget_keys_of(self, topic_id: int, now_ms: int, limit: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCheckpoint:
+    """A `Checkpoint` as msgpack: joined, the pieces decode to one."""
+
+    now_ms: int
+    next_topic_id: int
+    topics: Sequence[Encoded]
+    next_router_id: int
+    routers: Sequence[bytes]
+
+    def pieces(self) -> Iterator[Buffer]:
+        """In order; each time anew."""
+        yield array_header(len(Checkpoint.__struct_fields__))
+        yield encode_image(self.now_ms)
+        yield encode_image(self.next_topic_id)
+        yield array_header(len(self.topics))
+        for image in self.topics:
+            if isinstance(image, bytes):
+                yield image
+            else:
+                yield from image
+        yield encode_image(self.next_router_id)
+        yield array_header(len(self.routers))
+        yield from self.routers
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A topic as it was at the boundary.  Few objects, as there may be as many of these as topics.
+
+    Attributes:
+        head: The msgpack of its `TopicImage` up to the runs.
+    """
+
+    head: bytes
+    head_seq: int
+    runs: tuple[RunRef, ...]
+    keys: tuple[Buffer, ...]
+    queue: bytes | JobsTaken
+
+    def encoded(self) -> Encoded:
+        queue = [self.queue] if isinstance(self.queue, bytes) else self.queue.pieces()
+        pieces = (self.head, encode_image(self.runs), *(self.keys or (_NONE,)), *queue)
+        if sum(map(len, pieces)) <= JOINED_BYTES:
+            return b"".join(pieces)
+        return pieces
+
+
+class Images:
+    """The images of one state.
+
+    Attributes:
+        changed: Ids of topics that are not as their image says, or have none, or had one and are
+            gone; `changed_routers` likewise.
+        unsealed: Topics of the checkpoint under way with runs that it has still to seal.
+    """
+
+    def __init__(self, state: Source) -> None:
+        self._state = state
+        self.changed: dict[int, None] = {}
+        self.changed_routers: dict[int, None] = {}
+        self.unsealed: deque[Topic] = deque()
+        self._topics: dict[int, Encoded] = {}
+        self._routers: dict[int, bytes] = {}
+        self._due: dict[int, None] = {}
+        self._due_routers: dict[int, None] = {}
+        self._taken: dict[int, _Taken] = {}
+        self._jobs: dict[int, JobsTaken] = {}
+        self._is_last = False
+        self._at = (0, 0, 0)
+
+    # ------------------------------------------------------------------ changes
+
+    def keep(self, topic_id: int) -> None:
+        """The topic is about to change, or to come into being."""
+        if topic_id in self._due:
+            del self._due[topic_id]
+            self._take(topic_id)
+        self.changed[topic_id] = None
+
+    def keep_router(self, router_id: int) -> None:
+        if router_id in self._due_routers:
+            del self._due_routers[router_id]
+            self._take_router(router_id)
+        self.changed_routers[router_id] = None
+
+    # ------------------------------------------------------------------ a checkpoint
+
+    def begin(self, *, is_last: bool) -> None:
+        """The boundary is here: from now on images are of this moment.
+
+        Args:
+            is_last: Nothing follows but the clean end of this process, so that leases of every
+                queue are kept (they are forgotten where a crash followed all the same).
+        """
+        self.give_up()
+        state = self._state
+        self._is_last = is_last
+        self._at = (state.now_ms, state.next_topic_id, state.routers.next_id)
+        self._due, self.changed = self.changed, {}
+        self._due_routers, self.changed_routers = self.changed_routers, {}
+        if is_last:
+            self._due.update(dict.fromkeys(state.queues))
+
+    def give_up(self) -> None:
+        """What of a checkpoint was not finished is due at the next boundary again."""
+        for unfinished in (self._due, self._taken):
+            self.changed.update(dict.fromkeys(unfinished))
+            unfinished.clear()
+        self.changed_routers.update(self._due_routers)
+        self._due_routers.clear()
+        for jobs in self._jobs.values():
+            jobs.give_up()
+        self._jobs.clear()
+        self.unsealed.clear()
+
+    def take_some(self) -> bool:
+        """Take a slice of what is due; False where nothing is any more."""
+        weight = 0
+        while self._due and weight < SLICE_WEIGHT:
+            weight += self._take(self._due.popitem()[0])
+        while self._due_routers and weight < SLICE_WEIGHT:
+            self._take_router(self._due_routers.popitem()[0])
+            weight += 1
+        if self._jobs and weight < SLICE_WEIGHT:
+            topic_id, jobs = next(iter(self._jobs.items()))
+            if not jobs.take_some(SLICE_JOBS):
+                del self._jobs[topic_id]
+        return bool(self._due or self._due_routers or self._jobs)
+
+    def _take(self, topic_id: int) -> int:
+        """Take the image of a topic now, and let its hot runs take no more, so that what follows
+        begins a run of its own; returns what that weighs."""
+        state = self._state
+        topic = state.by_id.get(topic_id)
+        if topic is None:
+            self._topics.pop(topic_id, None)
+            return 1
+        taken = self._taken_of(topic)
+        if topic_id in state.hot:
+            freeze(topic)
+            self.unsealed.append(topic)
+            self._taken[topic_id] = taken
+        elif topic_id in self._jobs:
+            self._taken[topic_id] = taken
+        else:
+            self._topics[topic_id] = taken.encoded()
+        return 1 + (len(topic.runs) + len(topic.holes)) // RUNS_WEIGHT
+
+    def _taken_of(self, topic: Topic) -> _Taken:
+        image = topic_image(topic)
+        runs, image.runs = tuple(image.runs), []
+        head = encode_image(image)
+        assert head.endswith(_OPEN)
+        return _Taken(
+            head[: -len(_OPEN)],
+            image.head_seq,
+            runs,
+            self._keys_of(topic.topic_id),
+            self._queue_of(topic),
+        )
+
+    def _keys_of(self, topic_id: int) -> tuple[Buffer, ...]:
+        keys = self._state.keys.get(topic_id)
+        if keys is None:
+            return ()
+        self._state.forget_keys_of(topic_id, self._state.now_ms, FORGET_MAX)
+        count, pieces = keys.pieces()
+        return (array_header(count), *pieces) if count else ()
+
+    def _queue_of(self, topic: Topic) -> bytes | JobsTaken:
+        queue = self._state.queues.get(topic.topic_id)
+        if queue is None:
+            return _NO_QUEUE
+        lasting = self._is_last or topic.config.leases_durable
+        if lasting and queue.jobs:
+            # A refused dead letter changes its job without an event: never known from last time.
+            self.changed[topic.topic_id] = None
+            if len(queue.jobs) > SLICE_JOBS:
+                jobs = self._jobs[topic.topic_id] = JobsTaken(queue)
+                return jobs
+        return encode_image(queue.image(lasting=lasting))
+
+    def _take_router(self, router_id: int) -> None:
+        router = self._state.routers.by_id.get(router_id)
+        if router is None:
+            self._routers.pop(router_id, None)
+        else:
+            self._routers[router_id] = encode_image(router.image())
+
+    # ------------------------------------------------------------------ its runs
+
+    def head_seq(self, topic_id: int) -> int:
+        """The last seq at the boundary, of a topic that is in `unsealed`."""
+        return self._taken[topic_id].head_seq
+
+    def replace(self, topic_id: int, first_seq: int, last_seq: int, ref: RunRef) -> None:
+        """The checkpoint sealed a part of a topic."""
+        taken = self._taken[topic_id]
+        others = [r for r in taken.runs if not first_seq <= r.first_seq <= last_seq]
+        taken.runs = tuple(sorted([*others, ref], key=lambda r: r.first_seq))
+
+    def encode_some(self) -> bool:
+        """Once all runs are sealed: encode a slice of what was sealed; False where all is."""
+        assert not self.unsealed
+        weight = 0
+        while self._taken and weight < SLICE_WEIGHT:
+            topic_id, taken = self._taken.popitem()
+            self._topics[topic_id] = taken.encoded()
+            weight += 1 + len(taken.runs) // RUNS_WEIGHT
+        return bool(self._taken)
+
+    def checkpoint(self) -> EncodedCheckpoint:
+        """All images, as they were at the boundary; does not change any more."""
+        for unfinished in (self._due, self._due_routers, self._jobs, self._taken):
+            assert not unfinished
+        now_ms, next_topic_id, next_router_id = self._at
+        return EncodedCheckpoint(
+            now_ms,
+            next_topic_id,
+            tuple(self._topics.values()),
+            next_router_id,
+            tuple(self._routers.values()),
+        )
+
+
+def topic_image(topic: Topic) -> TopicImage:
+    """A topic as a checkpoint keeps it, without its keys and its queue, and without what lives in
+    memory only."""
+    spans = volatile_spans(topic) if topic.volatile_runs else []
+    count, size_bytes = topic.count, topic.size_bytes
+    for first_seq, last_seq in spans:
+        live, live_bytes = topic.live_between(first_seq, last_seq)
+        count, size_bytes = count - live, size_bytes - live_bytes
+    return TopicImage(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        config=topic.config,
+        head_seq=topic.head_seq,
+        reserved_through=topic.reserved_through,
+        floors=topic.floors,
+        expired_through=topic.expired_through,
+        count=count,
+        size_bytes=size_bytes,
+        last_ts_ms=topic.last_ts_ms,
+        last_write_ms=topic.last_write_ms or 0,
+        holes=list(topic.holes),
+        volatile=spans,
+        runs=[run.ref for run in topic.runs if run.ref is not None],
+        keys=[],
+    )
+
+
+def volatile_spans(topic: Topic) -> list[tuple[int, int]]:
+    """Seqs [first, last] that are in memory only.  What lies between two runs of one span was
+    deleted, and is as little there after a restart as they are."""
+    spans: list[tuple[int, int]] = []
+    before = 0
+    for run in topic.runs:
+        if not is_volatile(run):
+            before = 0
+            continue
+        last_seq = run.first_seq + run.count - 1
+        if before and not any(before < hole.first_seq < run.first_seq for hole in topic.holes):
+            spans[-1] = (spans[-1][0], last_seq)
+        else:
+            spans.append((run.first_seq, last_seq))
+        before = last_seq
+    return spans
+
+
+def is_volatile(run: Run) -> bool:
+    return isinstance(run, HotRun) and run.volatile
+
+
+def freeze(topic: Topic) -> None:
+    """The topic's hot runs take no more: the next append begins a new one."""
+    for run in reversed(topic.runs):
+        if not isinstance(run, HotRun):
+            return
+        run.frozen = True

@@ -1,0 +1,543 @@
+"""Watching: who reads which topics from where, and which frame each stream gets next (§7).
+
+A stream is pulled: it has one frame of credit, so what its client cannot take waits as the distance
+of a cursor and never as queued bytes.  What a publication does is to mark streams; what they get is
+chosen when they ask.  Frames are neutral; SSE and WebSocket are two ways of writing them, and a
+frame that many streams want is one object, so that it is read and written out once.
+
+This module holds positions and lifecycles; it refuses to know sockets, sessions' keys and bytes.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, TypeAlias
+
+from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.outcomes import Records
+from topics.protocol.model.ports import Extent
+from topics.protocol.state.topic import Reading, Tombstone, Topic
+
+SESSION_TTL_MS: Final = 300_000
+FRAMES_SHARED_MAX: Final = 256
+FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
+"""Text in the frames kept for other streams at the same position; once written out, a frame holds
+it once more for each encoder."""
+
+
+class Place(Enum):
+    """Where a stream stands in one topic."""
+
+    CONNECTING = "connecting"
+    """Nothing was drained since the stream opened: a first `caught-up` is owed."""
+    BEHIND = "behind"
+    """Live once, but a frame did not reach the head."""
+    LIVE = "live"
+    GONE = "gone"
+    """The instance was deleted, or cannot be read; nothing more comes on this stream."""
+
+
+class Step(Enum):
+    """What moves a place."""
+
+    OPENED = "opened"
+    CUT_SHORT = "cut short"
+    """A frame ended before the head."""
+    DRAINED = "drained"
+    DELETED = "deleted"
+    UNREADABLE = "unreadable"
+    """The disk does not give the next records back."""
+
+
+PLACES: Final[dict[tuple[Place, Step], Place]] = {
+    (Place.CONNECTING, Step.OPENED): Place.CONNECTING,
+    (Place.CONNECTING, Step.CUT_SHORT): Place.CONNECTING,
+    (Place.CONNECTING, Step.DRAINED): Place.LIVE,
+    (Place.CONNECTING, Step.DELETED): Place.GONE,
+    (Place.BEHIND, Step.OPENED): Place.CONNECTING,
+    (Place.BEHIND, Step.CUT_SHORT): Place.BEHIND,
+    (Place.BEHIND, Step.DRAINED): Place.LIVE,
+    (Place.BEHIND, Step.DELETED): Place.GONE,
+    (Place.LIVE, Step.OPENED): Place.CONNECTING,
+    (Place.LIVE, Step.CUT_SHORT): Place.BEHIND,
+    (Place.LIVE, Step.DRAINED): Place.LIVE,
+    (Place.LIVE, Step.DELETED): Place.GONE,
+    (Place.GONE, Step.OPENED): Place.CONNECTING,
+    (Place.CONNECTING, Step.UNREADABLE): Place.GONE,
+    (Place.BEHIND, Step.UNREADABLE): Place.GONE,
+    (Place.LIVE, Step.UNREADABLE): Place.GONE,
+}
+"""The lifecycle of a watched topic; a pair that is missing cannot happen."""
+
+
+@dataclass(slots=True)
+class RecordFrame:
+    """Records of one topic: the cursor moves from `from_seq` to `to_seq`."""
+
+    topic: str
+    records: Records
+    from_seq: int
+    to_seq: int
+    head_seq: int
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """The frame written out, by encoder; filled by the first stream that needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TombstoneFrame:
+    topic: str
+    stone: Tombstone
+    earliest_seq: int
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUpFrame:
+    topic: str
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFrame:
+    topic: str
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedFrame:
+    """What comes next in a topic cannot be read: told once, and nothing more of the topic comes."""
+
+    topic: str
+    from_seq: int
+    damage: DamagedRun
+
+
+Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
+Pulled: TypeAlias = Frame | DamagedFrame
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """One topic of a session or socket: the instance and the position in it."""
+
+    name: str
+    topic_id: int
+    cursor: int
+    view: View
+    place: Place = Place.CONNECTING
+    last_head_seq: int = 0
+    is_first_look: bool = True
+    is_heir: bool = False
+    """`recreated` was told: the position is one of `topic_id` and of no instance before it."""
+    is_stale: bool = False
+    """The client stands in an instance before this one: `recreated` did not reach it."""
+    stream: "Stream | None" = None
+    is_queued: bool = False
+
+    def step(self, step: Step) -> None:
+        self.place = PLACES[self.place, step]
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """An open connection's end of it: what it watches, what has news, who to tell.
+
+    Attributes:
+        wake: Called when there may be something to pull; the shell's.
+        passing: What is left of this pass, one frame each.
+        waiting: What has news for the next one.
+        ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
+    """
+
+    wake: Callable[[], None]
+    watched: dict[str, Watched] = field(default_factory=dict)
+    passing: deque[Watched] = field(default_factory=deque)
+    waiting: list[Watched] = field(default_factory=list)
+    owed: deque[Frame] = field(default_factory=deque)
+    ended_by: tuple[int, str] | None = None
+
+    def queue(self, watched: Watched) -> None:
+        if not watched.is_queued and watched.place is not Place.GONE:
+            watched.is_queued = True
+            self.waiting.append(watched)
+
+    def end(self, code: int, why: str) -> None:
+        self.ended_by = (code, why)
+        self.wake()
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a client still knows of a session.
+
+    Attributes:
+        positions: By topic.
+        instances: Ids of the instances that they are in, for topics that were made again.
+    """
+
+    positions: Mapping[str, int] = field(default_factory=dict)
+    instances: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Shared:
+    """Frames of the present, for other streams at the same position.
+
+    They hold text and keep segments open, so those of a topic go when it changes, and all of them
+    when they are too many or too large.
+    """
+
+    def __init__(self) -> None:
+        self._frames: dict[int, dict[object, tuple[RecordFrame | None, int, int]]] = {}
+        self._count = 0
+        self.size_bytes = 0
+
+    def find(self, topic_id: int, key: object) -> tuple[RecordFrame | None, int] | None:
+        found = self._frames.get(topic_id, {}).get(key)
+        return None if found is None else found[:2]
+
+    def keep(
+        self, topic_id: int, key: object, frame: RecordFrame | None, to_seq: int, size_bytes: int
+    ) -> None:
+        if self._count >= FRAMES_SHARED_MAX or (
+            self.size_bytes + size_bytes > FRAMES_SHARED_BYTES_MAX
+        ):
+            self._frames.clear()
+            self._count = self.size_bytes = 0
+        if size_bytes <= FRAMES_SHARED_BYTES_MAX:
+            self._frames.setdefault(topic_id, {})[key] = frame, to_seq, size_bytes
+            self._count += 1
+            self.size_bytes += size_bytes
+
+    def forget(self, topic_id: int) -> None:
+        gone = self._frames.pop(topic_id, None)
+        if gone is not None:
+            self._count -= len(gone)
+            self.size_bytes -= sum(size_bytes for _, _, size_bytes in gone.values())
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A subscription that outlives its connections (§7.1)."""
+
+    wid: str
+    watched: dict[str, Watched]
+    heartbeat_ms: int
+    last_access_ms: int
+    stream: Stream | None = None
+
+
+class Watches:
+    """Every session and stream, and by topic who watches it."""
+
+    def __init__(self, find: Callable[[str], Topic | None]) -> None:
+        """`find` gives the present instance of a name, with what time took from it gone."""
+        self.sessions: OrderedDict[str, Session] = OrderedDict()
+        self.streams: set[Stream] = set()
+        self._by_topic: dict[int, dict[Watched, None]] = {}
+        self._find = find
+        self._shared = _Shared()
+        self._held: set[int] = set()
+        self.is_awaited: Callable[[Topic], bool] = lambda _: False
+        """Whether copies for a topic are still to come; set by who knows routers."""
+
+    # ------------------------------------------------------------------ sessions
+
+    def add_session(self, session: Session) -> None:
+        self.sessions[session.wid] = session
+        for watched in session.watched.values():
+            self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+
+    def forget_idle(self, now_ms: int) -> None:
+        """Let go of sessions without a stream whose time is over; oldest access first."""
+        for session in list(self.sessions.values()):
+            if session.stream is not None:
+                continue
+            if now_ms - session.last_access_ms <= SESSION_TTL_MS:
+                break
+            del self.sessions[session.wid]
+            for watched in session.watched.values():
+                self._unlist(watched)
+
+    def open(
+        self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
+    ) -> Stream:
+        """Open a stream on a session; one that is open already is ended with 409.
+
+        Args:
+            known: What the client remembers; it only ever moves a position back.
+        """
+        if session.stream is not None:
+            session.stream.end(409, "another stream of this session took over")
+            self.close(session.stream)
+        stream = Stream(wake, dict(session.watched))
+        self.streams.add(stream)
+        session.stream = stream
+        session.last_access_ms = now_ms
+        self.sessions.move_to_end(session.wid)
+        for watched in session.watched.values():
+            _rewind(watched, known)
+            self._attach(stream, watched)
+        return stream
+
+    def close_session_stream(self, session: Session, stream: Stream, now_ms: int) -> None:
+        """The session's stream has ended; one that took over stays."""
+        self.close(stream)
+        if session.stream is stream:
+            session.stream = None
+            session.last_access_ms = now_ms
+            if session.wid in self.sessions:
+                self.sessions.move_to_end(session.wid)
+
+    # ------------------------------------------------------------------ streams
+
+    def open_socket(self, wake: Callable[[], None]) -> Stream:
+        """A stream that begins with no topic (§7.7)."""
+        stream = Stream(wake)
+        self.streams.add(stream)
+        return stream
+
+    def subscribe(self, stream: Stream, watched: Watched) -> None:
+        """Add a topic to a socket; a second subscription of a name replaces the first."""
+        self.unsubscribe(stream, watched.name)
+        stream.watched[watched.name] = watched
+        self._by_topic.setdefault(watched.topic_id, {})[watched] = None
+        self._attach(stream, watched)
+
+    def unsubscribe(self, stream: Stream, name: str) -> bool:
+        watched = stream.watched.pop(name, None)
+        if watched is None:
+            return False
+        self._detach(stream, watched)
+        self._unlist(watched)
+        stream.owed = deque(frame for frame in stream.owed if frame.topic != name)
+        return True
+
+    def close_socket(self, stream: Stream) -> None:
+        for name in list(stream.watched):
+            self.unsubscribe(stream, name)
+        self.streams.discard(stream)
+
+    def close(self, stream: Stream) -> None:
+        for watched in stream.watched.values():
+            if watched.stream is stream:
+                self._detach(stream, watched)
+        self.streams.discard(stream)
+
+    def _attach(self, stream: Stream, watched: Watched) -> None:
+        watched.stream = stream
+        watched.is_queued = False
+        watched.is_first_look = True
+        watched.step(Step.OPENED)
+        stream.queue(watched)
+
+    @staticmethod
+    def _detach(stream: Stream, watched: Watched) -> None:
+        watched.stream = None
+        if watched in stream.waiting:
+            stream.waiting.remove(watched)
+        if watched in stream.passing:
+            stream.passing.remove(watched)
+        watched.is_queued = False
+
+    def _unlist(self, watched: Watched) -> None:
+        listed = self._by_topic.get(watched.topic_id)
+        if listed is not None:
+            listed.pop(watched, None)
+            if not listed:
+                del self._by_topic[watched.topic_id]
+
+    # ------------------------------------------------------------------ news
+
+    def on_published(self, topic_id: int) -> None:
+        """A topic shows more: mark and wake who watches it."""
+        self._shared.forget(topic_id)
+        for watched in self._by_topic.get(topic_id, ()):
+            stream = watched.stream
+            if stream is not None and not watched.is_queued:
+                stream.queue(watched)
+                stream.wake()
+
+    def on_rest(self) -> None:
+        """Routers may owe nothing more: who was not told `caught-up` for them looks again."""
+        held, self._held = self._held, set()
+        for topic_id in held:
+            self.on_published(topic_id)
+
+    def on_deleted(self, topic_id: int, head_seq: int) -> None:
+        """A topic went: its watchers are told its last head, open or not."""
+        self._shared.forget(topic_id)
+        for watched in self._by_topic.get(topic_id, ()):
+            watched.last_head_seq = head_seq
+            if watched.stream is not None:
+                watched.stream.queue(watched)
+                watched.stream.wake()
+
+    def on_removed(self, topic_id: int) -> None:
+        """Records of a topic were deleted: what was put together before is not for anybody."""
+        self._shared.forget(topic_id)
+
+    def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
+        """A frame's records could not be read: the topic stands before them again, and nothing
+        more of it comes on this stream."""
+        watched = stream.watched.get(frame.topic)
+        if watched is not None and watched.stream is stream:
+            self._shared.forget(watched.topic_id)
+            watched.cursor = min(watched.cursor, frame.from_seq)
+            stream.owed = deque(owed for owed in stream.owed if owed.topic != frame.topic)
+            self._detach(stream, watched)
+            watched.stream = stream
+            if watched.place is not Place.GONE:
+                watched.step(Step.UNREADABLE)
+
+    # ------------------------------------------------------------------ pulling
+
+    def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
+        """The next frame of a stream, None where there is none now; `wake` tells when to ask again.
+
+        One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
+        """
+        while True:
+            if stream.owed:
+                return stream.owed.popleft()
+            if not stream.passing:
+                if not stream.waiting:
+                    return None
+                if len(stream.waiting) > 1:
+                    stream.waiting.sort(key=lambda w: -priority(w.name))
+                stream.passing.extend(stream.waiting)
+                stream.waiting.clear()
+            watched = stream.passing.popleft()
+            watched.is_queued = False
+            frame = self._look(stream, watched)
+            if frame is not None:
+                return frame
+            if watched.is_queued:
+                # It has looked at as much as one look may and found nothing to show: others first.
+                stream.wake()
+                return None
+
+    def _look(self, stream: Stream, watched: Watched) -> Pulled | None:
+        topic = self._find(watched.name)
+        if topic is None or topic.topic_id != watched.topic_id:
+            if topic is None or not watched.is_first_look:
+                watched.step(Step.DELETED)
+                return DeletedFrame(watched.name, watched.last_head_seq)
+            return self._begin_again(stream, watched, topic)
+        if watched.is_stale or (watched.is_first_look and watched.cursor > topic.head_seq):
+            return self._begin_again(stream, watched, topic)
+        stone = topic.tombstone(watched.cursor)
+        if stone is not None and watched.is_first_look:
+            stone = stone._replace(reason="from_seq_too_old")
+        if stone is None and (hole := topic.hole_at(watched.cursor + 1)) is not None:
+            stone = Tombstone(watched.cursor + 1, hole.last_seq, hole.reason)
+        watched.is_first_look = False
+        if stone is not None:
+            watched.cursor = stone.gap_to
+            stream.queue(watched)
+            return _tombstone_frame(topic, stone)
+        try:
+            return self._records(stream, watched, topic)
+        except DamagedRun as damage:
+            return DamagedFrame(topic.name, watched.cursor, damage)
+
+    def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
+        """Another instance stands under the name: told as `recreated`, read from its start."""
+        self._unlist(watched)
+        watched.topic_id = topic.topic_id
+        self._by_topic.setdefault(topic.topic_id, {})[watched] = None
+        watched.cursor = topic.earliest_seq - 1
+        watched.is_first_look = False
+        watched.is_heir, watched.is_stale = True, False
+        stream.queue(watched)
+        return _tombstone_frame(topic, Tombstone(1, topic.published_seq, "recreated"))
+
+    def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
+        through = topic.synced_seq if watched.view.strong else topic.published_seq
+        frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
+        watched.cursor = to_seq
+        if to_seq < through:
+            watched.step(Step.CUT_SHORT)
+            stream.queue(watched)
+            return frame
+        owes_caught_up = watched.place is not Place.LIVE
+        if owes_caught_up and self.is_awaited(topic):
+            self._held.add(topic.topic_id)
+            return frame
+        watched.step(Step.DRAINED)
+        if not owes_caught_up:
+            return frame
+        caught_up = CaughtUpFrame(watched.name, to_seq)
+        if frame is None:
+            return caught_up
+        stream.owed.append(caught_up)
+        return frame
+
+    def _page(
+        self, topic: Topic, cursor: int, view: View, through: int
+    ) -> tuple[RecordFrame | None, int]:
+        """The frame from a cursor, and where it leads; one for all who ask the same."""
+        # With the head given, every removal and every expiry shows in the count.
+        state = topic.head_seq, topic.published_seq, topic.count, topic.config.dedupe_node
+        key = cursor, through, state, view
+        known = self._shared.find(topic.topic_id, key)
+        if known is not None:
+            return known
+        skip = view.nodes if topic.config.dedupe_node else ()
+        page = topic.select(
+            Reading(cursor, view.limit, view.budget_bytes, skip, view.match, through)
+        )
+        assert page.tombstone is None
+        frame = None
+        if page.count:
+            records = Records(page.extents, tags=view.tags, meta=view.meta, data=view.data)
+            frame = RecordFrame(topic.name, records, cursor, page.next_seq, topic.published_seq)
+        size_bytes = _text_bytes(page.extents)
+        self._shared.keep(topic.topic_id, key, frame, page.next_seq, size_bytes)
+        return frame, page.next_seq
+
+
+def _rewind(watched: Watched, known: Remembered) -> None:
+    """Move a position back to where the client stands.
+
+    One in an earlier instance is no position here: `recreated` is told again, and until it is, ids
+    say what the client said.
+    """
+    position = known.positions.get(watched.name)
+    if position is None:
+        return
+    if watched.is_heir and known.instances.get(watched.name) != watched.topic_id:
+        watched.is_heir, watched.is_stale = False, True
+        watched.cursor = position
+    else:
+        watched.cursor = min(watched.cursor, position)
+
+
+def _text_bytes(extents: Sequence[Extent]) -> int:
+    size_bytes = 0
+    for run, spans in extents:
+        offset, size = run.columns.offset, run.columns.size
+        for lo, hi in spans:
+            size_bytes += int(offset[hi - 1]) + int(size[hi - 1]) - int(offset[lo])
+    return size_bytes
+
+
+def _tombstone_frame(topic: Topic, stone: Tombstone) -> TombstoneFrame:
+    return TombstoneFrame(topic.name, stone, topic.earliest_seq, topic.published_seq)
+
+
+def begin_at(topic: Topic, begin: Begin) -> int:
+    """The cursor that a reader begins with; `tail` wins over the rest (§7.2)."""
+    if begin.tail:
+        return topic.published_seq
+    return begin.from_seq if begin.from_ts is None else topic.seek(begin.from_ts)
+
+
+def own_view(view: View, begin: Begin) -> View:
+    """The view, with a topic's own filters where it has any."""
+    if begin.match is not None:
+        view = replace(view, match=begin.match)
+    if begin.nodes is not None:
+        view = replace(view, nodes=begin.nodes)
+    return view

@@ -1,0 +1,606 @@
+"""Requests in, answers out: the order of refusals, the envelope, compression, the performance block.
+
+Neither ASGI nor an HTTP parser: a driver hands it a head, then a body, and writes what comes back
+(`topics.server.exchange.interface`).  The order in which a request is refused is one order, written down in
+`begin` and `_Admitted.finish`; what is refused leaves no trace.
+"""
+
+import gzip
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Final
+
+import orjson
+
+from topics import __version__
+from topics.protocol.driver.driver import Ticket
+from topics.protocol.driver.group_commit import Reply
+from topics.protocol.http import metrics, routes
+from topics.protocol.http.routes import BodyRule, Feed, OriginRule, Probe, Request, Route
+from topics.protocol.model.commands import Claim, Command
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
+from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.inflation import at_once, inflate, too_large
+from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.server.exchange.payload import of_jobs, one_by_one
+from topics.server.exchange.payload import payload as payload_of
+from topics.server.exchange.shell import Reading, Shell
+from topics.server.exchange.socket_feed import SocketFeed
+from topics.server.exchange.watch_feed import WatchFeed
+from topics.server.exchange.work_feed import WorkFeed
+from topics.server.page import page
+from topics.server.runtime.runtime import Phase
+
+log = logging.getLogger("topics.exchange")
+
+JSON: Final = (b"content-type", b"application/json")
+EVENT_STREAM: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_EVENT_FEEDS: Final = (Feed.WATCH, Feed.WORK)
+_LISTS: Final = frozenset((b"accept", b"accept-encoding"))
+"""Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
+GZIP_MIN_BYTES: Final = 1024
+PROBE_MAX: Final = 1000
+"""Jobs that a claim takes at once to get past those that cannot be read."""
+APART_BYTES: Final = 1 << 20
+"""A body beyond this is made a command of on a thread."""
+
+
+def _entropy() -> str:
+    """128 bits, base64url."""
+    return secrets.token_urlsafe(16)
+
+
+class TopicsExchange:
+    """Implements `interface.Exchange` over a runtime.
+
+    Args:
+        origins: Which pages and hosts may ask; None: anybody.
+    """
+
+    def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
+        self._runtime = runtime
+        self._origins = origins
+
+    def begin(self, head: Head) -> "Answer | _Admitted":
+        begun = time.perf_counter()
+        header = _reader(head.headers)
+        call = _Call(self._runtime, head.method, header, begun)
+        try:
+            if self._origins is not None:
+                self._origins.check(header, head.path)
+            route, name = routes.find_route(head.method, head.path)
+            if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
+                self._require_serving()
+            admitted = _Admitted(call, route, name, head.query)
+            admitted.check_head()
+            return admitted
+        except Rejection as refusal:
+            return call.refuse(refusal)
+        except Exception:
+            return call.fail()
+
+    def connect(self, head: Head) -> Answer | Socket:
+        """A WebSocket handshake: in everything but its answer a GET (§7.7)."""
+        admitted = self.begin(head)
+        if isinstance(admitted, Answer):
+            return admitted
+        return admitted.connect()
+
+    def _require_serving(self) -> None:
+        match self._runtime.phase:
+            case Phase.READY:
+                return
+            case Phase.STARTING | Phase.FAILED:
+                progress = {"replay_progress": self._runtime.store.progress}
+                raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
+            case _:
+                raise shutting_down()
+
+
+def shutting_down() -> Rejection:
+    return Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping")
+
+
+class _Call:
+    """One request on its way: what its answer needs to know of it."""
+
+    __slots__ = ("begun", "header", "is_head", "runtime")
+
+    def __init__(
+        self,
+        runtime: Shell,
+        method: str,
+        header: Callable[[bytes], bytes | None],
+        begun: float,
+    ) -> None:
+        self.runtime = runtime
+        self.header = header
+        self.begun = begun
+        self.is_head = method == "HEAD"
+
+    def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
+        body = routes.error_body(refusal) + self.performance(Reply(refusal))
+        headers = (JSON, *routes.error_headers(refusal))
+        return self.answer(refusal.code.status, headers, [body], close=close)
+
+    def fail(self) -> Answer:
+        """A bug of ours: the request gets a 500, the log gets the trace."""
+        log.exception("internal error")
+        return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
+
+    def tell(self, told: Reply, payload: Sequence[Buffer]) -> Answer:
+        """The answer of a finished outcome whose records are here."""
+        assert isinstance(told.result, Outcome)
+        body = [*payload, self.performance(told)]
+        return self.answer(told.result.status, (JSON,), body)
+
+    def performance(self, told: Reply) -> bytes:
+        """The performance block and the object's last brace (§0.9)."""
+        total_ms = (time.perf_counter() - self.begun) * 1000
+        more = b""
+        if isinstance(told.result, Outcome):
+            if told.result.logs:
+                sync_ms = told.sync_ms if told.result.is_fsync else 0.0
+                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, sync_ms)
+            if told.result.scanned is not None:
+                more += b',"records_scanned":%d' % told.result.scanned
+        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
+            total_ms,
+            more,
+            told.throttle_ms,
+        )
+
+    def answer(
+        self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
+    ) -> Answer:
+        size = sum(map(len, body))
+        zipped = size >= GZIP_MIN_BYTES and routes.accepts_gzip(self.header(b"accept-encoding"))
+        if zipped:
+            body = [gzip.compress(b"".join(body), compresslevel=1)]
+            size = len(body[0])
+            headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+        headers = (*headers, (b"content-length", b"%d" % size))
+        return Answer(status, headers, [] if self.is_head else body, close)
+
+
+class _Admitted:
+    """Implements `interface.Admission`: a request that may send its body."""
+
+    def __init__(self, call: _Call, route: Route, name: str, query: bytes) -> None:
+        self._call = call
+        self._route = route
+        self._name = name
+        self._query = query
+        self._gzipped = False
+        self.max_body_bytes = call.runtime.limits.max_body_bytes
+
+    def check_head(self) -> None:
+        """What the head alone can be refused for: 406, then 413, then 415."""
+        header, rule = self._call.header, self._route.body
+        if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
+            header(b"accept")
+        ):
+            raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
+        length = header(b"content-length")
+        if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
+            raise too_large(self.max_body_bytes)
+        if rule is BodyRule.NONE:
+            return
+        kind = header(b"content-type")
+        if kind is not None:
+            routes.check_content_type(kind, empty=False, rule=rule)
+        self._gzipped = routes.check_content_encoding(header(b"content-encoding"))
+
+    def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
+        call = self._call
+        try:
+            if isinstance(self._route.target, Probe):
+                return _probe(call, self._route.target)
+            if isinstance(self._route.target, Feed):
+                return self._stream(self._route.target)
+            if self._route.body is BodyRule.NONE:
+                return self._submit(self._parse(b""), _Waiting(call))
+            size = sum(map(len, pieces))
+            kind = call.header(b"content-type")
+            routes.check_content_type(kind, empty=not size, rule=self._route.body)
+            if size > APART_BYTES:
+                return self._parse_apart(pieces)
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if self._gzipped and size:
+                plain = at_once(body, self.max_body_bytes)
+                if plain is None:
+                    return self._parse_apart(pieces)
+                body = plain
+            return self._submit(self._parse(body), _Waiting(call))
+        except Rejection as refusal:
+            return call.refuse(refusal)
+        except Exception:
+            return call.fail()
+
+    def _parse_apart(self, pieces: list[bytes]) -> Pending:
+        """Make a command of a large body on a thread; everything after it is the loop's again."""
+        self._require_ready()
+
+        def work() -> Command | Rejection:
+            try:
+                body = b"".join(pieces)
+                pieces.clear()
+                if self._gzipped:
+                    body = inflate(body, self.max_body_bytes)
+                return self._parse(body)
+            except Rejection as refusal:
+                # The frames of its traceback hold the body, and it: a cycle of 64 MiB.
+                refusal.__traceback__ = refusal.__context__ = None
+                return refusal
+
+        waiting = _Waiting(self._call)
+        waiting.after(work, lambda command: self._submit(command, waiting))
+        return waiting
+
+    def _parse(self, body: Buffer) -> Command:
+        call, target = self._call, self._route.target
+        assert not isinstance(target, Probe | Feed)
+        if not body and self._is_bare():
+            body = b"{}"
+        limits = call.runtime.limits
+        query = routes.parse_query(self._query)
+        return target(Request(self._name, query, call.header, body, limits, _entropy))
+
+    def _submit(self, command: Command, waiting: "_Waiting") -> "Answer | _Waiting":
+        """The answer, or `waiting` where it comes later."""
+        self._require_ready()
+        if isinstance(command, Claim):
+            waiting.claims(command)
+        told = self._call.runtime.submit(command, waiting.on_told)
+        if isinstance(told, Ticket):
+            waiting.ticket = told
+            return waiting
+        return waiting.payload_or_wait(told)
+
+    def _require_ready(self) -> None:
+        if self._call.runtime.phase is not Phase.READY:
+            raise shutting_down()
+
+    def _is_bare(self) -> bool:
+        """Whether an empty body stands for `{}` here."""
+        return (
+            self._route.body is BodyRule.JSON_OR_EMPTY
+            and self._call.header(b"content-type") is None
+        )
+
+    def _stream(self, feed: Feed) -> Streaming:
+        """A stream's head, and its frames unless only the head was asked for (HEAD)."""
+        call = self._call
+        if feed is Feed.SOCKET:
+            raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
+        if call.is_head and feed is Feed.WATCH:
+            call.runtime.engine.watching.require_session(self._name, call.runtime.now_ms)
+            return Streaming(200, EVENT_STREAM, None)
+        query = routes.parse_query(self._query)
+        if feed is Feed.WORK:
+            return self._work(routes.parse_work(self._name, query, call.runtime.limits))
+        known = call.header(b"last-event-id")
+        rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
+        return Streaming(200, EVENT_STREAM, WatchFeed(call.runtime, self._name, rewind))
+
+    def _work(self, asked: Claim) -> Streaming:
+        call = self._call
+        if call.is_head:
+            call.runtime.engine.work.require_queue(asked.topic, call.runtime.now_ms)
+            return Streaming(200, EVENT_STREAM, None)
+        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
+
+    def connect(self) -> Answer | Socket:
+        call = self._call
+        try:
+            if self._route.target is not Feed.SOCKET:
+                raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
+            return SocketFeed(call.runtime)
+        except Rejection as refusal:
+            return call.refuse(refusal)
+
+    def too_large(self) -> Answer:
+        return self._call.refuse(too_large(self.max_body_bytes), close=True)
+
+    def too_slow(self) -> Answer:
+        refusal = Rejection(
+            ErrorCode.INVALID_REQUEST,
+            "the body did not come in time",
+            {"reason": "body_timeout"},
+        )
+        return self._call.refuse(refusal, close=True)
+
+    def close(self) -> None:
+        """Nothing is held for a request beyond its answer."""
+
+
+class _Waiting:
+    """Implements `interface.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
+
+    __slots__ = (
+        *("_answer", "_call", "_claim", "_claimed_ms", "_deliver", "_is_cancelled", "_rounds"),
+        *("_work", "ticket"),
+    )
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._answer: Answer | None = None
+        self._deliver: Callable[[Answer], None] | None = None
+        self._is_cancelled = False
+        self._claim: Claim | None = None
+        self._claimed_ms = 0
+        self._rounds = 0
+        self._work: Reading[Command | Rejection] | None = None
+        self.ticket: Ticket | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        if self._answer is None:
+            self._deliver = deliver
+        else:
+            deliver(self._answer)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._deliver = None
+        if self.ticket is not None:
+            self.ticket.cancel()
+        elif self._work is not None:
+            self._work.cancel()
+
+    def after(
+        self,
+        work: Callable[[], Command | Rejection],
+        go_on: "Callable[[Command], Answer | _Waiting]",
+    ) -> None:
+        """Have a command made on a thread and go on from there, unless the client is gone."""
+
+        def on_done(done: Reading[Command | Rejection]) -> None:
+            if self._is_cancelled:
+                return
+            try:
+                found = done.result()
+                now = self._call.refuse(found) if isinstance(found, Rejection) else go_on(found)
+            except Rejection as refusal:
+                now = self._call.refuse(refusal)
+            except Exception:
+                now = self._call.fail()
+            if isinstance(now, Answer):
+                self._done(now)
+
+        self._work = self._call.runtime.decode_in_thread(work)
+        self._work.add_done_callback(on_done)
+
+    def on_told(self, told: Reply) -> None:
+        try:
+            now = self.payload_or_wait(told)
+        except Exception:
+            now = self._call.fail()
+        if isinstance(now, Answer):
+            self._done(now)
+
+    def payload_or_wait(self, told: Reply) -> "Answer | _Waiting":
+        """The answer, if its records are in memory or warm; else this, and it comes later."""
+        if isinstance(told.result, Rejection):
+            return self._call.refuse(told.result)
+        if isinstance(told.result, Exception):
+            raise told.result
+        outcome = told.result
+        if outcome.grant is not None:
+            return self._jobs_or_wait(told, outcome)
+        payload = payload_of(outcome, blocking=False)
+        if isinstance(payload, list):
+            return self._call.tell(told, payload)
+        if payload is not None:
+            return self._call.refuse(payload)
+        self._call.runtime.read_in_thread(partial(self._fetch, told, outcome)).add_done_callback(
+            lambda done: self._done(done.result())
+        )
+        return self
+
+    def _fetch(self, told: Reply, outcome: Outcome) -> Answer:
+        try:
+            payload = payload_of(outcome, blocking=True)
+            assert payload is not None
+            if isinstance(payload, list):
+                return self._call.tell(told, payload)
+            return self._call.refuse(payload)
+        except Exception:
+            return self._call.fail()
+
+    # A claim passes over jobs that cannot be read.  Where all that it was given are such, it claims
+    # again, more than was asked for, so that a long stretch of them is soon behind it; what of that
+    # is too much goes back.
+
+    def claims(self, command: Claim) -> None:
+        """The answer is to be jobs; this is what was asked."""
+        self._claim = command
+        self._claimed_ms = self._call.runtime.now_ms
+
+    def _jobs_or_wait(self, told: Reply, outcome: Outcome) -> "Answer | _Waiting":
+        try:
+            texts = None if self._rounds else _spliced(outcome, blocking=False)
+        except (Corrupt, OSError):
+            texts = None
+        if texts is not None:
+            return self._call.tell(told, texts)
+        self._call.runtime.read_in_thread(partial(self._fetch_jobs, outcome)).add_done_callback(
+            lambda done: self._jobs_fetched(told, outcome, done.result())
+        )
+        return self
+
+    def _fetch_jobs(self, outcome: Outcome) -> "list[Buffer] | _Found | Exception":
+        """The whole payload, or, where not all of it can be read, each job by itself."""
+        try:
+            if not self._rounds:
+                try:
+                    texts = _spliced(outcome, blocking=True)
+                    assert texts is not None
+                    return texts
+                except (Corrupt, OSError):
+                    pass
+            assert outcome.grant is not None
+            return _Found(list(zip(outcome.grant.seqs, one_by_one(_jobs_of(outcome)), strict=True)))
+        except Exception as error:
+            return error
+
+    def _jobs_fetched(
+        self, told: Reply, outcome: Outcome, found: "list[Buffer] | _Found | Exception"
+    ) -> None:
+        try:
+            if isinstance(found, Exception):
+                raise found
+            now: Answer | _Waiting
+            if isinstance(found, list):
+                now = self._call.tell(told, found)
+            else:
+                now = self._salvaged(told, outcome, found)
+        except Rejection as refusal:
+            now = self._call.refuse(refusal)
+        except Exception:
+            now = self._call.fail()
+        if isinstance(now, Answer):
+            self._done(now)
+
+    def _salvaged(self, told: Reply, outcome: Outcome, found: "_Found") -> "Answer | _Waiting":
+        """What is left of a claim without the jobs that cannot be read; or another."""
+        grant, claim, runtime = outcome.grant, self._claim, self._call.runtime
+        assert grant is not None
+        assert claim is not None
+        damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
+        sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
+        surplus = {seq for seq, _ in sound[claim.limit :]}
+        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.now_ms, runtime.room)
+        runtime.nudge()
+        if left is None:
+            return self._claim_again(claim)
+        head, tail = left.pieces
+        assert isinstance(head, bytes)
+        assert isinstance(tail, bytes)
+        texts = [text for _, text in sound[: claim.limit]]
+        commas = [piece for text in texts for piece in (b",", text)][1:]
+        return self._call.tell(replace(told, result=left), [head, *commas, tail])
+
+    def _claim_again(self, claim: Claim) -> "Answer | _Waiting":
+        runtime = self._call.runtime
+        if self._is_cancelled:
+            return self
+        if runtime.phase is not Phase.READY:
+            raise shutting_down()
+        self._rounds += 1
+        limit = min(claim.limit << min(3 * self._rounds, 30), PROBE_MAX)
+        left_ms = max(claim.wait_ms - (runtime.now_ms - self._claimed_ms), 0)
+        again = replace(claim, limit=max(limit, claim.limit), wait_ms=left_ms)
+        told = runtime.submit(again, self.on_told)
+        if isinstance(told, Ticket):
+            self.ticket = told
+            return self
+        return self.payload_or_wait(told)
+
+    def _done(self, answer: Answer) -> None:
+        self._answer = answer
+        deliver, self._deliver = self._deliver, None
+        if deliver is not None:
+            deliver(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Each job of a grant by seq: its text, or why it cannot be read."""
+
+    jobs: list[tuple[int, Buffer | Exception]]
+
+
+def _jobs_of(outcome: Outcome) -> Records:
+    [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
+    return jobs
+
+
+def _spliced(outcome: Outcome, *, blocking: bool) -> list[Buffer] | None:
+    """A claim's answer with its jobs in place; None where a disk must be waited for.  Raises
+    Corrupt, OSError."""
+    texts = of_jobs(_jobs_of(outcome), blocking=blocking)
+    if texts is None:
+        return None
+    head, _, tail = outcome.pieces
+    assert isinstance(head, bytes)
+    assert isinstance(tail, bytes)
+    return [head, *texts, tail]
+
+
+def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
+    known: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name not in known:
+            known[name] = value
+        elif name in _LISTS:
+            known[name] += b", " + value
+    return known.get
+
+
+def _probe(call: _Call, probe: Probe) -> Answer:
+    """The page, probes and metrics (§8): answered whatever the phase."""
+    runtime = call.runtime
+    match probe:
+        case Probe.PAGE:
+            return call.answer(200, page.HEADERS, [page.DOCUMENT])
+        case Probe.HEALTH:
+            health = {"status": "ok", "version": __version__, "uptime_ms": runtime.uptime_ms}
+            return _plain(call, health)
+        case Probe.READY:
+            return _ready(call)
+        case Probe.LIMITS:
+            return _plain(call, asdict(runtime.limits))
+        case Probe.OPENAPI:
+            # A document of a foreign format: no performance block at its end.
+            # What most servers are never asked for is not loaded at every start.
+            from topics.protocol.http.openapi import document as openapi
+
+            return call.answer(200, (JSON,), [openapi.document()])
+        case Probe.METRICS:
+            # Until it is ready, and once it stops, the state belongs to another thread.
+            state = None
+            if runtime.phase is Phase.READY:
+                runtime.engine.let_pass(runtime.now_ms)
+                state = runtime.engine.state
+            watches, stats = runtime.engine.watches, runtime.store.stats
+            known = metrics.families(
+                state,
+                watches,
+                stats,
+                runtime.process(),
+                work_streams=runtime.engine.work.streams_open,
+            )
+            if routes.prefers_json(call.header(b"accept")):
+                performance = call.performance(Reply(Outcome([])))
+                return call.answer(200, (JSON,), [metrics.as_json(known), performance])
+            text = (b"content-type", metrics.CONTENT_TYPE)
+            return call.answer(200, (text,), [metrics.as_text(known)])
+
+
+def _plain(call: _Call, value: object) -> Answer:
+    performance = call.performance(Reply(Outcome([])))
+    return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
+
+
+def _ready(call: _Call) -> Answer:
+    runtime = call.runtime
+    match runtime.phase:
+        case Phase.READY if runtime.engine.read_only:
+            raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
+        case Phase.READY:
+            topics = len(runtime.engine.state.topics)
+            return _plain(call, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+        case Phase.STARTING | Phase.FAILED:
+            progress = {"replay_progress": runtime.store.progress}
+            raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
+        case _:
+            raise shutting_down()

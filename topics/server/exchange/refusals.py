@@ -1,0 +1,37 @@
+"""Refusals that a driver makes by itself, in the one shape of §0.5.
+
+Owns the answer to a request that no exchange judged: bad framing, a budget of memory, what the HTTP
+library would otherwise answer without a body.  Refuses to know why it was refused, and how an
+error is spelled, which is `topics.protocol.http.routes`'s.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from topics.protocol.http.routes import error_body, error_headers
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.server.exchange.interface import Answer
+
+
+def refusal(
+    code: ErrorCode,
+    message: str,
+    detail: Mapping[str, Any] | None = None,
+    *,
+    status: int | None = None,
+    close: bool = False,
+) -> Answer:
+    """An error in its envelope.
+
+    Args:
+        status: Another status than the table's, where HTTP itself has a closer one (431, 501).
+        close: The connection cannot go on after it.
+    """
+    rejection = Rejection(code, message, detail)
+    body = error_body(rejection) + b"}"
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        *error_headers(rejection),
+    ]
+    return Answer(code.status if status is None else status, headers, [body], close)

@@ -1,0 +1,69 @@
+"""What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Protocol, TypeVar
+
+from topics.protocol.commit.unit_of_work import Room
+from topics.protocol.driver.driver import Ticket
+from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.engine import Engine
+from topics.protocol.http.metrics import Process
+from topics.protocol.model.commands import Command
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import Store
+from topics.server.runtime.runtime import Phase
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Reading(Protocol[T_co]):
+    """What a thread is busy with: of an `asyncio.Future` as much as is needed."""
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
+
+    def cancel(self) -> bool: ...
+
+    def result(self) -> T_co: ...
+
+    def __await__(self) -> Generator[Any, None, T_co]: ...
+
+
+class Shell(Protocol):
+    """One engine and what runs it."""
+
+    limits: Limits
+    engine: Engine
+    phase: Phase
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    @property
+    def uptime_ms(self) -> int: ...
+
+    def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket: ...
+
+    def nudge(self) -> None:
+        """The engine was changed from outside a command: write that down, and look what is owed."""
+
+    def written(self) -> Awaitable[bool]:
+        """Wait until all that is true by now is in the log; False where it failed before."""
+
+    def synced(self) -> Awaitable[bool]:
+        """Wait until all that is written by now is durable; False where the log failed before."""
+
+    @property
+    def room(self) -> Room: ...
+
+    def process(self) -> Process: ...
+
+    def read_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+        """Wait for a disk where that holds nobody up."""
+
+    def decode_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+        """Make a command of a large body, one body at a time, where that holds nobody up."""
