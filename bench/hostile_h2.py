@@ -277,13 +277,16 @@ def fill(serving: Serving) -> None:
     """A topic with a page of 8 MiB."""
     data = b'{"data":"' + b"x" * 8_000 + b'"}'
     body = b'{"records":[' + b",".join([data] * 500) + b"]}"
-    with serving.connect() as connection:
-        for _ in range(3):
-            target = b"POST /v0/topics/page HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-            connection.sendall(target + b"content-length: %d\r\n\r\n" % len(body) + body)
-            answer = connection.recv(65_536)
-            if not answer.startswith(b"HTTP/1.1 20"):
-                raise RuntimeError(f"not appended: {answer[:200]!r}")
+    head = b"POST /v0/topics/page HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    head += b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+    for _ in range(3):
+        with serving.connect() as connection:
+            connection.sendall(head + body)
+            answer = b""
+            while more := connection.recv(65_536):
+                answer += more
+        if not answer.startswith(b"HTTP/1.1 20"):
+            raise RuntimeError(f"not appended: {answer[:200]!r}")
 
 
 def rss_mib(serving: Serving, which: str) -> int:

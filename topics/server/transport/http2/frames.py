@@ -20,11 +20,11 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_BYTES: Final = 9
 FRAME_BYTES_MAX: Final = 16 << 10
 """The smallest SETTINGS_MAX_FRAME_SIZE there is, which is what we announce (RFC 9113, 6.5.2)."""
-BLOCK_BYTES_MAX: Final = 64 << 10
-"""Of one header block as encoded; a larger one is not decoded, and the connection ends, as the next
-block could not be read without it."""
+BLOCK_BYTES_MAX: Final = 40 << 10
+"""Of one header block as encoded, with its padding; a larger one is not decoded, and the connection
+ends, as the next block could not be read without it."""
 CONTINUATIONS_MAX: Final = 8
-"""Of one header block.  A block of `BLOCK_BYTES_MAX` in full frames has three."""
+"""Of one header block.  A block of `BLOCK_BYTES_MAX` in full frames has two."""
 ENTRIES_MAX: Final = 32
 """Of one SETTINGS frame, as nghttp2 has it; there are eight settings."""
 TABLE_BYTES_MAX: Final = 4 << 10

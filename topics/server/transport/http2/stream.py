@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from topics.asgi.answers import Admission, Answer, Pending, Source, Streaming
-from topics.protocol.records import Buffer
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Admission, Answer, Pending, Source, Streaming
 from topics.server.transport.budget import Share
+from topics.server.transport.http2.tunnel import Tunnel
 
 JOIN_BYTES: Final = 16 << 10
 """An answer up to this size is one buffer: slices of a log are kept apart to save copying, which is
@@ -28,6 +29,8 @@ class State(Enum):
     """The request is whole, and there is no answer yet."""
     REFUSING = "refusing"
     """The answer is on its way although the body is not whole; what comes of it is dropped."""
+    TUNNEL = "tunnel"
+    """A WebSocket, open both ways."""
     SENDING = "sending"
     """The request is whole, and the answer is on its way."""
     LINGERING = "lingering"
@@ -42,6 +45,8 @@ class Input(Enum):
     """The client has ended its half."""
     ANSWERED = "answered"
     """There is an answer, or the beginning of one."""
+    OPENED = "opened"
+    """There is a WebSocket."""
     SENT = "sent"
     """The last frame of the answer was made."""
     RESET = "reset"
@@ -51,7 +56,11 @@ class Input(Enum):
 TABLE: Final = {
     (State.RECEIVING, Input.ENDED): State.WAITING,
     (State.RECEIVING, Input.ANSWERED): State.REFUSING,
+    (State.RECEIVING, Input.OPENED): State.TUNNEL,
     (State.RECEIVING, Input.RESET): State.CLOSED,
+    (State.TUNNEL, Input.ENDED): State.SENDING,
+    (State.TUNNEL, Input.SENT): State.LINGERING,
+    (State.TUNNEL, Input.RESET): State.CLOSED,
     (State.WAITING, Input.ANSWERED): State.SENDING,
     (State.WAITING, Input.RESET): State.CLOSED,
     (State.REFUSING, Input.ENDED): State.SENDING,
@@ -64,7 +73,7 @@ TABLE: Final = {
 }
 """All moves that there are; any other is a bug of ours.  h2 sees to it that a half ends once."""
 
-_OPEN: Final = frozenset((State.RECEIVING, State.REFUSING, State.LINGERING))
+_OPEN: Final = frozenset((State.RECEIVING, State.TUNNEL, State.REFUSING, State.LINGERING))
 
 
 class Stream:
@@ -73,7 +82,7 @@ class Stream:
     __slots__ = (
         *("_pieces", "_small", "admission", "answer", "body_share", "coming", "due_s", "feed"),
         *("held_bytes", "id", "is_begun", "is_head", "is_queued", "outbound", "pending"),
-        *("progress_bytes", "received_bytes", "state", "until_s"),
+        *("progress_bytes", "received_bytes", "state", "tunnel", "until_s"),
     )
 
     def __init__(self, stream_id: int, *, is_head: bool, coming: int | None) -> None:
@@ -104,6 +113,8 @@ class Stream:
         self.held_bytes = 0
         """Of it, what counts against the bounds on answers."""
         self.feed: Source | None = None
+        self.tunnel: Tunnel | None = None
+        """The feed, where it is a WebSocket."""
         self.is_queued = False
         """It has something to send and waits for its turn."""
 
