@@ -103,6 +103,7 @@ class Parser:
         """Of its body, so far."""
         self._begin = b""
         self._target = b""
+        self._http_version = ""
         self._headers = []
         self._is_head_read = False
         self._wire_bytes = 0
@@ -258,7 +259,7 @@ class Parser:
 
     def _version(self, host: bytes | None) -> bool:
         """Whether it is HTTP/1.1."""
-        version = self._llhttp.get_http_version()
+        version = self._http_version
         if version == "1.1":
             if host is None:
                 raise Malformed("the request has no Host")
@@ -293,6 +294,7 @@ class Parser:
 
     def on_headers_complete(self) -> None:
         self._is_head_read = True
+        self._http_version = self._llhttp.get_http_version()
 
     def on_body(self, piece: bytes) -> None:
         self.body_bytes += len(piece)
