@@ -11,9 +11,10 @@ import h2.config
 import h2.connection
 import h2.settings
 from h2.errors import ErrorCodes
-from hpack import Decoder, HeaderTuple
+from hpack import Decoder, HeaderTuple, OversizedHeaderListError
 from hyperframe.frame import GoAwayFrame, RstStreamFrame
 
+from topics.server.transport.http2.blocks import count_fields
 from topics.server.transport.http2.fields import Fields
 from topics.server.transport.http2.frames import PREFACE
 from topics.server.transport.limits import HEAD_BYTES_MAX
@@ -21,6 +22,8 @@ from topics.server.transport.limits import HEAD_BYTES_MAX
 LIST_BYTES_MAX: Final = 64 << 10
 """A header list that is too large is decoded up to here, as the next one can only be read after it,
 and refused; beyond it the connection ends."""
+FIELDS_MAX: Final = 200
+"""Likewise: each costs some microseconds, and may be a byte on the wire."""
 STREAMS_UNBOUNDED: Final = 1 << 31
 LAST_STREAM: Final = (1 << 31) - 1
 
@@ -45,7 +48,7 @@ class Library(h2.connection.H2Connection):
 
 
 class Lists(Decoder):
-    """Decodes header lists and keeps them from h2.
+    """Decodes header lists, if they are not too long, and keeps them from h2.
 
     h2 answers a malformed request with the end of the connection, and told not to validate it still
     does so for a Content-Length that is none, or not kept, and for a `:status`.
@@ -58,6 +61,8 @@ class Lists(Decoder):
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:
         del raw
+        if len(data) > FIELDS_MAX and count_fields(data, FIELDS_MAX) > FIELDS_MAX:
+            raise OversizedHeaderListError(f"more than {FIELDS_MAX} fields")
         self.last = list(super().decode(data, raw=True))
         return []
 

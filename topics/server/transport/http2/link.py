@@ -4,6 +4,7 @@ Owns the streams from their opening to their end, however that comes; when frame
 the client has to be asked what takes it so long.  Refuses to know requests and answers.
 """
 
+from collections import deque
 from typing import Final
 
 import h2.events
@@ -36,6 +37,8 @@ class Link:
         self.answers = Share(shared.answers, shared.limits.connection_answers_bytes)
         self.streams: dict[int, Stream] = {}
         self.h2, self.lists = library.connection(streams=shared.limits.streams)
+        self.asks: deque[Stream] = deque()
+        """Streams whose requests are whole and wait until `is_full` has ended."""
         self.hears: dict[int, Stream] = {}
         """Tunnels with frames that may be taken."""
         self.is_over = False
@@ -45,6 +48,12 @@ class Link:
         self._due_s: float | None = None
 
     # ------------------------------------------------------------------ streams
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be taken that another large answer may find no room: nothing more is
+        asked for now.  A client that takes what it asked for is served as fast as it takes."""
+        return self.answers.held_bytes > self.limits.connection_answers_bytes // 2
 
     def open(self, stream: Stream) -> None:
         self.streams[stream.id] = stream

@@ -227,10 +227,26 @@ class Receiver:
     # ------------------------------------------------------------------ the exchange
 
     def _finish(self, stream: Stream) -> None:
-        """The request is whole."""
+        """The request is whole: ask, or wait until the client has taken more of what it asked for."""
+        stream.due_s = None
+        if self._link.is_full:
+            self._link.asks.append(stream)
+        else:
+            self._ask(stream)
+
+    def ask_next(self) -> bool:
+        """Ask for a stream that had to wait; False where there is none, or still no room."""
+        link = self._link
+        if not link.asks or link.is_full:
+            return False
+        stream = link.asks.popleft()
+        if stream.state is State.WAITING:
+            self._ask(stream)
+        return True
+
+    def _ask(self, stream: Stream) -> None:
         admission = stream.admission
         assert admission is not None
-        stream.due_s = None
         made = admission.finish(stream.take_pieces())
         if isinstance(made, Answer | Streaming):
             self._sender.answer(stream, made)

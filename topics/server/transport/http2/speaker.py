@@ -76,9 +76,9 @@ class Http2:
         # By turns, so that no flood of frames and no large answer holds up the rest.
         self._turn += 1
         if self._turn % 2:
-            did = self._take_frame() or self._sender.make_frame() or self._receiver.hear_next()
+            did = self._take_frame() or self._sender.make_frame() or self._go_on()
         else:
-            did = self._sender.make_frame() or self._receiver.hear_next() or self._take_frame()
+            did = self._sender.make_frame() or self._go_on() or self._take_frame()
         if not did:
             self._rest()
         return did
@@ -123,6 +123,11 @@ class Http2:
         for stream in list(self._link.streams.values()):
             self._link.close(stream)
         self._sender.close()
+        self._link.asks.clear()
+
+    def _go_on(self) -> bool:
+        """Do for a request what had to wait."""
+        return self._receiver.hear_next() or self._receiver.ask_next()
 
     def _rest(self) -> None:
         """Nothing can be done now."""
