@@ -10,6 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import h2.config
@@ -233,11 +234,11 @@ class Admitted:
                 self.exchange.waits.append(Waiting())
                 return self.exchange.waits[-1]
             case b"/feed":
-                feed = News()
-                self.exchange.feeds.append(feed)
-                is_head = self.head.method == "HEAD"
                 kind = [(b"content-type", b"text/event-stream")]
-                return Streaming(200, kind, None if is_head else feed)
+                if self.head.method == "HEAD":
+                    return Streaming(200, kind, None)
+                self.exchange.feeds.append(News())
+                return Streaming(200, kind, self.exchange.feeds[-1])
         return ok() if self.head.method == "HEAD" else ok(body)
 
     def too_large(self) -> Answer:
@@ -363,14 +364,14 @@ class Rig:
             self.h2.send_data(stream, body, end_stream=end)
         return stream
 
-    def ask_raw(self, fields: Fields, *, end: bool = True, flags: int = 4) -> int:
-        """A head that h2 would not send."""
-        stream = self.h2.get_next_available_stream_id()
-        block = self.h2.encoder.encode(fields)
+    def ask_raw(self, fields: Fields, *, end: bool = True) -> int:
+        """A head that h2 would not send, on a stream that h2 knows."""
+        stream, encoder = self.h2.get_next_available_stream_id(), self.h2.encoder
+        block = encoder.encode(fields)
+        replaced: Any = SimpleNamespace(encode=lambda _: block)
+        self.h2.encoder = replaced
         self.h2.send_headers(stream, SOUND, end_stream=end)
-        # h2 knows of the stream; the bytes are ours.
-        self.h2.clear_outbound_data_buffer()
-        self.send(frame(1, flags | (1 if end else 0), stream, block))
+        self.h2.encoder = encoder
         return stream
 
     def leave(self) -> None:
@@ -382,6 +383,18 @@ class Rig:
         self.exchanged()
 
     # What the client has got.
+
+    def frames(self) -> list[tuple[int, int, int, bytes]]:
+        """The frames that were written since the last look: kind, flags, stream, payload.  h2 hears
+        nothing of them."""
+        written, self.transport.written = self.transport.written, bytearray()
+        out = []
+        while written:
+            size = int.from_bytes(written[:3], "big")
+            stream = int.from_bytes(written[5:9], "big")
+            out.append((written[3], written[4], stream, bytes(written[9 : 9 + size])))
+            del written[: 9 + size]
+        return out
 
     def of(self, stream: int, kind: type[Any]) -> list[Any]:
         return [

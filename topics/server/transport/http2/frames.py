@@ -216,10 +216,10 @@ def tamed(frame: Frame) -> Frame:
     """A SETTINGS frame with nothing in it that we do not need.
 
     Raises:
-        Broken: More entries than anybody has.
+        Broken: A part of an entry, or more of them than anybody has.
     """
-    if frame.size % 6 or frame.flags & ACK:
-        return frame
+    if frame.size % 6 or (frame.size and frame.flags & ACK):
+        raise Broken(ErrorCodes.FRAME_SIZE_ERROR, f"SETTINGS of {frame.size} bytes")
     if frame.size > 6 * ENTRIES_MAX:
         raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "SETTINGS without bounds")
     payload = b""

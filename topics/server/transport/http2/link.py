@@ -46,6 +46,7 @@ class Link:
         """When the connection ends if no stream is opened before."""
         self._unsent_bytes = 0
         self._due_s: float | None = None
+        self.wake_at(self.idle_s)
 
     # ------------------------------------------------------------------ streams
 
