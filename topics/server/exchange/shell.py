@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.runtime.runtime import Phase
 
@@ -58,7 +58,8 @@ class Shell(Protocol):
         """Wait until all that is written by now is durable; False where the log failed before."""
 
     @property
-    def room(self) -> Room: ...
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
 
     def process(self) -> Process: ...
 
