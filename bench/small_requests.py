@@ -42,13 +42,20 @@ def ask(connection: socket.socket, sent: bytes) -> bytes:
 def answer(connection: socket.socket) -> bytes:
     got = b""
     while (end := got.find(b"\r\n\r\n")) < 0:
-        got += connection.recv(1 << 20)
+        got += received(connection)
     at = got.lower().index(b"content-length:") + len(b"content-length:")
     whole = end + 4 + int(got[at : got.index(b"\r\n", at)])
     while len(got) < whole:
-        got += connection.recv(1 << 20)
+        got += received(connection)
     if not got.startswith(b"HTTP/1.1 20"):
         raise RuntimeError(got[:300].decode(errors="replace"))
+    return got
+
+
+def received(connection: socket.socket) -> bytes:
+    got = connection.recv(1 << 20)
+    if not got:
+        raise RuntimeError("the server has closed the connection")
     return got
 
 
@@ -131,7 +138,7 @@ class Watching:
             watcher.sendall(request("GET", f"/v0/watch/{wid}"))
             got = b""
             while b"event: caught-up" not in got:
-                got += watcher.recv(1 << 16)
+                got += received(watcher)
             self._sockets[watcher.fileno()] = watcher
             self._poll.register(watcher.fileno(), select.EPOLLIN)
 
@@ -142,7 +149,7 @@ class Watching:
             left = set(self._sockets)
             while left:
                 for file, _ in self._poll.poll():
-                    if b"event: record" in self._sockets[file].recv(1 << 16):
+                    if b"event: record" in received(self._sockets[file]):
                         left.discard(file)
             answer(self._writer)
         return times * WATCHERS

@@ -242,6 +242,11 @@ class Connection(asyncio.Protocol):
             self._is_queued = True
             self.shared.turns.add(self)
 
+    def go_on(self) -> None:
+        """Have a turn soon if there is anything left to take: the speaker waited, and now does not."""
+        if self._inbox or self.is_ended:
+            self.work_soon()
+
     def take_turn(self) -> None:
         self._is_queued = False
         if self.phase in (Phase.CHOOSING, Phase.OPEN):

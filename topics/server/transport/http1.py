@@ -163,20 +163,29 @@ class Http1:
         self._admission = verdict
         if parser.is_complete:
             self._finish(verdict, [])
-        elif message.length is not None and message.length > verdict.max_body_bytes:
+            return taken
+        if message.length is not None and message.length > verdict.max_body_bytes:
             self._answer(verdict.too_large())
-        else:
-            self._expect_body(message, has_more=at + taken < len(data))
+            return taken
+        self._state = State.BODY
+        if at + taken < len(data):
+            # Small bodies come with their heads.
+            taken += self._receive_body(data, at + taken)
+        elif message.expects_leave:
+            self._connection.write(writer.CONTINUE)
+        if self._state is State.BODY:
+            self._expect_body()
         return taken
 
-    def _expect_body(self, message: Message, *, has_more: bool) -> None:
-        self._state = State.BODY
-        now_s = self._now_s()
-        self._body_until_s = now_s + self._timeouts.body_s
+    def _expect_body(self) -> None:
+        """Set the first deadline of a body that did not come with its head."""
+        timeouts, now_s = self._timeouts, self._now_s()
+        self._body_until_s = now_s + timeouts.body_s
         self._window_bytes = 0
-        self._connection.deadline.set(now_s + self._timeouts.first_s)
-        if message.expects_leave and not has_more:
-            self._connection.write(writer.CONTINUE)
+        has_begun = self._parser.body_bytes > 0
+        self._connection.deadline.set(
+            now_s + (timeouts.window_s if has_begun else timeouts.first_s)
+        )
 
     def _receive_body(self, data: bytes, at: int) -> int:
         parser, admission = self._parser, self._admission
@@ -225,7 +234,7 @@ class Http1:
         if self._state is State.WAITING:
             self._pending = None
             self._answer(answer)
-            self._connection.work_soon()
+            self._connection.go_on()
 
     def _refuse(self, why: str, status: int) -> None:
         """Answer what is not HTTP; nothing can be read behind it."""
