@@ -8,6 +8,7 @@ from h2.settings import SettingCodes
 
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.refusals import refusal
+from topics.server.transport.connection import is_foreign
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http2_rig import PREFACE, SOUND, Fields, Rig, frame, ok
@@ -720,3 +721,34 @@ def test_what_a_client_may_take_is_a_matter_of_settings() -> None:
     rig.advance(4)
 
     assert rig.goaway() == 0
+
+
+# What is not HTTP/2.
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"INVALID CONNECTION PREFACE\r\n\r\n",
+        PREFACE[:-4] + b"XX\r\n",
+        PREFACE[:14] + b"\r\nhost: a\r\n\r\n",
+        b"SSH-2.0-x y z\r\n",
+    ],
+)
+def test_another_preface_ends_the_connection(sent: bytes) -> None:
+    """Without an answer, which such a client would not understand (RFC 9113, 3.4)."""
+    rig = Rig(greets=False)
+    rig.connection.data_received(sent)
+    rig.loop.rest()
+
+    assert rig.transport.written == b""
+    assert rig.transport.has_eof
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET / HTTP/1.1\r\n", b"GET /a b HTTP/1.1\r\n", b"nonsense\r\n\r\n", b"GET /\r\n", b"P"],
+)
+def test_a_request_is_not_a_preface(sent: bytes) -> None:
+    """Sound or not, it has an answer in HTTP/1.1."""
+    assert not is_foreign(sent)
