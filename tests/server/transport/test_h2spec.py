@@ -1,7 +1,7 @@
 """h2spec, the conformance suite of HTTP/2, against a connection of ours on a real socket.
 
 `h2spec` is looked for on the path and where `go install` puts it; `.ci/run` installs it where Go is
-(`go install github.com/summerwind/h2spec/cmd/h2spec@latest`).
+(`go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible`).
 """
 
 import asyncio
@@ -75,5 +75,7 @@ def test_every_case_passes(port: int, caplog: pytest.LogCaptureFixture) -> None:
     found = re.search(r"(\d+) tests, (\d+) passed, \d+ skipped, (\d+) failed", ran.stdout)
 
     assert found is not None, ran.stdout + ran.stderr
-    assert [int(each) for each in found.groups()] == [TESTS, TESTS, 0], ran.stdout.partition("Failures:")[2]
+    assert [int(each) for each in found.groups()] == [TESTS, TESTS, 0], ran.stdout.partition(
+        "Failures:"
+    )[2]
     assert caplog.records == []
