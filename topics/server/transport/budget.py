@@ -83,8 +83,8 @@ class Meter:
     """The CPU time that one connection used lately: what it used leaks away at `share` of the time
     that passes.
 
-    Whoever used little is served as soon as its bytes come; whoever is `is_heavy` waits for its
-    turn among the others that are (`turns.Turns`).
+    A connection that used little is served as soon as its bytes come; one that `is_heavy` waits for
+    its turn among the others that are (`turns.Turns`).
 
     Args:
         most_s: Used lately, beyond which a connection is heavy.
@@ -99,11 +99,11 @@ class Meter:
         self.used_s = 0.0
         self._seen_s = 0.0
 
-    def use(self, begun_s: float, ended_s: float) -> None:
-        """Note a time in which the connection had the CPU."""
-        left_s = self.used_s - (begun_s - self._seen_s) * self._share
-        self.used_s = (left_s if left_s > 0 else 0.0) + ended_s - begun_s
-        self._seen_s = ended_s
+    def use(self, now_s: float, took_s: float) -> None:
+        """Note CPU time that the connection had; `now_s` is the loop's time."""
+        left_s = self.used_s - (now_s - self._seen_s) * self._share
+        self.used_s = (left_s if left_s > 0 else 0.0) + took_s
+        self._seen_s = now_s
 
     def is_heavy(self, now_s: float) -> bool:
         return self.used_s - (now_s - self._seen_s) * self._share > self._most_s

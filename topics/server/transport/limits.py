@@ -52,7 +52,8 @@ class Limits:
         answer_free_bytes: An answer up to this size is never refused for want of room.
         inbox_bytes: Read ahead on one connection, at which the socket is left alone.
         feed_bytes: Given to a parser at once, so that others have their turn.
-        slice_s: CPU time after which all connections with more to do let others have their turn.
+        turn_s: CPU time after which a connection with more to do lets others have their turn.
+        slice_s: CPU time that all turns get before the loop looks at its sockets again.
         window_bytes: See `Timeouts.window_s`.
         drain_bytes: Of a refused body or of a closed connection that are read and thrown away.
         frames: HTTP/2 and WebSocket frames that cost us work and the client nothing, in one
@@ -65,12 +66,13 @@ class Limits:
 
     connections: int = 1000
     bodies_bytes: int = 256 << 20
-    answers_bytes: int = 128 << 20
+    answers_bytes: int = 64 << 20
     connection_answers_bytes: int = 32 << 20
     answer_free_bytes: int = 64 << 10
     inbox_bytes: int = 64 << 10
     feed_bytes: int = 4 << 10
-    slice_s: float = 0.001
+    turn_s: float = 0.00025
+    slice_s: float = 0.0005
     window_bytes: int = 10 << 10
     drain_bytes: int = 256 << 10
     frames: int = 200

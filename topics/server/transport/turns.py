@@ -18,7 +18,7 @@ log = logging.getLogger("topics.http")
 
 class Turn(Protocol):
     def take_turn(self) -> None:
-        """Do some of what there is to do, for a millisecond at most; `add` again for the rest."""
+        """Do some of what there is to do, for `Limits.turn_s` at most; `add` again for the rest."""
 
 
 class Turns:
@@ -28,6 +28,9 @@ class Turns:
         call_soon: Of the event loop.
         clock: Seconds, as `time.perf_counter`.
         slice_s: How long turns are given before the loop goes on.
+
+    Attributes:
+        direct_s: Time that connections took without a turn, since the last one was given.
     """
 
     def __init__(
@@ -41,6 +44,19 @@ class Turns:
         self._slice_s = slice_s
         self._waiting: deque[Turn] = deque()
         self._is_due = False
+        self._must_pass = False
+        self.direct_s = 0.0
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a connection with little to do may do it at once, without a turn.  Many of them
+        that come together are a crowd, and wait in line."""
+        return self.direct_s < self._slice_s
+
+    def skipped(self, took_s: float) -> None:
+        """A connection did something without a turn."""
+        self.direct_s += took_s
+        self._must_pass = True
 
     def add(self, turn: Turn) -> None:
         """Give it a turn soon, once; who is in the queue already must not add itself again."""
@@ -50,6 +66,13 @@ class Turns:
             self._call_soon(self._run)
 
     def _run(self) -> None:
+        if self._must_pass:
+            # uvloop writes what was given to its transports behind the callbacks of a turn of the
+            # loop: what light clients were answered leaves before the heavy ones go on.
+            self._must_pass = False
+            self._call_soon(self._run)
+            return
+        self.direct_s = 0.0
         waiting, clock = self._waiting, self._clock
         until_s = clock() + self._slice_s
         while waiting:
