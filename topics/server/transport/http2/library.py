@@ -25,7 +25,6 @@ and refused; beyond it the connection ends."""
 FIELDS_MAX: Final = 200
 """Likewise: each costs some microseconds, and may be a byte on the wire."""
 STREAMS_UNBOUNDED: Final = 1 << 31
-LAST_STREAM: Final = (1 << 31) - 1
 
 _CODE: Final = h2.settings.SettingCodes
 _CONFIG: Final = h2.config.H2Configuration(
@@ -91,16 +90,7 @@ def connection(*, streams: int) -> tuple[Library, Lists]:
     return made, lists
 
 
-def farewell() -> bytes:
-    """A GOAWAY that says that the connection will end, and takes streams until it does (RFC 9113,
-    6.8).  h2 would take its own GOAWAY for the end."""
-    return _frame(Kind.GOAWAY, 0, struct.pack(">II", LAST_STREAM, ErrorCodes.NO_ERROR))
-
-
 def reset(stream_id: int, code: ErrorCodes) -> bytes:
     """A RST_STREAM of a stream that to h2 is closed."""
-    return _frame(Kind.RST_STREAM, stream_id, struct.pack(">I", code))
-
-
-def _frame(kind: Kind, stream_id: int, payload: bytes) -> bytes:
-    return len(payload).to_bytes(3, "big") + struct.pack(">BBI", kind, 0, stream_id) + payload
+    head = struct.pack(">BBI", Kind.RST_STREAM, 0, stream_id)
+    return b"\0\0\x04" + head + struct.pack(">I", code)
