@@ -55,7 +55,12 @@ ALLOWED: dict[str, set[str]] = {
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
     "hypercorn": {"asgi/hardening.py", "asgi/http2.py", "asgi/connection.py", "asgi/door.py"},
-    "h2": {"asgi/hardening.py", "asgi/http2.py", "server/transport/http2.py"},
+    "h2": {"asgi/hardening.py", "asgi/http2.py"}
+    | {
+        f"server/transport/http2/{name}.py"
+        for name in ("frames", "library", "link", "receiving", "sending", "speaker")
+    },
+    "hpack": {"asgi/http2.py", "server/transport/http2/library.py"},
     "httptools": {"server/transport/http1_parser.py"},
     "websockets": {"server/transport/websocket.py"},
     "h11": {"asgi/hardening.py"},

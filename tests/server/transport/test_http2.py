@@ -8,6 +8,7 @@ from h2.settings import SettingCodes
 
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.refusals import refusal
+from topics.server.transport.connection import is_foreign
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http2_rig import PREFACE, SOUND, Fields, Rig, frame, ok
@@ -591,26 +592,23 @@ def test_a_body_that_keeps_its_pace_has_time() -> None:
     assert rig.status(stream) == 400
 
 
-def test_a_stop_says_goodbye_and_answers_what_is_in_flight() -> None:
-    """A GOAWAY that takes streams until it is meant, beside the first answer; the last one when
-    nothing is in flight (RFC 9113, 6.8)."""
+def test_a_stop_answers_what_is_in_flight() -> None:
+    """GOAWAY comes behind the last answer: to h2 as a client it is the end of all streams."""
     rig = Rig()
     first, second = rig.ask(b"/wait"), rig.ask(b"/wait")
     rig.exchanged()
     rig.shared.is_draining = True
     rig.exchange.waits[0].deliver(ok(b"one"))
-    rig.loop.rest()
-    kinds = [(kind, stream, payload) for kind, _, stream, payload in rig.frames()]
-    assert kinds[0] == (GOAWAY, 0, b"\x7f\xff\xff\xff" + bytes(4))
-    assert kinds[-1] == (0, first, b"one")
+    rig.exchanged()
+    assert rig.body(first) == b"one"
     rig.shared.drain()
-    rig.loop.rest()
-    assert not rig.transport.has_eof
+    rig.exchanged()
+    assert rig.goaway() is None
     rig.exchange.waits[1].deliver(ok(b"two"))
-    rig.loop.rest()
+    rig.exchanged()
 
-    kinds = [(kind, stream, payload) for kind, _, stream, payload in rig.frames()]
-    assert kinds[-2:] == [(0, second, b"two"), (GOAWAY, 0, second.to_bytes(4, "big") + bytes(4))]
+    assert rig.body(second) == b"two"
+    assert rig.goaway() == 0
     assert rig.transport.has_eof
 
 
@@ -720,3 +718,34 @@ def test_what_a_client_may_take_is_a_matter_of_settings() -> None:
     rig.advance(4)
 
     assert rig.goaway() == 0
+
+
+# What is not HTTP/2.
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"INVALID CONNECTION PREFACE\r\n\r\n",
+        PREFACE[:-4] + b"XX\r\n",
+        PREFACE[:14] + b"\r\nhost: a\r\n\r\n",
+        b"SSH-2.0-x y z\r\n",
+    ],
+)
+def test_another_preface_ends_the_connection(sent: bytes) -> None:
+    """Without an answer, which such a client would not understand (RFC 9113, 3.4)."""
+    rig = Rig(greets=False)
+    rig.connection.data_received(sent)
+    rig.loop.rest()
+
+    assert rig.transport.written == b""
+    assert rig.transport.has_eof
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET / HTTP/1.1\r\n", b"GET /a b HTTP/1.1\r\n", b"nonsense\r\n\r\n", b"GET /\r\n", b"P"],
+)
+def test_a_request_is_not_a_preface(sent: bytes) -> None:
+    """Sound or not, it has an answer in HTTP/1.1."""
+    assert not is_foreign(sent)

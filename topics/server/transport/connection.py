@@ -316,7 +316,11 @@ class Connection(asyncio.Protocol):
             if begin:
                 self.deadline.set(self.shared.loop.time() + self.shared.timeouts.head_s)
             return False
-        make = self._http2 if begin.startswith(PREFACE) else self._http1
+        is_http2 = begin.startswith(PREFACE)
+        if not is_http2 and is_foreign(begin):
+            self.finish()
+            return False
+        make = self._http2 if is_http2 else self._http1
         self.phase = Phase.OPEN
         self._speaker = make(self)
         return True
@@ -438,3 +442,12 @@ class Connection(asyncio.Protocol):
         elif self.phase is not Phase.LOST:
             left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
             self._stall = self.shared.loop.call_later(left_s, self.abort)
+
+
+def is_foreign(begin: bytes) -> bool:
+    """Whether what came first is the preface of another protocol, or a broken one of HTTP/2, and not
+    a request: a client that sends one would not understand an answer in HTTP/1.1."""
+    line, end, _ = begin.partition(b"\r\n")
+    words = line.split(b" ")
+    is_named = bool(end) and len(words) > 2 and not words[-1].startswith(b"HTTP/")
+    return is_named or line.startswith(b"PRI * HTTP/2")

@@ -1,9 +1,10 @@
 """h2, set up for this server.
 
 Owns the configuration of h2 and what it must not do: judge header lists, count streams, and remember
-without a bound.  Uses only public names of h2, hpack and hyperframe.
+without a bound.  Uses only public names of h2 and hpack.
 """
 
+import struct
 from collections.abc import Iterable
 from typing import Final
 
@@ -12,11 +13,10 @@ import h2.connection
 import h2.settings
 from h2.errors import ErrorCodes
 from hpack import Decoder, HeaderTuple, OversizedHeaderListError
-from hyperframe.frame import GoAwayFrame, RstStreamFrame
 
 from topics.server.transport.http2.blocks import count_fields
 from topics.server.transport.http2.fields import Fields
-from topics.server.transport.http2.frames import PREFACE
+from topics.server.transport.http2.frames import PREFACE, Kind
 from topics.server.transport.limits import HEAD_BYTES_MAX
 
 LIST_BYTES_MAX: Final = 64 << 10
@@ -25,7 +25,6 @@ and refused; beyond it the connection ends."""
 FIELDS_MAX: Final = 200
 """Likewise: each costs some microseconds, and may be a byte on the wire."""
 STREAMS_UNBOUNDED: Final = 1 << 31
-LAST_STREAM: Final = (1 << 31) - 1
 
 _CODE: Final = h2.settings.SettingCodes
 _CONFIG: Final = h2.config.H2Configuration(
@@ -91,18 +90,7 @@ def connection(*, streams: int) -> tuple[Library, Lists]:
     return made, lists
 
 
-def farewell() -> bytes:
-    """A GOAWAY that says that the connection will end, and takes streams until it does (RFC 9113,
-    6.8).  h2 would take its own GOAWAY for the end."""
-    frame = GoAwayFrame(0)
-    frame.last_stream_id = LAST_STREAM
-    made: bytes = frame.serialize()
-    return made
-
-
 def reset(stream_id: int, code: ErrorCodes) -> bytes:
     """A RST_STREAM of a stream that to h2 is closed."""
-    frame = RstStreamFrame(stream_id)
-    frame.error_code = code
-    made: bytes = frame.serialize()
-    return made
+    head = struct.pack(">BBI", Kind.RST_STREAM, 0, stream_id)
+    return b"\0\0\x04" + head + struct.pack(">I", code)

@@ -16,7 +16,6 @@ from topics.protocol.http import sse
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.interface import Answer, Streaming
 from topics.server.exchange.refusals import refusal
-from topics.server.transport.http2 import library
 from topics.server.transport.http2.frames import FRAME_BYTES_MAX
 from topics.server.transport.http2.link import Link, answer_head
 from topics.server.transport.http2.stream import Input, State, Stream
@@ -41,7 +40,6 @@ class Sender:
         """Streams that have, or may have, bytes to send."""
         self._parked: deque[Stream] = deque()
         """Of them, those that the connection's window has stopped."""
-        self._has_said_farewell = False
 
     # ------------------------------------------------------------------ what is to be sent
 
@@ -125,9 +123,6 @@ class Sender:
         answer, stream.answer = stream.answer, None
         if answer is None:  # the stream is closed
             return
-        if self._link.shared.is_draining and not self._has_said_farewell:
-            self._has_said_farewell = True
-            self._link.flush(library.farewell())
         stream.is_begun = True
         outbound, feed = stream.outbound, None
         if isinstance(answer, Streaming):

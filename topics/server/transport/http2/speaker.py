@@ -112,10 +112,10 @@ class Http2:
         self._link.go(ErrorCodes.NO_ERROR)
 
     def drain(self) -> None:
+        # GOAWAY comes behind the last answer.  One before it, as RFC 9113, 6.8 has it, is to h2 as a
+        # client the end of the connection, and what is in flight would be lost.
         self._is_leaving = True
-        if self._link.streams:
-            self._link.flush(library.farewell())
-        else:
+        if not self._link.streams:
             self._link.go(ErrorCodes.NO_ERROR)
 
     def close(self) -> None:
