@@ -274,7 +274,9 @@ class Http1:
             return False
         if message.expects_leave:
             return True
-        return (message.length or 0) - parser.body_bytes > self._limits.drain_bytes
+        if message.length is None:
+            return parser.body_bytes > self._limits.drain_bytes
+        return message.length - parser.body_bytes > self._limits.drain_bytes
 
     def _send_slice(self) -> bool:
         outgoing = self._outgoing

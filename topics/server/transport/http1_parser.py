@@ -106,6 +106,7 @@ class Parser:
         self._http_version = ""
         self._headers = []
         self._is_head_read = False
+        self._is_upgrade = False
         self._wire_bytes = 0
         self._seam = b""
         self._trailer_bytes = 0
@@ -200,13 +201,25 @@ class Parser:
             raise _too_large()
         if self._is_head_read:
             self.message = self._read_head()
+            if self._is_upgrade and self.message.length != 0:
+                self._go_on_without_upgrade(self.message)
+
+    def _go_on_without_upgrade(self, message: Message) -> None:
+        """Ignore an `Upgrade`, as a server may.  httptools takes what comes behind such a head for
+        another protocol, and so the request's body for the next request: it is shown a head without
+        the upgrade."""
+        self.is_complete = False
+        if message.length is None:
+            self._give(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        else:
+            self._give(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % message.length)
 
     def _give(self, data: bytes) -> None:
         try:
             self._llhttp.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Ignored, as a server may; and in a message with a body it comes at the body's end.
             self._llhttp = httptools.HttpRequestParser(self)
+            self._is_upgrade = True
         except httptools.HttpParserError as error:
             raise Malformed(f"the request is not valid HTTP: {error}") from None
 
@@ -252,6 +265,8 @@ class Parser:
             is_http11 and expect is not None and expect.lower() == b"100-continue",
             upgrade is not None
             and is_http11
+            and coding is None
+            and not int(length or 0)
             and b"upgrade" in tokens
             and self.method == "GET"
             and _opens_websocket(upgrade, headers),
