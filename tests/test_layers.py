@@ -158,3 +158,26 @@ def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
     named = list(imports(path))
     assert "topics" not in named
     assert [name for name in named if is_within(name, {"topics.client"})] == []
+
+
+TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
+"""Packages whose every module has its tests under its own name."""
+
+UNTESTED = {
+    "server/exchange/interface.py": "types that its users' tests are written against",
+    "server/exchange/shell.py": "types that its users' tests are written against",
+}
+"""Modules of these packages that need none, and why."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for package in TESTED for path in modules(package) if path.name != "__init__.py"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_a_module_has_its_tests_under_its_name(path: Path) -> None:
+    """`topics/store/wal.py` is proved in `tests/store/test_wal.py`, and a reader need not search."""
+    name = path.relative_to(ROOT)
+    tests = Path(__file__).parent / name.with_name(f"test_{name.name}")
+
+    assert tests.exists() is (name.as_posix() not in UNTESTED), tests

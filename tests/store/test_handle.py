@@ -10,6 +10,7 @@ from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.model.tags import equals
 from topics.store.files import File, OsFile, OsFiles
+from topics.store.handle import ACCESS, Access, Segment, Turn
 from topics.store.layout import PAGE, segment_name
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
@@ -176,3 +177,36 @@ def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(Corrupt, match="the file is missing"):
         run.open()
+
+
+CELLS = [(access, turn) for access in Access for turn in Turn]
+
+
+@pytest.mark.parametrize(("access", "turn"), CELLS, ids=lambda each: each.value)
+def test_every_cell_of_the_access_table(access: Access, turn: Turn, tmp_path: Path) -> None:
+    """A segment is where the table says, and has descriptors exactly while it is open or kept."""
+    segments, run, _ = sealed(tmp_path)
+    handle = segments.handle(run._segment)
+    made = Segment(1)
+    made.access = access
+    made.handle = handle if access in (Access.OPEN, Access.KEPT) else None
+    opened = handle if turn is Turn.OPENED else None
+
+    if (access, turn) not in ACCESS:
+        with pytest.raises(KeyError):
+            made.move(turn, opened)
+        return
+    made.move(turn, opened)
+
+    assert made.access is ACCESS[access, turn]
+    assert (made.handle is handle) is (made.access in (Access.OPEN, Access.KEPT))
+
+
+def test_a_segment_ends_where_it_began_or_is_gone() -> None:
+    """Whatever it went through, the end of a store leaves no descriptor; from there nothing but an
+    opening or a drop leads on."""
+    ends = {ACCESS[access, Turn.ENDED] for access in Access}
+
+    assert ends == {Access.CLOSED, Access.GONE}
+    for end in ends:
+        assert (end, Turn.CROWDED_OUT) not in ACCESS

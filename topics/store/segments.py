@@ -21,7 +21,7 @@ from topics.protocol.model.ports import Contents, SealEntry, StoreStats
 from topics.protocol.model.records import DELETED
 from topics.store import segment
 from topics.store.files import Files, discard, write_all
-from topics.store.handle import Handle, Segment
+from topics.store.handle import Access, Handle, Segment, Turn
 from topics.store.layout import numbers, segment_name
 from topics.store.runs import NEAREST, Kill, SealedRun
 
@@ -60,7 +60,7 @@ class Segments:
             self._open.clear()
             self._killed.clear()
             for each in list(self._known.values()):
-                each.handle = None
+                each.move(Turn.ENDED)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -73,16 +73,21 @@ class Segments:
 
     def handle(self, owner: Segment) -> Handle:
         """The segment's handle; opens a closed segment.  Raises Corrupt, OSError."""
-        handle = owner.handle
         with self.lock:
+            handle = owner.handle
             if handle is None:
-                handle = owner.handle = Handle(self._files, owner.number, self._instance)
-                self._open[owner.number] = owner
-                while len(self._open) > self._open_max:
-                    self._open.popitem(last=False)[1].handle = None
-            elif owner.number in self._open:
-                self._open.move_to_end(owner.number)
+                handle = Handle(self._files, owner.number, self._instance)
+                owner.move(Turn.OPENED, handle)
+            if owner.access is Access.OPEN:
+                self._enlist(owner)
         return handle
+
+    def _enlist(self, owner: Segment) -> None:
+        """Make an open segment the last to be closed for others; call under the lock."""
+        self._open[owner.number] = owner
+        self._open.move_to_end(owner.number)
+        while len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].move(Turn.CROWDED_OUT)
 
     # -- life of a segment ---------------------------------------------------------------------
 
@@ -123,15 +128,26 @@ class Segments:
         with self.lock:
             self._killed = {run: None for run in self._killed if run.segment != number}
             owner = self._known.get(number)
-            try:
-                if owner is not None:
+            if owner is not None:
+                # Where the file is damaged its readers get the same error, so none needs it open.
+                with contextlib.suppress(Corrupt, OSError):
                     self.handle(owner)
-            except (Corrupt, OSError):
-                # The file is damaged: its readers get the same error, so none needs it open.
-                pass
+                owner.move(Turn.DROPPED)
             self._open.pop(number, None)
-        with contextlib.suppress(FileNotFoundError):
-            self._files.unlink(segment_name(number))
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(segment_name(number))
+        except OSError:
+            if owner is not None:
+                self._retain(owner)
+            raise
+
+    def _retain(self, owner: Segment) -> None:
+        """The unlink failed: the segment can be opened and closed again until it is dropped anew."""
+        with self.lock:
+            owner.move(Turn.RETAINED)
+            if owner.access is Access.OPEN:
+                self._enlist(owner)
 
     def verify(
         self,
