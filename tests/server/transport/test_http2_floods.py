@@ -174,6 +174,23 @@ def test_one_slice_handles_few_of_many_frames() -> None:
     assert not rig.connection._is_queued
 
 
+def test_a_crowd_of_new_connections_waits_in_line() -> None:
+    """However many come at once, one that was there before is served when it asks."""
+    rig = Rig()
+    rig.loop.advance(1)
+    crowd = [Rig(shared=rig.shared, greets=False) for _ in range(50)]
+    for other in crowd:
+        other.h2.initiate_connection()
+        other.ask(b"/wait")
+        other.connection.data_received(other.h2.data_to_send())
+    rig.ask()
+    rig.connection.data_received(rig.h2.data_to_send())
+
+    assert [head.path for head in rig.exchange.heads] == [b"/echo"]
+    rig.loop.rest()
+    assert len(rig.exchange.heads) == 51
+
+
 def ticking(rig: Rig, step_s: float) -> None:
     """Have every look at the CPU's clock cost some of it."""
     now = [0.0]
