@@ -204,24 +204,22 @@ def connections(port: int, name: str, clients: int) -> None:
 OTHERS: Final = {"clients that do not read": hold, "resets after connecting": connections}
 
 
-def neighbour(serving: Serving, seconds: float) -> tuple[float, float]:
+def neighbour(serving: Serving, connection: socket.socket, seconds: float) -> tuple[float, float]:
     """The p99 of a client in good faith: its latency, and the CPU time of the server meanwhile, ms."""
     waits, costs = [], []
-    with serving.connect() as connection:
-        connection.settimeout(60)
-        until_s = time.perf_counter() + seconds
-        while (begun_s := time.perf_counter()) < until_s:
-            cpu_s = serving.cpu_s()
-            connection.sendall(GET)
-            received = b""
-            while not received.endswith(b"}"):
-                more = connection.recv(65_536)
-                if not more:
-                    raise RuntimeError("the neighbour was cut")
-                received += more
-            waits.append(time.perf_counter() - begun_s)
-            costs.append(serving.cpu_s() - cpu_s)
-            time.sleep(PAUSE_S)
+    until_s = time.perf_counter() + seconds
+    while (begun_s := time.perf_counter()) < until_s:
+        cpu_s = serving.cpu_s()
+        connection.sendall(GET)
+        received = b""
+        while not received.endswith(b"}"):
+            more = connection.recv(65_536)
+            if not more:
+                raise RuntimeError("the neighbour was cut")
+            received += more
+        waits.append(time.perf_counter() - begun_s)
+        costs.append(serving.cpu_s() - cpu_s)
+        time.sleep(PAUSE_S)
     return p99_ms(waits), p99_ms(costs)
 
 
@@ -230,17 +228,19 @@ def measure(name: str, clients: int, checkout: Path | None) -> str:
     with (
         tempfile.TemporaryDirectory() as home,
         serve_topics(Path(home) / "server", checkout) as serving,
+        serving.connect() as connection,
     ):
+        connection.settimeout(60)
         fill(serving)
-        neighbour(serving, 0.5)
-        before, cpu_before = neighbour(serving, BEFORE_S)
+        neighbour(serving, connection, 0.5)
+        before, cpu_before = neighbour(serving, connection, BEFORE_S)
         forget_peak(serving)
         rss = rss_mib(serving, "VmRSS")
         run = OTHERS.get(name, flood)
         attacker = multiprocessing.Process(target=run, args=(serving.port, name, clients))
         attacker.start()
         try:
-            during, cpu_during = neighbour(serving, ATTACK_S)
+            during, cpu_during = neighbour(serving, connection, ATTACK_S)
         finally:
             attacker.kill()
             attacker.join()

@@ -6,6 +6,7 @@ from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import put
 from topics.protocol.http import bodies, sse
+from topics.protocol.model.cursor import composite
 from topics.protocol.state.watches import RecordFrame
 from topics.server.exchange.payload import read
 
@@ -21,14 +22,14 @@ def drain(desk: Desk, session: Any, stream: Any) -> int:
     """Every frame until none is left, written out; how many records."""
     records = 0
     while (frame := desk.engine.watching.next_frame(stream, desk.now_ms)) is not None:
-        composite = sse.composite(session.watched.values())
+        frame_id = composite(session.watched.values())
         if isinstance(frame, RecordFrame):
             texts = () if "sse" in frame.texts else read(frame.records, blocking=True)
             assert isinstance(texts, list | tuple)
-            sse.encode(frame, composite, texts)
+            sse.encode(frame, frame_id, texts)
             records += frame.to_seq - frame.from_seq
         else:
-            sse.encode(frame, composite)
+            sse.encode(frame, frame_id)
     return records
 
 

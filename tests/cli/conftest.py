@@ -100,7 +100,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., click.testing.Result]:
 @pytest.fixture
 def memory(memory_topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
     """The real engine in memory is what the commands of this test talk to."""
-    transport = memory_topics.client._carrier.transport
+    transport = memory_topics.client.session.connections.transport
     app = httpx.ASGITransport(app=memory_topics.app)
     blocking = functools.partial(topics.client.Client, transport=transport)
     awaited = functools.partial(topics.client.AsyncClient, transport=app)

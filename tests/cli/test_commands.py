@@ -220,7 +220,7 @@ class Hanging:
     def __call__(self, line: Line) -> None:
         while line.request() is not None:
             deadline_s = time.monotonic() + WAIT_S
-            while not self._waiting.has_told and time.monotonic() < deadline_s:
+            while not self._waiting.is_given and time.monotonic() < deadline_s:
                 time.sleep(0.01)
             line.say(answer(1))
 
@@ -232,13 +232,14 @@ def test_what_is_waited_for(
     """On a terminal a server that hangs is named, once; a long poll is expected to take its time."""
     monkeypatch.setattr(target, "WAITING_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    waiting = target._Waiting("http://it")
-    assert not waiting.has_told
+    waiting = target.WaitNotice("http://it")
+    assert not waiting.is_given
 
     with Peer(Hanging(waiting)) as peer:
         if face == "sync":
             with topics.client.Client(peer.url) as client:
-                client._carrier = target._Waited(client._carrier, waiting)
+                session = client.session
+                session.connections = target.NoticingConnections(session.connections, waiting)
                 assert client.append("jobs", 1).first_seq == 1
                 assert client.append("jobs", 1).first_seq == 1
             assert client.is_closed
@@ -250,7 +251,8 @@ def test_what_is_waited_for(
 
 async def _ask_twice(url: str, waiting: Any) -> None:
     async with topics.client.AsyncClient(url) as client:
-        client._carrier = target._AsyncWaited(client._carrier, waiting)
+        session = client.session
+        session.connections = target.AsyncNoticingConnections(session.connections, waiting)
         assert (await client.append("jobs", 1)).first_seq == 1
         assert (await client.append("jobs", 1)).first_seq == 1
     assert client.is_closed
@@ -259,9 +261,9 @@ async def _ask_twice(url: str, waiting: Any) -> None:
 def test_nobody_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Into a file or a pipe nothing is said of waiting: a log is no place for it."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert target._Waiting("http://it").has_told
+    assert target.WaitNotice("http://it").is_given
     monkeypatch.setattr(sys, "stderr", None)
-    assert target._Waiting("http://it").has_told
+    assert target.WaitNotice("http://it").is_given
 
 
 def test_a_server_of_another_kind(log: Any, run: Any) -> None:

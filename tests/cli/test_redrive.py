@@ -125,7 +125,7 @@ class Cut:
     """Carries requests to the engine, and breaks off at the n-th: before it, or after it."""
 
     def __init__(self, memory: MemoryTopics, at: int, *, after: bool) -> None:
-        self._inner = memory.client._carrier.transport
+        self._inner = memory.client.session.connections.transport
         self._left = at
         self._after = after
 
@@ -153,7 +153,7 @@ def test_a_cut_doubles_nothing(
     monkeypatch.setattr(letters_module, "CLAIMED", 3)
     transport = httpx.MockTransport(Cut(dead, at, after=after))
     source = dead.client.topic("dead")
-    cut = type(dead.client)("http://memory", transport=transport, retry=dead.client._retry)
+    cut = type(dead.client)("http://memory", transport=transport, retry=dead.client.session.retry)
     said: list[str] = []
 
     with cut:
@@ -190,14 +190,14 @@ def test_what_is_refused_stays(dead: MemoryTopics, run: Any) -> None:
 def test_an_interrupt(dead: MemoryTopics, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """^C ends with 130 and how far it came; what was appended is deleted."""
     bury(dead, *"abc")
-    took = Redrive._took
+    count = Redrive._count
 
     def interrupt(self: Redrive, letter: Any, answer: Any) -> None:
-        took(self, letter, answer)
+        count(self, letter, answer)
         if self.moved == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Redrive, "_took", interrupt)
+    monkeypatch.setattr(Redrive, "_count", interrupt)
     done = run("redrive", "dead", "--to", "jobs")
 
     assert (done.exit_code, done.stderr) == (

@@ -25,8 +25,9 @@ from topics.client import (
     Unreachable,
 )
 from topics.client.aiopool import BUFFERED_BYTES_MAX, AsyncPool, Connection
-from topics.client.plugged import AsyncPlugged, Plugged
+from topics.client.aiopool_httpx import AsyncHttpxPool
 from topics.client.pool import Pool
+from topics.client.pool_httpx import HttpxPool
 
 from .script import ONE_TRY
 from .sockets import WAIT_S, Gate, Line, Peer, answer
@@ -534,7 +535,7 @@ def test_a_loop_after_another() -> None:
             first_seq = (await client.append("jobs", 1)).first_seq
             if is_last:
                 await client.aclose()
-            for connection in client._carrier._idle:
+            for connection in client.session.connections._idle:
                 # As the end of a process would; left to the collector, it would warn.
                 connection.close()
             return first_seq
@@ -643,7 +644,7 @@ def test_a_body_that_goes_slowly() -> None:
         await asyncio.sleep(0)
         for unsent_bytes in (60, 20, 0):
             wire.unsent_bytes = unsent_bytes
-            connection._silent()
+            connection._timed_out()
             await asyncio.sleep(0)
             assert not asking.done()
         connection.data_received(answer(1))
@@ -740,19 +741,19 @@ def test_what_needs_more_than_a_connection(
         monkeypatch.setenv(name, value)
 
     with Client(url, **options) as client:
-        assert type(client._carrier) is (Pool if is_own else Plugged)
-    kind: Any = AsyncPool if is_own else AsyncPlugged
-    assert type(AsyncClient(url, **options)._carrier) is kind
+        assert type(client.session.connections) is (Pool if is_own else HttpxPool)
+    kind: Any = AsyncPool if is_own else AsyncHttpxPool
+    assert type(AsyncClient(url, **options).session.connections) is kind
 
 
 def test_which_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the URL, else of `TOPICS_URL`, else the one that `topics serve` starts."""
     for kind in (Client, AsyncClient):
         monkeypatch.delenv("TOPICS_URL", raising=False)
-        assert str(kind()._target.url) == "http://127.0.0.1:4000"
+        assert str(kind().session.target.url) == "http://127.0.0.1:4000"
         monkeypatch.setenv("TOPICS_URL", "http://env.test")
-        assert str(kind()._target.url) == "http://env.test"
-        assert str(kind("http://own.test")._target.url) == "http://own.test"
+        assert str(kind().session.target.url) == "http://env.test"
+        assert str(kind("http://own.test").session.target.url) == "http://own.test"
         monkeypatch.setenv("TOPICS_URL", "nonsense")
         with pytest.raises(ValueError, match="'nonsense' is not an http:// or https:// URL"):
             kind()

@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.http import bodies, sse
+from topics.protocol.http import bodies
 from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.cursor import composite
 from topics.protocol.state.watches import (
     CaughtUpFrame,
     DeletedFrame,
@@ -119,7 +120,7 @@ class Viewer(Pulling):
     @property
     def id(self) -> str:
         """The id that a frame pulled last carries."""
-        return sse.composite(self.session.watched.values()).decode()
+        return composite(self.session.watched.values()).decode()
 
     @property
     def cursors(self) -> dict[str, int]:

@@ -63,22 +63,20 @@ class Puller:
         harness, found = self._harness, list[int]()
         while self.news and not (stalls and found):
             self.news = False
-            for _, grant in harness.engine.work.take(self.stream, harness.now_ms, self._room):
+            for jobs in harness.engine.work.take(self.stream, harness.moment):
+                grant = jobs.grant
                 self.jobs += zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
                 found += grant.seqs
                 self.news = True  # after it has sent something it looks again
             harness.sync()
         return found
 
-    def _room(self, _: bool) -> int:
-        return self._harness.room_bytes
-
     @property
     def held(self) -> list[int]:
         return sorted(self.stream.held)
 
     def close(self) -> None:
-        self._harness.engine.work.close(self.stream, self._harness.now_ms, self._room)
+        self._harness.engine.work.close(self.stream, self._harness.moment)
         self._harness.sync()
 
 

@@ -17,6 +17,7 @@ from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.rounds import Call
+from topics.protocol.http.answers import pieces_of
 from topics.protocol.maintenance.schedule import others_first
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
@@ -137,7 +138,7 @@ class Process(InlineHost):
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
                 fetch.done(fetch.read())
-            engine.sweeps.step(self.now_ms, turn.left(self.driver.room))
+            engine.sweeps.step(self.driver.moment)
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)
         if isinstance(wake.result, Exception):
@@ -216,7 +217,7 @@ class Process(InlineHost):
 
     def _pay(self, debt: Debt) -> None:
         while not debt.is_settled and not self.failed:
-            debt.work(self.now_ms, self.driver.room)
+            debt.work(self.driver.moment)
             self.driver.nudge()
             self.reading += self.engine.take_fetches()
             while self.reading:
@@ -425,7 +426,7 @@ class Process(InlineHost):
 def payload(outcome: Outcome) -> tuple[bytes, bytes]:
     """An outcome's JSON, and the bytes of its records alone."""
     whole, records = bytearray(), bytearray()
-    for piece in outcome.pieces:
+    for piece in pieces_of(outcome):
         if isinstance(piece, Records):
             records += b",".join(bytes(text) for text in _texts(piece))
             whole += records

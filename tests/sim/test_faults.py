@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 
 from .files import Fault
@@ -53,7 +54,7 @@ def test_a_failed_write_shows_nothing_of_its_batch(durability: str, error: int, 
     assert world.process.failed
     assert shown(world) == before
     refused = refusal_of_an_append(world)
-    assert refused.code.status == 503
+    assert STATUSES[refused.code] == 503
     assert refused.detail == {"reason": "read_only"}
     world.crash(how)
     append(world, 1)
@@ -79,7 +80,7 @@ def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: 
     world.process.sync()
     world.process.idle()
     upkeep(world, checkpoint=True)
-    assert refusal_of_an_append(world).code.status == 503
+    assert STATUSES[refusal_of_an_append(world).code] == 503
     assert not [call for call in world.files.log[calls:] if ".wal" in call]
     world.crash(how)
     append(world, 1)

@@ -20,6 +20,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     RecordsAppended,
     RecordsDeleted,
+    ScatteredDeleted,
 )
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.model.ports import Recovery, Store
@@ -163,7 +164,7 @@ class World:
         if not isinstance(self.process.command, Claim | None):
             return
         match event:
-            case RecordsDeleted() | RecordsAppended(cause=DeadLettered()):
+            case RecordsDeleted() | ScatteredDeleted() | RecordsAppended(cause=DeadLettered()):
                 self._reap(self._places())
                 self.learn_epochs()
             case JobsLeased():

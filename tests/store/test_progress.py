@@ -1,6 +1,6 @@
 """How much of a start is done (§8.2)."""
 
-from topics.store.progress import EVERY, Progress, Watched
+from topics.store.progress import EVERY, Progress, ReportingList
 
 
 def test_progress_moves_with_all_that_a_start_does() -> None:
@@ -31,7 +31,7 @@ def test_progress_moves_with_all_that_a_start_does() -> None:
 def test_a_watched_list_is_the_list() -> None:
     """And says how far it was walked, now and then."""
     told: list[int] = []
-    items = Watched(range(2 * EVERY + 1), told.append)
+    items = ReportingList(range(2 * EVERY + 1), told.append)
 
     assert list(items) == list(range(2 * EVERY + 1))
     assert told == [0, EVERY, 2 * EVERY]

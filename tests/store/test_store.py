@@ -252,6 +252,32 @@ def test_killing_twice_counts_once(world: World) -> None:
     assert (dead_unopened, run.dead) == (2, 3)
 
 
+@pytest.mark.parametrize("opened", ["not", "counted", "killed in", "partly dead"])
+def test_rows_and_marks_kill_alike(world: World, opened: str) -> None:
+    """Before anybody has looked at the flags of a run and after it, and into its file. (§5)"""
+    runs = [sealed(world.store, kill=[1] if opened == "partly dead" else []) for _ in range(2)]
+    one, other = runs
+    for run in runs:
+        if opened in ("counted", "partly dead"):
+            assert run.dead == (opened == "partly dead")
+        if opened == "killed in":
+            run.kill(np.array([3]))
+            assert run.dead == 1
+
+    for dead in ([1, 3, 4, 9], [0, 4], []):
+        one.kill(np.array(dead, np.int64))
+        other.kill_marked(np.isin(np.arange(10), dead))
+        if opened != "not":
+            assert one.dead == other.dead == other.known_dead
+        assert one.killed().tolist() == other.killed().tolist()
+
+    world.store.write(Frames())
+    world.store.sync()
+    world.store.flip()
+    for run in (*runs, *(world.store.open_run(run.ref, 1) for run in runs)):
+        assert (run.dead, run.known_dead, live_rows(run)) == (5, 5, [2, 5, 6, 7, 8])
+
+
 def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None:
     """Replay kills rows of runs whose files may be gone: nothing is opened for it."""
     ledger = Ledger(world.store)

@@ -236,6 +236,7 @@ class _Server:
     async def _run(self, runtime: Runtime, collector: Collector) -> int:
         from topics.server.transport.connection import Connection, Shared
         from topics.server.transport.http1 import Http1
+        from topics.server.transport.http2 import Http2
         from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
@@ -248,7 +249,7 @@ class _Server:
             ),
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
-        server = await accept(self._listener, lambda: Connection(shared, Http1, Http1))
+        server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
             failure = self._write_port_file() or await self._until_told(runtime, collector)
             if failure is not None:

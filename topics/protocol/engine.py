@@ -18,23 +18,13 @@ import msgspec
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, StateUnknown, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork, no_such_topic
 from topics.protocol.decide.partial_scans import Finding, Sweep, Sweeps
 from topics.protocol.decide.queues import Work, WorkStream
 from topics.protocol.decide.read_your_writes import Debt
 from topics.protocol.decide.routers import Forwarding
+from topics.protocol.decide.topics import effective_priority, job_counts
 from topics.protocol.decide.watches import Watching
-from topics.protocol.http.answers import (
-    append_head,
-    delete_outcome,
-    diff_outcome,
-    effective_priority,
-    list_cursor,
-    open_object,
-    put_outcome,
-    queue_counters,
-    summary,
-)
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import (
     Append,
@@ -57,7 +47,25 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import (
+    Appended,
+    Deleted,
+    Fetch,
+    Gap,
+    Gate,
+    Outcome,
+    Page,
+    Parked,
+    Purged,
+    Records,
+    TopicDropped,
+    TopicPut,
+    TopicShown,
+    TopicsListed,
+    TopicView,
+    Wake,
+)
 from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
 from topics.protocol.state.state import State, floors_with
 from topics.protocol.state.topic import (
@@ -117,7 +125,7 @@ class Engine:
         self.watches.is_awaited = self.forwarding.is_awaited
         self.sweeps = Sweeps(self.unit)
         self._parked: dict[int, dict[object, _Waiting]] = {}
-        self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
+        self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutTopic: self._put_topic,
             GetTopic: self._get_topic,
             ListTopics: self._list_topics,
@@ -130,30 +138,27 @@ class Engine:
 
     # ------------------------------------------------------------------ the shell's side
 
-    def submit(
-        self, command: Command, *, token: object, now_ms: int, room: Room
-    ) -> Outcome | Parked:
+    def submit(self, command: Command, *, token: object, moment: Moment) -> Outcome | Parked:
         """Decide a command and make what it decides true.
 
         Args:
             token: Comes back with the wake of a command that parks.
-            now_ms: Wall clock; never taken to run backwards.
-            room: Bytes of frames that the log is sure to take, given whether the reserve counts.
+            moment: The wall clock, never taken to run backwards, and the room in the log.
 
         Raises:
             Rejection: Nothing has changed, but for what time took.
         """
-        now_ms = self.advance(now_ms)
+        moment = self.unit.in_engine_time(moment)
         try:
             if isinstance(command, Diff):
-                return self._diff(command, token, now_ms)
+                return self._diff(command, token, moment.now_ms)
             if isinstance(command, Claim):
-                return self.work.claim(command, token, now_ms, self.unit.left(room))
+                return self.work.claim(command, token, moment)
             if isinstance(command, DeleteRecords):
-                return self._delete_records(command, token, now_ms, room)
+                return self._delete_records(command, token, moment)
             if isinstance(command, Purge):
-                return self._purge(command, token, now_ms, room)
-            return self._decide[type(command)](command, now_ms, self.unit.left(room))
+                return self._purge(command, token, moment)
+            return self._decide[type(command)](command, moment)
         except DamagedRun as damage:
             raise damage.refusal() from damage
 
@@ -216,14 +221,13 @@ class Engine:
             or bool(self.unit.fetches)
         )
 
-    def work_off(self, now_ms: int, room: Room) -> None:
+    def work_off(self, moment: Moment) -> None:
         """Do a bounded part of what is owed now; its events are written with this turn.  Where
         something is owed still, ask again after the write."""
-        now_ms = self.advance(now_ms)
-        left = self.unit.left(room)
-        self.work.step(now_ms, left)
-        self.forwarding.step(now_ms, left)
-        self.sweeps.step(now_ms, left)
+        moment = self.unit.in_engine_time(moment)
+        self.work.step(moment)
+        self.forwarding.step(moment)
+        self.sweeps.step(moment)
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
@@ -322,7 +326,7 @@ class Engine:
         page = self._page_of(topic, waiting)
         if not _is_idle(topic, page):
             self._unpark(topic, waiting.token)
-            outcome = diff_outcome(topic, page, waiting.command)
+            outcome = _page(topic, page, waiting.command)
             self.unit.wakes.append(Wake(waiting.token, outcome))
         else:
             waiting.reading = _moved(waiting.reading, page.next_seq)
@@ -338,7 +342,7 @@ class Engine:
 
     def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
         page = self._page_of(topic, waiting)
-        self.unit.wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
+        self.unit.wakes.append(Wake(waiting.token, _page(topic, page, waiting.command)))
 
     def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:
         parked = self._parked.get(topic.topic_id) if topic is not None else None
@@ -351,14 +355,14 @@ class Engine:
 
     # ------------------------------------------------------------------ topics
 
-    def _put_topic(self, command: PutTopic, now_ms: int, room: Room) -> Outcome:
+    def _put_topic(self, command: PutTopic, moment: Moment) -> Outcome:
         """§1.1: create, or replace the config; an identical one changes nothing."""
         topic = self.state.topics.get(command.topic)
         config = command.config
         if topic is None:
-            self.unit.require_writable(room(False))
-            self.unit.create(self.unit.admission.creation(command.topic, config, now_ms))
-            return put_outcome(command.topic, config, created=True)
+            self.unit.require_writable(moment)
+            self.unit.create(self.unit.admission.creation(command.topic, config, moment.now_ms))
+            return _put(command.topic, config, created=True)
         if not command.type_given:
             config = _with_type(config, topic.config.type)
         if config.type != topic.config.type:
@@ -368,18 +372,18 @@ class Engine:
                 {"topic": topic.name, "type": topic.config.type},
             )
         if config == topic.config:
-            return put_outcome(topic.name, config, created=False)
-        self.unit.require_writable(room(False))
-        self.unit.expire(topic, now_ms)
+            return _put(topic.name, config, created=False)
+        self.unit.require_writable(moment)
+        self.unit.expire(topic, moment.now_ms)
         promised = topic.config.durability == "fsync"
-        self.unit.emit(self._configured(topic, config, now_ms))
+        self.unit.emit(self._configured(topic, config, moment.now_ms))
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which
             # no seq is skipped: what is shown meanwhile must be as durable as it promises.
             self.unit.hold_back(topic)
-        self.unit.expire(topic, now_ms)
+        self.unit.expire(topic, moment.now_ms)
         self.forwarding.on_room(topic)
-        return put_outcome(topic.name, config, created=False)
+        return _put(topic.name, config, created=False)
 
     def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
         """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
@@ -402,32 +406,15 @@ class Engine:
             topic.size_bytes - gone.size_bytes,
         )
 
-    def _get_topic(self, command: GetTopic, now_ms: int, _: object) -> Outcome:
+    def _get_topic(self, command: GetTopic, moment: Moment) -> Outcome:
         """§1.2."""
-        topic = self.unit.topic(command.topic, now_ms)
-        count, size_bytes = topic.shown()
-        state: dict[str, object] = {
-            "topic": topic.name,
-            "type": topic.config.type,
-            "epoch": topic.epoch,
-            "head_seq": topic.published_seq,
-            "earliest_seq": topic.earliest_seq,
-            "next_seq": topic.published_seq + 1,
-            "count": count,
-            "bytes": size_bytes,
-            "config": topic.config,
-            "effective_priority": effective_priority(topic, now_ms),
-            "last_write_ts": topic.last_write_ms,
-            "last_read_ts": topic.last_read_ms,
-        }
-        if (queue := self.state.queues.get(topic.topic_id)) is not None:
-            queue.settle(now_ms)
-            state["queue"] = queue_counters(topic, queue)
+        topic = self.unit.topic(command.topic, moment.now_ms)
+        shown = TopicShown(self._view(topic, moment.now_ms))
         if command.touch:
-            topic.last_read_ms = now_ms
-        return Outcome([open_object(state)])
+            topic.last_read_ms = moment.now_ms
+        return shown
 
-    def _list_topics(self, command: ListTopics, now_ms: int, _: object) -> Outcome:
+    def _list_topics(self, command: ListTopics, moment: Moment) -> Outcome:
         """§1.3: by name, so that a page goes on rightly whatever came and went between."""
         names = self.state.names
         start = bisect_left(names, max(command.prefix, command.after))
@@ -435,55 +422,62 @@ class Engine:
             start += 1
         page = names[start : start + command.page_size + 1]
         page = [name for name in page if name.startswith(command.prefix)]
-        topics = [self.unit.topic(name, now_ms) for name in page[: command.page_size]]
-        answer: dict[str, object] = {"topics": [self._summary(t, now_ms) for t in topics]}
+        topics = [self.unit.topic(name, moment.now_ms) for name in page[: command.page_size]]
+        views = [self._view(topic, moment.now_ms) for topic in topics]
         if command.touch:
             for topic in topics:
-                topic.last_read_ms = now_ms
-        if len(page) > command.page_size:
-            answer["next_cursor"] = list_cursor(page[command.page_size - 1])
-        return Outcome([open_object(answer)])
+                topic.last_read_ms = moment.now_ms
+        return TopicsListed(
+            views, page[command.page_size - 1] if len(page) > command.page_size else None
+        )
 
-    def _summary(self, topic: Topic, now_ms: int) -> dict[str, object]:
-        shown = summary(topic, now_ms)
-        if (queue := self.state.queues.get(topic.topic_id)) is not None:
+    def _view(self, topic: Topic, now_ms: int) -> TopicView:
+        queue = self.state.queues.get(topic.topic_id)
+        if queue is not None:
             queue.settle(now_ms)
-            shown["queue"] = queue_counters(topic, queue)
-        return shown
+        count, size_bytes = topic.shown()
+        return TopicView(
+            name=topic.name,
+            config=topic.config,
+            epoch=topic.epoch,
+            head_seq=topic.published_seq,
+            earliest_seq=topic.earliest_seq,
+            count=count,
+            size_bytes=size_bytes,
+            priority=effective_priority(topic, now_ms),
+            last_write_ms=topic.last_write_ms,
+            last_read_ms=topic.last_read_ms,
+            jobs=None if queue is None else job_counts(topic, queue),
+        )
 
-    def _delete_topic(self, command: DeleteTopic, now_ms: int, room: Room) -> Outcome:
+    def _delete_topic(self, command: DeleteTopic, moment: Moment) -> Outcome:
         """§1.4."""
         topic = self.state.topics.get(command.topic)
-        removed = [] if topic is None else [r.name for r in self.state.routers.of(topic.topic_id)]
-        answer = {
-            "topic": command.topic,
-            "deleted": topic is not None,
-            "routers_removed": removed,
-        }
         if topic is None:
             # What this repeats may still be on its way to the disk.
-            return Outcome([open_object(answer)], gate=Gate.SYNCED)
-        self.unit.expire(topic, now_ms)
+            return TopicDropped(command.topic, False, (), gate=Gate.SYNCED)
+        self.unit.expire(topic, moment.now_ms)
         if command.if_empty and topic.count:
             raise Rejection(
                 ErrorCode.TOPIC_NOT_EMPTY,
                 f'topic "{topic.name}" holds {topic.count} records',
                 {"topic": topic.name, "count": topic.count},
             )
-        self.unit.require_writable(room(True))
+        self.unit.require_writable(moment, reserve=True)
+        removed = [router.name for router in self.state.routers.of(topic.topic_id)]
         head_seq = topic.published_seq
-        self.unit.emit(TopicDeleted(now_ms, topic.topic_id))
+        self.unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
         self.unit.drop(topic)
         self.forwarding.on_stopped()
         self.work.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)
         for waiting in self._parked.pop(topic.topic_id, {}).values():
             self.unit.wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
-        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
+        return TopicDropped(command.topic, True, removed, gate=Gate.SYNCED, is_logged=True)
 
     # ------------------------------------------------------------------ append
 
-    def _append(self, command: Append, now_ms: int, room: Room) -> Outcome:
+    def _append(self, command: Append, moment: Moment) -> Outcome:
         """§2: all records or none, with contiguous seqs."""
         topic = self.state.topics.get(command.topic)
         created: TopicCreated | None = None
@@ -491,31 +485,33 @@ class Engine:
             create = command.config.auto_create if command.create is None else command.create
             if not create:
                 raise no_such_topic(command.topic)
-            created = self.unit.admission.creation(command.topic, command.config, now_ms)
+            created = self.unit.admission.creation(command.topic, command.config, moment.now_ms)
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
-            self.unit.expire(topic, now_ms)
-            known = self._remembered(topic, command, now_ms)
+            self.unit.expire(topic, moment.now_ms)
+            known = self._remembered(topic, command, moment.now_ms)
             if known is not None:
                 return known
-        event, log_bytes = self.unit.admission.appended(topic, command, now_ms)
+        event, log_bytes = self.unit.admission.appended(topic, command, moment.now_ms)
         volatile = topic.config.durability == "ephemeral"
         need = FRAME_BYTES if volatile else log_bytes
-        self.unit.require_writable(room(False), need + (FRAME_BYTES if created else 0))
+        self.unit.require_writable(moment, need + (FRAME_BYTES if created else 0))
         if created is not None:
             topic = self.unit.create(created)
         self.unit.log_append(topic, event, log_bytes, volatile=volatile)
-        self.unit.relieve(now_ms)
+        self.unit.relieve(moment.now_ms)
         synced = self.unit.owe(topic)
-        return Outcome(
-            [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
-             b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
-             % (topic.head_seq, len(event.batch), b"true" if created else b"false")],
-            status=201 if created else 200,
+        return Appended(
+            topic.name,
+            event.first_seq,
+            len(event.batch),
+            topic.head_seq,
+            command.return_seqs,
+            created=created is not None,
             gate=Gate.SYNCED if synced else Gate.WRITTEN,
-            logs=True,
+            is_logged=True,
             is_fsync=topic.config.durability == "fsync",
-        )  # fmt: skip
+        )
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:
         """The answer of a batch that came before under the same key (§0.8)."""
@@ -528,12 +524,15 @@ class Engine:
             return None
         last_seq = entry.first_seq + entry.records - 1
         head_seq = max(topic.published_seq, last_seq)
-        return Outcome(
-            [append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
-             b'"head_seq":%d,"count":%d,"created":false,"deduped":true'
-             % (head_seq, entry.records)],
+        return Appended(
+            topic.name,
+            entry.first_seq,
+            entry.records,
+            head_seq,
+            command.return_seqs,
+            deduped=True,
             gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------------ read
 
@@ -550,7 +549,7 @@ class Engine:
             self.sweeps.begin(topic, token, sweep)
             return Parked(command.wait_ms or None)
         if not command.wait_ms or not _is_idle(topic, page):
-            return diff_outcome(topic, page, command)
+            return _page(topic, page, command)
         self._wait_on(topic, command, token, reading, page)
         return Parked(command.wait_ms)
 
@@ -588,34 +587,33 @@ class Engine:
         if waits and _is_idle(topic, page):
             self._wait_on(topic, command, token, reading, page)
             return None
-        return diff_outcome(topic, page, command)
+        return _page(topic, page, command)
 
     # ------------------------------------------------------------------ delete
 
     def _delete_records(
-        self, command: DeleteRecords, token: object, now_ms: int, room: Room
+        self, command: DeleteRecords, token: object, moment: Moment
     ) -> Outcome | Parked:
         """§5: point-in-time, silent, idempotent."""
-        topic = self.unit.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, moment.now_ms)
 
         def told(deleted: int, gate: Gate) -> Outcome:
-            outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
             if command.erase:
-                outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
-            return outcome
+                return _gone(Deleted, topic, deleted, Gate.SYNCED, gate, topic.topic_id)
+            return _gone(Deleted, topic, deleted, gate, gate)
 
         finding = _finding(topic, command.match, command.before_seq)
-        return self._remove(finding, 0, told, token, now_ms, room)
+        return self._remove(finding, 0, told, token, moment)
 
-    def _purge(self, command: Purge, token: object, now_ms: int, room: Room) -> Outcome | Parked:
+    def _purge(self, command: Purge, token: object, moment: Moment) -> Outcome | Parked:
         """A delete in NATS's words (ADR-10)."""
-        topic = self.unit.topic(command.topic, now_ms)
+        topic = self.unit.topic(command.topic, moment.now_ms)
 
         def told(purged: int, gate: Gate) -> Outcome:
-            return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
+            return _gone(Purged, topic, purged, gate, gate)
 
         finding = _finding(topic, command.match, command.seq)
-        return self._remove(finding, command.keep or 0, told, token, now_ms, room)
+        return self._remove(finding, command.keep or 0, told, token, moment)
 
     def _remove(
         self,
@@ -623,20 +621,62 @@ class Engine:
         keep: int,
         told: Callable[[int, Gate], Outcome],
         token: object,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> Outcome | Parked:
         """Find what is to go, in as many turns as that takes, and delete it in one of them."""
 
         def sweep() -> Sweep:
-            now, left = now_ms, self.unit.left(room)
+            now = moment
             for runs in finding.search():
-                now, left = yield runs
+                now = yield runs
             finding.keep(keep)
-            return told(*finding.remove(self.unit, now, left))
+            return told(*finding.remove(self.unit, now))
 
         outcome = self.sweeps.begin(finding.topic, token, sweep())
         return Parked(None) if outcome is None else outcome
+
+
+def _put(name: str, config: TopicConfig, *, created: bool) -> TopicPut:
+    """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
+    return TopicPut(name, config, created, gate=Gate.SYNCED, is_logged=True)
+
+
+def _gone(
+    kind: type[Deleted] | type[Purged],
+    topic: Topic,
+    removed: int,
+    gate: Gate,
+    promised: Gate,
+    erases: int | None = None,
+) -> Deleted | Purged:
+    """Records went, and what the topic shows then; `promised` is what its class asks for."""
+    count, size_bytes = topic.shown()
+    return kind(
+        topic.name,
+        removed,
+        topic.earliest_seq,
+        topic.published_seq,
+        count,
+        size_bytes,
+        gate=gate,
+        is_logged=True,
+        is_fsync=promised is Gate.SYNCED,
+        erases=erases,
+    )
+
+
+def _page(topic: Topic, page: Selection, command: Diff) -> Page:
+    stone = page.tombstone
+    return Page(
+        topic.name,
+        Records(page.extents, tags=command.include_tags, meta=command.include_meta),
+        page.next_seq,
+        topic.published_seq,
+        topic.earliest_seq,
+        topic.epoch,
+        None if stone is None else Gap(stone.gap_from, stone.gap_to, stone.reason),
+        page.scanned,
+    )
 
 
 def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:

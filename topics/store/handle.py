@@ -1,13 +1,13 @@
-"""An open segment: its file, its run table, and the map of all that stands before the text.
+"""An open segment: its file, its run table, and the map of all bytes in front of the text.
 
-Owns what it costs to have a segment open, two descriptors, and lets go of all of it at once; a
-segment is opened again by name.  To open it reads the header and the run table: columns and flags
-are read, and the file mapped, when a run is first asked for them.
+Owns the two descriptors of an open segment and releases both at once; a closed segment is opened
+again by name.  Opening reads the header and the run table.  Columns and flags are read, and the file
+is mapped, when a reader first needs them.
 
-Invariants: columns are handed out only after the section they are in was compared with its digest.
-What is handed out of the map was read from the file before, and lies within the file's size at that
-time: so a disk that fails, and a file that was cut short, are errors that name the file, and not a
-signal that ends the process; and the fault that follows finds the page in memory.
+Invariants: columns are returned only after their section was compared with its digest.  A part of
+the map is returned only after the same bytes were read from the file, within its size at that time.
+A failing disk or a truncated file therefore is an error that names the file, and not a SIGBUS that
+ends the process, and the page fault that follows finds the page in memory.
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ class Handle:
         return part
 
     def checked_columns(self, index: int) -> Columns:
-        """Columns of a run; its whole section is compared with its digest the first time."""
+        """The columns of a run.  The first call compares the run's whole section with its digest."""
         columns = self.columns.get(index)
         if columns is None:
             row = self.row(index)
@@ -85,10 +85,10 @@ class Handle:
         return columns
 
     def flags(self, index: int) -> NDArray[np.uint8]:
-        """The flag bytes as the file has them, through the map.
+        """The delete flags of a run as the file has them, through the map.
 
         Raises:
-            Corrupt: They can't be read.
+            Corrupt: They cannot be read.
         """
         flags = self.parts.get((index, "flags"))
         if flags is None:
@@ -101,7 +101,7 @@ class Handle:
         return flags
 
     def _mapped(self, dtype: np.dtype[Any], items: int, offset: int) -> NDArray[Any]:
-        """An array over bytes of the file that were read just now."""
+        """An array over bytes of the file that the caller has just read."""
         self._check_size()
         mapped = self._map
         if mapped is None:
@@ -109,7 +109,7 @@ class Handle:
         return np.frombuffer(mapped, dtype, items, offset)
 
     def _check_size(self) -> None:
-        """Raises Corrupt: The file was cut short since it was opened."""
+        """Raises Corrupt: The file was truncated after it was opened."""
         size = self.file.size()
         if size < self.header.file_bytes:
             what = f"the file has {size} bytes and should have {self.header.file_bytes}"
@@ -117,7 +117,7 @@ class Handle:
 
 
 class Segment:
-    """A segment by number, shared by its runs; the handle is there while it is in use."""
+    """A segment by number, shared by its runs; `handle` is None while the segment is closed."""
 
     __slots__ = ("__weakref__", "handle", "number")
 

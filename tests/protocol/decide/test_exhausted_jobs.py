@@ -139,7 +139,7 @@ def test_a_changed_limit_looks_at_many_jobs_a_part_at_a_time(
 
     turns = 0
     while buried(engine) < 10:
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         engine.sync()
         turns += 1
 
@@ -154,7 +154,7 @@ def test_one_turn_moves_a_bounded_number() -> None:
         engine.claim(max=1000)
     engine.now_ms += 1001 + AFTER_MS
 
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
     engine.sync()
     assert buried(engine) == BURIED_MAX
     assert engine.engine.owes
@@ -244,7 +244,7 @@ def test_a_failed_log_moves_nothing_and_asks_for_nothing() -> None:
     engine.now_ms += 1001 + AFTER_MS
     engine.engine.on_failed()
 
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
 
     assert engine.engine.alarm_ms() is None
     assert not engine.engine.owes
@@ -262,7 +262,7 @@ def test_cold_text_is_read_for_one_part_of_a_queue_at_a_time(
         engine.claim(max=1000)
     engine.now_ms += 1001 + AFTER_MS
     with cold(monkeypatch):
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         assert engine.counters() == (500, 0, BURIED_MAX)
         assert engine.engine.alarm_ms() is None
 

@@ -28,7 +28,7 @@ def engine() -> Harness:
 def slice_of(engine: Harness) -> list[Any]:
     """The events of one slice of work, written."""
     before = len(engine.events)
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
     engine.sync()
     return engine.events[before:]
 

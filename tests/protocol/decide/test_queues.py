@@ -12,10 +12,12 @@ from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
 from topics.protocol.decide.queues import BURIED_MAX, _Claimer
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process, families
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import JobsLeased, JobsReleased, RecordsAppended
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery
 from topics.store.memory import MemoryStore
@@ -421,10 +423,10 @@ def test_only_queues_have_jobs(call: str) -> None:
     engine.put("log")
     asked = getattr(engine, call)
 
-    assert refusal(asked, name="none").code.status == 404
+    assert STATUSES[refusal(asked, name="none").code] == 404
     assert "none" not in engine.engine.state.topics
     found = refusal(asked, name="log")
-    assert (found.code.status, found.code.code) == (409, "not_a_queue")
+    assert (STATUSES[found.code], found.code.code) == (409, "not_a_queue")
 
 
 # ---------------------------------------------------------------------- ack, nack, extend
@@ -680,8 +682,8 @@ def test_a_queue_that_goes_tells_who_waits() -> None:
     engine.drop("q")
 
     (told,) = engine.woken()
-    assert told.code.status == 404
-    assert refusal(engine.ack, 1, node="w").code.status == 404
+    assert STATUSES[told.code] == 404
+    assert STATUSES[refusal(engine.ack, 1, node="w").code] == 404
     queue(engine)
     assert engine.state("q")["queue"]["dead_lettered"] == 0
     engine.append("y", name="q")
@@ -898,9 +900,9 @@ def test_streams_are_connections() -> None:
     worker.close()
     Puller(engine)
 
-    assert refusal(Puller, engine, name="none").code.status == 404
+    assert STATUSES[refusal(Puller, engine, name="none").code] == 404
     engine.put("log")
-    assert refusal(Puller, engine, name="log").code.status == 409
+    assert STATUSES[refusal(Puller, engine, name="log").code] == 409
 
 
 # ---------------------------------------------------------------------- dead letters, more (§10.6)
@@ -1022,9 +1024,9 @@ def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> 
     engine.nack(*range(1002, 2001, 2))
     asked, require = list[int](), engine.engine.unit.require_writable
 
-    def noted(room: int, need: int = FRAME_BYTES) -> None:
+    def noted(moment: Moment, need: int = FRAME_BYTES, *, reserve: bool = False) -> None:
         asked.append(need)
-        require(room, need)
+        require(moment, need, reserve=reserve)
 
     engine.engine.unit.require_writable = noted  # type: ignore[method-assign]
     before = len(engine.events)

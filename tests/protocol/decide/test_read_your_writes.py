@@ -87,7 +87,7 @@ def work_off(engine: Harness, debt: Debt) -> int:
     turns = 0
     while not debt.is_settled:
         turns += 1
-        debt.work(engine.now_ms, lambda _: engine.room_bytes)
+        debt.work(engine.moment)
         engine.sync()
         assert turns < 100
     return turns
@@ -114,7 +114,7 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
     engine.room_bytes = 700_000
 
     while not debt.is_settled:
-        debt.work(engine.now_ms, lambda _: engine.room_bytes)
+        debt.work(engine.moment)
         written = engine.engine.unit._unit.frames.size_bytes
         engine.room_bytes -= written
         assert engine.room_bytes >= 0
@@ -129,7 +129,7 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
 def test_what_is_written_later_is_owed_to_others(engine: Harness) -> None:
     """The source's head at the arrival counts, or a busy source would let nobody read."""
     debt = debt_of(engine, diff("d"))
-    debt.work(engine.now_ms, lambda _: engine.room_bytes)
+    debt.work(engine.moment)
     engine.append(2, name="s")
     engine.sync()
 
@@ -151,7 +151,7 @@ def test_copies_must_be_shown(engine: Harness) -> None:
     engine.put("d", durability="fsync")
     engine.sync()
     debt = debt_of(engine, diff("d"))
-    debt.work(engine.now_ms, lambda _: engine.room_bytes)
+    debt.work(engine.moment)
     lsn = engine.write()
 
     assert not debt.is_settled

@@ -7,6 +7,7 @@ import pytest
 
 from protocol.harness import START_MS, Harness, by, refusal, tagged
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 
@@ -23,7 +24,7 @@ def engine() -> Harness:
 
 def rejection(call: Any, *args: Any, **named: Any) -> tuple[int, str, Any]:
     refused = refusal(call, *args, **named)
-    return refused.code.status, refused.code.code, refused.detail
+    return STATUSES[refused.code], refused.code.code, refused.detail
 
 
 # -- commands ------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def test_a_body_that_says_no_router(body: bytes) -> None:
     """§6.1: 400, naming the place."""
     with pytest.raises(Rejection) as refused:
         bodies.parse_put_router("r", body)
-    assert refused.value.code.status == 400
+    assert STATUSES[refused.value.code] == 400
 
 
 LONG_FILTERS = [
@@ -178,7 +179,7 @@ def test_a_filter_is_as_short_as_a_tag(asked: Any, status: int) -> None:
         assert bodies.parse_put_router("r", body, limits).config.filter is not None
     else:
         refused = refusal(bodies.parse_put_router, "r", body, limits)
-        assert refused.code.status == 400
+        assert STATUSES[refused.code] == 400
         assert "$.filter" in refused.message
 
 
@@ -608,7 +609,7 @@ def test_a_gap_that_is_not_shown_yet_is_no_gap() -> None:
     engine.put("d", durability="fsync")
     engine.route()
     lose_some(engine)
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     engine.write()
 
     engine.auto = False
@@ -809,11 +810,11 @@ def test_nothing_is_copied_that_is_not_shown() -> None:
     engine.sync()
     engine.append(1, name="s")
     engine.write()
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     assert (engine.engine.owes, engine.router()["cursor"]) == (False, 0)
 
     engine.sync()
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     engine.write()
     assert engine.state("d")["head_seq"] == 0
     engine.sync()

@@ -12,8 +12,9 @@ from protocol.event_source import Event, EventSource
 from protocol.harness import Harness
 from protocol.viewers import Viewer
 from topics.protocol.http import sse
-from topics.protocol.http.sse import composite
+from topics.protocol.model import cursor
 from topics.protocol.model.commands import View
+from topics.protocol.model.cursor import Remembered, composite
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.state.topic import Tombstone
 from topics.protocol.state.watches import (
@@ -21,7 +22,6 @@ from topics.protocol.state.watches import (
     DeletedFrame,
     Frame,
     RecordFrame,
-    Remembered,
     TombstoneFrame,
     Watched,
 )
@@ -158,7 +158,7 @@ def names_of(watched: list[Watched]) -> list[str]:
 
 
 def parse_composite(text: str, names: list[str]) -> Remembered:
-    found = sse.parse_composite(text, names)
+    found = cursor.parse_composite(text, names)
     assert found is not None
     return found
 

@@ -13,7 +13,8 @@ from server.runtime.test_erase import delete, play
 from server.runtime.test_runtime import LIMITS, append, diff, put, told
 from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
 from topics.protocol.http import bodies
-from topics.protocol.http.answers import queue_counters
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
@@ -62,7 +63,7 @@ def configured(topic: str, **config: object) -> Command:
 
 
 def texts(outcome: Outcome) -> bytes:
-    found = payload(outcome, blocking=True)
+    found = payload(pieces_of(outcome), blocking=True)
     assert isinstance(found, list)
     return b"".join(bytes(text) for text in found)
 
@@ -70,7 +71,7 @@ def texts(outcome: Outcome) -> bytes:
 async def refused(runtime: Runtime, command: Command) -> tuple[int, Any]:
     with pytest.raises(Rejection) as refusal:
         await told(runtime, command)
-    return refusal.value.code.status, refusal.value.detail
+    return STATUSES[refusal.value.code], refusal.value.detail
 
 
 def state_of(runtime: Runtime, topic: str) -> tuple[int, int, int]:
@@ -252,8 +253,8 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         rotten = await told(runtime, diff("jobs", from_seq=0))
         assert isinstance(sound.result, Outcome)
         assert isinstance(rotten.result, Outcome)
-        assert isinstance(payload(sound.result, blocking=True), list)
-        assert isinstance(payload(rotten.result, blocking=True), Rejection)
+        assert isinstance(payload(pieces_of(sound.result), blocking=True), list)
+        assert isinstance(payload(pieces_of(rotten.result), blocking=True), Rejection)
 
     play(tmp_path, first)
     rot(tmp_path, b"1111111111")
@@ -301,7 +302,7 @@ def counters(runtime: Runtime) -> tuple[int, int, int]:
 def shown_damaged(runtime: Runtime) -> int:
     """As the topic's state tells it; nothing where it is none."""
     topic = runtime.engine.state.topics["jobs"]
-    return queue_counters(topic, runtime.engine.state.queues[topic.topic_id]).get("damaged", 0)
+    return runtime.engine.state.queues[topic.topic_id].damaged
 
 
 def given(answer: dict[str, Any]) -> list[tuple[int, int]]:

@@ -8,6 +8,8 @@ import orjson
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Command, DeleteTopic, GetRouter, GetTopic
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Outcome
@@ -22,7 +24,7 @@ def route(name: str, source: str, dest: str, **fields: object) -> Command:
 
 def shown(answer: Reply) -> Any:
     assert isinstance(answer.result, Outcome), answer.result
-    texts = payload(answer.result, blocking=True)
+    texts = payload(pieces_of(answer.result), blocking=True)
     assert isinstance(texts, list)
     return orjson.loads(b"".join(texts) + b"}")
 
@@ -161,7 +163,7 @@ def test_what_is_refused_later_is_refused_all_the_same() -> None:
         await until(lambda: later)
 
         assert isinstance(later[0].result, Rejection)
-        assert later[0].result.code.status == 404
+        assert STATUSES[later[0].result.code] == 404
 
     play(story)
 

@@ -18,7 +18,7 @@ from topics.protocol.model.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.outcomes import Outcome, Page
 from topics.protocol.model.ports import Recovery, RecoverySink, SealEntry
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.state import State
@@ -260,7 +260,7 @@ def test_a_parked_read_wakes_with_the_write() -> None:
         await told(runtime, append("jobs", 1))
         answer = await waiting
 
-        assert isinstance(answer.result, Outcome)
+        assert isinstance(answer.result, Page)
         assert answer.result.scanned == 1
 
     play(story)
@@ -394,7 +394,7 @@ def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
         assert refused.value.code is ErrorCode.NOT_READY
         assert len(store.writes) == writes
         page = await told(runtime, diff("safe"))
-        assert isinstance(page.result, Outcome)
+        assert isinstance(page.result, Page)
         assert page.result.scanned == 1
         assert not runtime.process().ready
         assert runtime.process().read_only

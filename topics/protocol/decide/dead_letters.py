@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, holds_logged, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, holds_logged, no_such_topic
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Fetch, Gate
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
@@ -54,7 +55,7 @@ class DeadLetters:
         self._moved = moved
         self.gate = Gate.NOW
 
-    def bury(self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room) -> None:
+    def bury(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> None:
         """Move dying jobs to the dead-letter topic, as soon as their text is here (§10.6)."""
         jobs = sorted(jobs, key=lambda job: job.seq)
         extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
@@ -63,36 +64,36 @@ class DeadLetters:
             try:
                 found = run.read(spans)
             except (Corrupt, OSError) as error:
-                self._unreadable(topic, queue, jobs, error, now_ms, room)
+                self._unreadable(topic, queue, jobs, error, moment)
                 return
             if found is None:
-                done = partial(self._fetched, topic, jobs, extents, room)
+                done = partial(self._fetched, topic, jobs, extents, moment)
                 self._unit.fetches.append(Fetch(extents, done))
                 return
             texts.append(found)
-        self._move(topic, queue, jobs, extents, texts, now_ms, room)
+        self._move(topic, queue, jobs, extents, texts, moment)
 
     def _fetched(
         self,
         topic: Topic,
         jobs: list[Job],
         extents: list[Extent],
-        room: Room,
+        asked_at: Moment,
         texts: list[list[Buffer]] | Exception,
     ) -> None:
         """The text of dying jobs has come; some of them may have gone meanwhile."""
         queue = self._state.queues.get(topic.topic_id)
         if queue is None or self._unit.read_only:
             return
-        now_ms = self._state.now_ms
-        self._unit.expire(topic, now_ms)
+        moment = Moment(self._state.now_ms, asked_at.room)
+        self._unit.expire(topic, moment.now_ms)
         left = [job for job in jobs if job.place is Place.DYING]
         if isinstance(texts, Exception):
-            self._unreadable(topic, queue, left, texts, now_ms, room)
+            self._unreadable(topic, queue, left, texts, moment)
         elif len(left) == len(jobs):
-            self._move(topic, queue, jobs, extents, texts, now_ms, room)
+            self._move(topic, queue, jobs, extents, texts, moment)
         elif left:
-            self.bury(topic, queue, left, now_ms, room)
+            self.bury(topic, queue, left, moment)
         self._moved(topic, queue)
 
     def _unreadable(
@@ -101,8 +102,7 @@ class DeadLetters:
         queue: Queue,
         jobs: list[Job],
         error: Exception,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> None:
         """The text of some of these cannot be read: they are passed over, and the others move, once
         it is known which."""
@@ -110,13 +110,13 @@ class DeadLetters:
         if isinstance(error, DamagedRun):
             spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
         if spoiled:
-            self.spoil(topic, queue, [(job, error) for job in spoiled], now_ms)
+            self.spoil(topic, queue, [(job, error) for job in spoiled], moment.now_ms)
             if left := [job for job in jobs if job.place is Place.DYING]:
-                self.bury(topic, queue, left, now_ms, room)
+                self.bury(topic, queue, left, moment)
             return
         half = len(jobs) // 2
-        self.bury(topic, queue, jobs[:half], now_ms, room)
-        self.bury(topic, queue, jobs[half:], now_ms, room)
+        self.bury(topic, queue, jobs[:half], moment)
+        self.bury(topic, queue, jobs[half:], moment)
 
     def spoil(
         self, topic: Topic, queue: Queue, jobs: Sequence[tuple[Job, Exception]], now_ms: int
@@ -138,8 +138,7 @@ class DeadLetters:
         jobs: list[Job],
         extents: list[Extent],
         texts: list[list[Buffer]],
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> None:
         """The jobs leave the queue and stand in the dead-letter topic, in one entry of the log; a
         job that is refused there stays, and is tried again later.
@@ -159,7 +158,7 @@ class DeadLetters:
 
         is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
         if is_logged:
-            self._unit.log_expiry(topic, now_ms)
+            self._unit.log_expiry(topic, moment.now_ms)
         size_bytes = _size_of(topic, spans)
         raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
         left_bytes = topic.size_bytes - size_bytes
@@ -167,46 +166,44 @@ class DeadLetters:
         cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
         copies = gather(extents, texts, stamp=stamp)
         try:
-            dest = self._dest(topic, copies, now_ms, room)
-            gate = self._unit.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
+            dest = self._dest(topic, copies, moment)
+            gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
             self.gate = max(self.gate, gate, key=GATES.index)
             if not is_logged:
-                gone = RecordsDeleted(now_ms, topic.topic_id, raw, left, left_bytes)
+                gone = RecordsDeleted(moment.now_ms, topic.topic_id, raw, left, left_bytes)
                 self._unit.emit(gone, logged=False)
         except Rejection:
             if len(jobs) == 1:
-                self._refused(topic, jobs[0], now_ms)
+                self._refused(topic, jobs[0], moment.now_ms)
                 return
-            if not self._takes_any(topic, jobs, copies, now_ms, room):
+            if not self._takes_any(topic, jobs, copies, moment):
                 for job in jobs:
-                    self._refused(topic, job, now_ms)
+                    self._refused(topic, job, moment.now_ms)
                 return
             half = len(jobs) // 2
-            self.bury(topic, queue, jobs[:half], now_ms, room)
-            self.bury(topic, queue, jobs[half:], now_ms, room)
+            self.bury(topic, queue, jobs[:half], moment)
+            self.bury(topic, queue, jobs[half:], moment)
 
-    def _takes_any(
-        self, topic: Topic, jobs: list[Job], copies: Copies, now_ms: int, room: Room
-    ) -> bool:
+    def _takes_any(self, topic: Topic, jobs: list[Job], copies: Copies, moment: Moment) -> bool:
         """Whether any of the jobs is taken alone: none is where the smallest is not."""
         least = min(range(len(copies)), key=lambda i: len(copies.tails[i]))
         one = copies.only(least)
         size_bytes = _size_of(topic, seq_spans(np.array([jobs[least].seq], np.uint64)))
         try:
-            dest = self._known_dest(topic, now_ms)
+            dest = self._known_dest(topic, moment.now_ms)
             if dest is None:
-                self._creation(topic, one, now_ms, room)
+                self._creation(topic, one, moment)
             else:
-                self._unit.admit(dest, one, None, now_ms, room, freed_bytes=size_bytes)
+                self._unit.admit(dest, one, None, moment, freed_bytes=size_bytes)
         except Rejection:
             return False
         return True
 
-    def _dest(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> Topic:
+    def _dest(self, topic: Topic, copies: Copies, moment: Moment) -> Topic:
         """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
-        dest = self._known_dest(topic, now_ms)
+        dest = self._known_dest(topic, moment.now_ms)
         if dest is None:
-            dest = self._unit.create(self._creation(topic, copies, now_ms, room))
+            dest = self._unit.create(self._creation(topic, copies, moment))
         return dest
 
     def _known_dest(self, topic: Topic, now_ms: int) -> Topic | None:
@@ -221,13 +218,13 @@ class DeadLetters:
             raise no_such_topic(name)
         return dest
 
-    def _creation(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> TopicCreated:
+    def _creation(self, topic: Topic, copies: Copies, moment: Moment) -> TopicCreated:
         """What is refused makes no topic."""
         name, config = topic.config.dead_letter or "", TopicConfig()
-        created = self._unit.admission.creation(name, config, now_ms)
+        created = self._unit.admission.creation(name, config, moment.now_ms)
         absent = Topic(created.topic_id, name, config, "")
-        _, log_bytes = self._unit.admission.copied(absent, copies, now_ms, cause=None)
-        self._unit.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
+        _, log_bytes = self._unit.admission.copied(absent, copies, moment.now_ms, cause=None)
+        self._unit.require_writable(moment, log_bytes + 2 * FRAME_BYTES)
         return created
 
     def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import BACKOFF_FIRST_MS, BACKOFF_MAX_MS, DeadLetters
+from topics.protocol.model.moment import Moment
 from topics.protocol.state.queue import Job, Place
 from topics.protocol.state.topic import Topic
 
@@ -79,9 +80,9 @@ class Burials:
 
     # ------------------------------------------------------------------ moving
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """Move what has had its time, as much of it as one turn may."""
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self.alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, topic_id = heappop(self._alarms)
             del self._alarm_of[topic_id]
             self._due[topic_id] = None
@@ -93,20 +94,20 @@ class Burials:
             del self._due[topic_id]
             topic = self._state.by_id.get(topic_id)
             if topic is not None:
-                left -= self._bury(topic, now_ms, room, left)
+                left -= self._bury(topic, moment, left)
 
-    def _bury(self, topic: Topic, now_ms: int, room: Room, limit: int) -> int:
+    def _bury(self, topic: Topic, moment: Moment, limit: int) -> int:
         """Returns how much of the turn's share that was."""
         queue = self._state.queues[topic.topic_id]
-        self._unit.expire(topic, now_ms)
-        queue.settle(now_ms)
-        jobs = queue.take_ended(now_ms, limit)
+        self._unit.expire(topic, moment.now_ms)
+        queue.settle(moment.now_ms)
+        jobs = queue.take_ended(moment.now_ms, limit)
         for job in jobs:
             queue.exhaust(job)
         if jobs:
             self._moving[topic.topic_id] = jobs
-            self._letters.bury(topic, queue, jobs, now_ms, room)
-        self.on_moved(topic, now_ms)
+            self._letters.bury(topic, queue, jobs, moment)
+        self.on_moved(topic, moment.now_ms)
         return limit if queue.is_sorting else len(jobs)
 
     def on_moved(self, topic: Topic, now_ms: int) -> None:

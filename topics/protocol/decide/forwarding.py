@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, Stamp, gather
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import CursorsMoved, Forwarded, Loss
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
@@ -140,11 +141,11 @@ class Passes:
 
     # ------------------------------------------------------------------ slices
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """One slice, fair to all that are due."""
         if self._unit.read_only:
             return
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self.alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, router_id = heappop(self._retries)
             self.retry(self._routers.by_id[router_id])
         left = Slice()
@@ -158,24 +159,24 @@ class Passes:
                 one.left.extend(self._routers.out_of(one.source_id))
             if one.left:
                 router = one.left.popleft()
-                self._visit(router, now_ms, room, left)
-                one.again |= self._is_ready(router, now_ms)
+                self._visit(router, moment, left)
+                one.again |= self._is_ready(router, moment.now_ms)
             self._line.append(one)
-        self._end_slice(now_ms, room)
+        self._end_slice(moment)
 
-    def work(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+    def work(self, router: Router, moment: Moment, left: Slice) -> None:
         """Go on with one router, whoever else is due, until it waits or the slice is over."""
-        while not left.is_over and self._is_ready(router, now_ms):
-            self._visit(router, now_ms, room, left)
-        self._end_slice(now_ms, room)
+        while not left.is_over and self._is_ready(router, moment.now_ms):
+            self._visit(router, moment, left)
+        self._end_slice(moment)
 
-    def _end_slice(self, now_ms: int, room: Room) -> None:
+    def _end_slice(self, moment: Moment) -> None:
         self._same = None
-        self._log_passed(now_ms, room)
-        self._unit.relieve(now_ms)
+        self._log_passed(moment)
+        self._unit.relieve(moment.now_ms)
         self._rested()
 
-    def _log_passed(self, now_ms: int, room: Room) -> None:
+    def _log_passed(self, moment: Moment) -> None:
         """Cursors that moved without a copy are told together, so that what was only passed over
         is not taken for lost where it is evicted later."""
         passed, self._passed = self._passed, {}
@@ -184,14 +185,14 @@ class Passes:
         if not moved:
             return
         try:
-            self._unit.require_writable(room(False), FRAME_BYTES + MOVE_BYTES * len(moved))
+            self._unit.require_writable(moment, FRAME_BYTES + MOVE_BYTES * len(moved))
         except Rejection as refusal:
             for router, _ in moved:
-                self._block(router, refusal.code.code, refusal.message, now_ms)
+                self._block(router, refusal.code.code, refusal.message, moment.now_ms)
         else:
             moves = [(router.router_id, cursor, 0) for router, cursor in moved]
             self._unit.emit(
-                CursorsMoved(now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
+                CursorsMoved(moment.now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
             )
 
     def _is_ready(self, router: Router, now_ms: int) -> bool:
@@ -210,30 +211,30 @@ class Passes:
 
     # ------------------------------------------------------------------ one pass
 
-    def _visit(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+    def _visit(self, router: Router, moment: Moment, left: Slice) -> None:
         left.looks -= 1
-        if not self._is_ready(router, now_ms):
+        if not self._is_ready(router, moment.now_ms):
             return
         left.routers -= 1
         try:
-            self._copy(router, now_ms, room, left)
+            self._copy(router, moment, left)
         except Rejection as refusal:
-            self._block(router, refusal.code.code, refusal.message, now_ms)
+            self._block(router, refusal.code.code, refusal.message, moment.now_ms)
         except (Corrupt, OSError) as error:
             code = ErrorCode.INTERNAL.code
-            self._block(router, code, f"the source cannot be read: {error}", now_ms)
+            self._block(router, code, f"the source cannot be read: {error}", moment.now_ms)
 
     def _block(self, router: Router, code: str, message: str, now_ms: int) -> None:
         router.block(code, message, now_ms)
         assert router.blocked is not None
         heappush(self._retries, (router.blocked.retry_at_ms, router.router_id))
 
-    def _copy(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+    def _copy(self, router: Router, moment: Moment, left: Slice) -> None:
         source, dest = self._state.by_id[router.source_id], self._state.by_id[router.dest_id]
-        self._unit.expire(source, now_ms)
-        self._unit.expire(dest, now_ms)
+        self._unit.expire(source, moment.now_ms)
+        self._unit.expire(dest, moment.now_ms)
         allowed = self._routers.hops_allowed(router)
-        while self._pass_loss(router, source, dest, allowed, now_ms, room):
+        while self._pass_loss(router, source, dest, allowed, moment):
             if self._cursor(router) >= source.published_seq:
                 router.blocked = None
                 return
@@ -263,7 +264,7 @@ class Passes:
             return
         left.rows -= len(copies)
         left.size_bytes -= int(copies.data_size.sum(dtype=np.int64))
-        self._append(router, dest, copies, page.next_seq, now_ms, room)
+        self._append(router, dest, copies, page.next_seq, moment)
         self._passed.pop(router.router_id, None)
         router.blocked = None
 
@@ -273,13 +274,12 @@ class Passes:
         dest: Topic,
         copies: Copies,
         through: int,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> None:
         """As many of the copies as the destination takes at once.  Raises Rejection: not one."""
         if self._passed and self._routers.is_source(dest.topic_id):
             # What these copies push out there was passed over before, and the log says so.
-            self._log_passed(now_ms, room)
+            self._log_passed(moment)
         n = len(copies)
         config = dest.config
         if config.discard == "reject" and config.cap_records:
@@ -288,7 +288,7 @@ class Passes:
             part = copies if n == len(copies) else copies.first(n)
             cursor = through if part is copies else int(part.seqs[-1])
             try:
-                self._unit.copy_into(dest, part, Forwarded(router.router_id, cursor), now_ms, room)
+                self._unit.copy_into(dest, part, Forwarded(router.router_id, cursor), moment)
                 return
             except Rejection:
                 if n == 1:
@@ -303,8 +303,7 @@ class Passes:
         source: Topic,
         dest: Topic,
         allowed: int | None,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> bool:
         """Go past what the source lost behind the cursor, if anything, and say so in the
         destination (§3.3 `source_trim`)."""
@@ -312,9 +311,9 @@ class Passes:
         stone = source.tombstone(cursor)
         if stone is not None:
             # What was deleted behind the floor is no loss.
-            loss = Loss(stone.gap_from, source.evict_floor - 1, stone.reason, now_ms)
+            loss = Loss(stone.gap_from, source.evict_floor - 1, stone.reason, moment.now_ms)
         elif (hole := source.hole_at(cursor + 1)) is not None:
-            loss = Loss(cursor + 1, hole.last_seq, hole.reason, now_ms)
+            loss = Loss(cursor + 1, hole.last_seq, hole.reason, moment.now_ms)
             hops = hole.hops
         else:
             return False
@@ -323,7 +322,7 @@ class Passes:
             self._passed[router.router_id] = loss.gap_to
             return True
         hops = 0 if allowed is None else hops + 1
-        self._unit.skip(dest, router.router_id, loss, now_ms, room, hops=hops)
+        self._unit.skip(dest, router.router_id, loss, moment, hops=hops)
         self._passed.pop(router.router_id, None)
         return True
 

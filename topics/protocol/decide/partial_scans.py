@@ -3,7 +3,8 @@
 A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
 What takes longer than a moment goes on in later turns (`Sweeps`), so that it holds nobody up: a read
 goes on filling its page, and a delete goes on finding (`Finding`) and is decided in one turn at its
-end, as one event.  Columns that a disk must give first are read on a thread meanwhile.
+end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must give
+first are read on a thread meanwhile.
 
 Invariant: what a delete removes was live in the turn in which it is decided.  A piece that was found
 before and changed since is looked at again.
@@ -16,9 +17,11 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
 from topics.protocol.model.limits import LOOKS_MAX
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import Buffer
@@ -30,9 +33,9 @@ one turn: a topic that changes faster than it is looked at must not keep a delet
 FOUND_COST: Final = 1024
 """Rows found that cost as much as a look at a run: their spans and sizes."""
 
-Sweep: TypeAlias = "Generator[Sequence[Run], tuple[int, Room], Outcome | None]"
+Sweep: TypeAlias = "Generator[Sequence[Run], Moment, Outcome | None]"
 """A command in parts: yields, at the end of each, runs to be warmed before the next; is sent the
-time and the room in the log.  Its end is None where the command waits on elsewhere."""
+moment of each.  Its end is None where the command waits on elsewhere."""
 
 
 @dataclass(slots=True)
@@ -93,12 +96,12 @@ class Sweeps:
         self._go_on(going, runs)
         return None
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """One part of that sweep which has waited longest."""
         if self._due:
             going = next(iter(self._due))
             del self._due[going]
-            self._part(going, now_ms, room)
+            self._part(going, moment)
 
     def forget(self, token: object) -> None:
         """The client is gone: what was not decided yet is not decided at all."""
@@ -124,16 +127,16 @@ class Sweeps:
         self._going.clear()
         self._due.clear()
 
-    def _part(self, going: _Going, now_ms: int, room: Room) -> None:
+    def _part(self, going: _Going, moment: Moment) -> None:
         topic = going.topic
         result: Outcome | Exception | None
         if self._state.by_id.get(topic.topic_id) is not topic:
             result = no_such_topic(topic.name)
             going.sweep.close()
         else:
-            self._unit.expire(topic, now_ms)
+            self._unit.expire(topic, moment.now_ms)
             try:
-                runs = going.sweep.send((now_ms, room))
+                runs = going.sweep.send(moment)
             except StopIteration as end:
                 result = end.value
             except DamagedRun as damage:
@@ -167,11 +170,14 @@ class Sweeps:
 
 @dataclass(slots=True)
 class _Piece:
-    """Live rows of one run that are to go, as they were found."""
+    """Live rows of one run that are to go, as they were found: spans of seqs, as `RecordsDeleted` has
+    them, or bits a row, as `Marks` has them, whichever is shorter."""
 
     run: Run
     dead: int
     spans: bytes
+    bits: bytes
+    rows: int
     records: int
     size_bytes: int
 
@@ -235,9 +241,9 @@ class Finding:
         dead = run.dead
         rows = topic.hits(run, self.match, before_seq=self.before_seq)
         sizes = int(topic.sizes(run)[rows].sum(dtype=np.int64)) if len(rows) else 0
-        spans = _spans(run, rows)
+        spans, bits = _told(run, rows)
         self.left -= len(rows) // FOUND_COST
-        self.pieces[run.first_seq] = _Piece(run, dead, spans, len(rows), sizes)
+        self.pieces[run.first_seq] = _Piece(run, dead, spans, bits, run.count, len(rows), sizes)
 
     def keep(self, newest: int) -> None:
         """Leave the newest of what was found where they are."""
@@ -251,22 +257,29 @@ class Finding:
                 continue
             rows = self.topic.hits(piece.run, self.match, before_seq=self.before_seq)
             rows = rows[: -(newest + records)]
-            piece.spans = _spans(piece.run, rows)
+            piece.rows = piece.run.count
+            piece.spans, piece.bits = _told(piece.run, rows)
             piece.records = len(rows)
             piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
 
-    def remove(self, unit: UnitOfWork, now_ms: int, room: Room) -> tuple[int, Gate]:
+    def remove(self, unit: UnitOfWork, moment: Moment) -> tuple[int, Gate]:
         """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
         pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
         if not pieces:
             return 0, unit.repeated(self.topic)
         spans = b"".join(piece.spans for piece in pieces)
+        marks = [Marks(p.run.first_seq, p.rows, p.bits) for p in pieces if p.bits]
         records = sum(piece.records for piece in pieces)
         size_bytes = sum(piece.size_bytes for piece in pieces)
-        gate = unit.remove_spans(self.topic, spans, records, size_bytes, now_ms, room)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment, marks)
         return records, gate
 
 
-def _spans(run: Run, rows: NDArray[np.int64]) -> bytes:
-    """Spans of seqs, as `RecordsDeleted` has them."""
-    return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes()
+def _told(run: Run, rows: NDArray[np.int64]) -> tuple[bytes, bytes]:
+    """(spans, bits) of rows, one of them empty."""
+    spans = int(np.count_nonzero(np.diff(rows) != 1)) + 1 if len(rows) else 0
+    if spans * SPAN_BYTES <= MARKS_BYTES + ((run.count + 7) >> 3):
+        return seq_spans(rows.astype("<u8") + np.uint64(run.first_seq)).tobytes(), b""
+    marked = np.zeros(run.count, np.bool_)
+    marked[rows] = True
+    return b"", np.packbits(marked).tobytes()

@@ -15,15 +15,28 @@ from typing import Any, Final
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.dead_letters import DeadLetters
 from topics.protocol.decide.exhausted_jobs import BURIED_MAX, Burials
-from topics.protocol.http.answers import claim_outcome, held_outcome, lease_insert
 from topics.protocol.model.commands import Ack, Claim, Extend, Held, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
-from topics.protocol.model.outcomes import GATES, Gate, Grant, Outcome, Parked, Records, Wake
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import (
+    GATES,
+    Acked,
+    Extended,
+    Gate,
+    Grant,
+    Granted,
+    Jobs,
+    Nacked,
+    Outcome,
+    Parked,
+    Wake,
+)
+from topics.protocol.model.ports import Extent
 from topics.protocol.state.queue import Job, Place, Queue
 from topics.protocol.state.topic import Topic, seq_spans
 
@@ -113,7 +126,7 @@ class Work:
         self.streams_open = 0
         self._letters = DeadLetters(unit, self._on_moved, report)
         self._burials = Burials(unit, self._letters)
-        self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             Ack: self._ack,
             Nack: self._nack,
             Extend: self._extend,
@@ -185,17 +198,17 @@ class Work:
             heappop(self._alarms)
         return None
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """Give what there is to who waits, where something has changed or the time has come."""
-        while (at_ms := self._line_alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self._line_alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, topic_id = heappop(self._alarms)
             self._lines[topic_id].alarm_ms = None
             self._due[topic_id] = None
         due, self._due = self._due, {}
         for topic_id in due:
             if topic_id in self._lines and not self._unit.read_only:
-                self._serve(self._state.by_id[topic_id], self._lines[topic_id], now_ms, room)
-        self._burials.step(now_ms, room)
+                self._serve(self._state.by_id[topic_id], self._lines[topic_id], moment)
+        self._burials.step(moment)
 
     def _on_moved(self, topic: Topic, queue: Queue) -> None:
         """Dying jobs went, or came back to wait."""
@@ -208,19 +221,19 @@ class Work:
         if line is not None and (line.waiting or line.streams):
             self._due[topic_id] = None
 
-    def _serve(self, topic: Topic, line: _Line, now_ms: int, room: Room) -> None:
+    def _serve(self, topic: Topic, line: _Line, moment: Moment) -> None:
         """One look at a line: open a window, wait for it, or hand out and answer who is due."""
-        self._unit.expire(topic, now_ms)
-        queue = self._settled(topic, now_ms)
+        self._unit.expire(topic, moment.now_ms)
+        queue = self._settled(topic, moment.now_ms)
         self._free(queue)  # before it is asked who may take more
         jitter_ms = topic.config.claim_jitter_ms
         if line.closes_ms is None and jitter_ms and line.waiting and self._ready(topic, queue):
-            line.closes_ms = now_ms + jitter_ms
-        if line.closes_ms is None or line.closes_ms <= now_ms:
+            line.closes_ms = moment.now_ms + jitter_ms
+        if line.closes_ms is None or line.closes_ms <= moment.now_ms:
             line.closes_ms = None
             if line.waiting:
-                self._hand_out(topic, queue, line, now_ms, room)
-        while (end_ms := line.next_end_ms()) is not None and end_ms <= now_ms:
+                self._hand_out(topic, queue, line, moment)
+        while (end_ms := line.next_end_ms()) is not None and end_ms <= moment.now_ms:
             token = heappop(line.ends)[2]
             del line.waiting[token]
             self._answer(token, topic, None)
@@ -244,31 +257,29 @@ class Work:
 
     # ------------------------------------------------------------------ giving jobs
 
-    def claim(self, command: Claim, token: object, now_ms: int, room: Room) -> Outcome | Parked:
+    def claim(self, command: Claim, token: object, moment: Moment) -> Outcome | Parked:
         """§10.2."""
-        topic, queue = self._queue(command.topic, now_ms)
-        self._require_writable(topic, command.limit, room)
+        topic, queue = self._queue(command.topic, moment.now_ms)
+        self._require_writable(topic, command.limit, moment)
         line = self._lines.get(topic.topic_id)
         if line is not None and (line.waiting or line.closes_ms is not None):
-            self._serve(topic, line, now_ms, room)
+            self._serve(topic, line, moment)
         jitter_ms = topic.config.claim_jitter_ms
         if not jitter_ms:
             self._letters.gate = Gate.NOW
-            seqs = self._choose(topic, queue, command.limit, BATCH_BYTES_MAX, now_ms, room)
+            seqs = self._choose(topic, queue, command.limit, BATCH_BYTES_MAX, moment)
             if seqs or not command.wait_ms:
-                grant = self._grant(topic, queue, command, seqs, now_ms) if seqs else None
+                grant = self._grant(topic, queue, command, seqs, moment.now_ms) if seqs else None
                 self._free(queue)
                 # Who waits is woken when these leases run out.
                 self._look_soon(topic.topic_id)
-                outcome = self._outcome(topic, grant)
                 # Who hears that there is nothing to do finds it in the dead-letter topic.
-                outcome.gate = max(outcome.gate, self._letters.gate, key=GATES.index)
-                return outcome
+                return self._outcome(topic, grant, at_least=self._letters.gate)
         line = self._lines.setdefault(topic.topic_id, _Line())
-        until_ms = now_ms + command.wait_ms
+        until_ms = moment.now_ms + command.wait_ms
         if jitter_ms:
             if line.closes_ms is None:
-                line.closes_ms = now_ms + jitter_ms
+                line.closes_ms = moment.now_ms + jitter_ms
             until_ms = max(until_ms, line.closes_ms)
         claimer = _Claimer(command.node, command.limit, command.lease_ms, until_ms)
         line.waiting[token] = claimer
@@ -276,7 +287,7 @@ class Work:
         self._set_alarm(topic, queue, line)
         return Parked(None)
 
-    def _hand_out(self, topic: Topic, queue: Queue, line: _Line, now_ms: int, room: Room) -> None:
+    def _hand_out(self, topic: Topic, queue: Queue, line: _Line, moment: Moment) -> None:
         """One job at a time in turn, until nobody wants more or none is left (§10.2)."""
         line.retry_ms = None
         # One job each goes round first: who stands behind as many as there are jobs gets none.
@@ -286,13 +297,13 @@ class Work:
         wanted = min(sum(who.wants for _, who in hungry), ready)
         if topic.config.leases_durable and wanted > 0:
             frames = min(wanted, len(hungry)) * FRAME_BYTES
-            if room(True) < frames + LEASE_BYTES * wanted:
-                line.retry_ms = now_ms + ROOM_RETRY_MS
+            if self._unit.room(moment, reserve=True) < frames + LEASE_BYTES * wanted:
+                line.retry_ms = moment.now_ms + ROOM_RETRY_MS
                 return
         seqs = []
         if wanted > 0:
             budget = BATCH_BYTES_MAX * len(hungry)
-            seqs = self._choose(topic, queue, wanted, budget, now_ms, room)
+            seqs = self._choose(topic, queue, wanted, budget, moment)
         shares: list[list[int]] = [[] for _ in hungry]
         at, wants = 0, [who.wants for _, who in hungry]
         open_shares = [i for i, want in enumerate(wants) if want]
@@ -307,7 +318,7 @@ class Work:
         for (token, who), share in zip(hungry, shares, strict=True):
             if share:
                 del line.waiting[token]
-                granted.append((token, who, self._grant(topic, queue, who, share, now_ms)))
+                granted.append((token, who, self._grant(topic, queue, who, share, moment.now_ms)))
         for token, who, grant in granted:
             if who.stream is None:
                 self._answer(token, topic, grant)
@@ -315,7 +326,7 @@ class Work:
                 self._give(queue, who.stream, grant)
 
     def _choose(
-        self, topic: Topic, queue: Queue, limit: int, budget: int, now_ms: int, room: Room
+        self, topic: Topic, queue: Queue, limit: int, budget: int, moment: Moment
     ) -> list[int]:
         """Up to `limit` jobs to deliver now, lowest seq first, of at most `budget` bytes of text but
         for the first; those that were delivered too often are on their way to the dead-letter topic
@@ -335,7 +346,7 @@ class Work:
                 else:
                     seqs.append(job.seq)
         if dying:
-            self._letters.bury(topic, queue, dying, now_ms, room)
+            self._letters.bury(topic, queue, dying, moment)
         if len(dying) >= BURIED_MAX:
             self._due[topic.topic_id] = None  # who waits is not to wait for more than that
         fits = self._fitting(topic, seqs, budget)
@@ -376,31 +387,17 @@ class Work:
     def _answer(self, token: object, topic: Topic, grant: Grant | None) -> None:
         self._unit.wakes.append(Wake(token, self._outcome(topic, grant)))
 
-    def _outcome(self, topic: Topic, grant: Grant | None) -> Outcome:
-        queue = self._state.queues[topic.topic_id]
-        ready = self._ready(topic, queue)
-        if grant is None:
-            return claim_outcome(topic, None, 0, ready, Gate.NOW)
-        gate = self._lease_gate(topic)
-        jobs = self._records(topic, grant)
-        outcome = claim_outcome(topic, jobs, len(grant.seqs), ready, gate)
-        outcome.grant = grant
-        return outcome
-
-    @staticmethod
-    def _records(topic: Topic, grant: Grant, *, one_by_one: bool = False) -> Records:
-        """The jobs of a grant as records, their leases spliced in."""
-        extents = topic.extents(seq_spans(np.array(grant.seqs, np.uint64)))
-        if one_by_one:
-            extents = [
-                extent._replace(spans=[(r, r + 1) for span in extent.spans for r in range(*span)])
-                for extent in extents
-            ]
-        inserts = [
-            lease_insert(lease, grant.until_ms, deliveries)
-            for lease, deliveries in zip(grant.leases, grant.deliveries, strict=True)
-        ]
-        return Records(extents, tags=True, inserts=inserts)
+    def _outcome(self, topic: Topic, grant: Grant | None, *, at_least: Gate = Gate.NOW) -> Granted:
+        jobs = None if grant is None else Jobs(grant, _extents(topic, grant))
+        gate = Gate.NOW if grant is None else self._lease_gate(topic)
+        ready = self._ready(topic, self._state.queues[topic.topic_id])
+        return Granted(
+            topic.name,
+            jobs,
+            ready,
+            gate=max(gate, at_least, key=GATES.index),
+            is_logged=gate is not Gate.NOW,
+        )
 
     # ------------------------------------------------------------------ push streams
 
@@ -414,9 +411,9 @@ class Work:
         """The queue of a name.  Raises Rejection: 404, 409."""
         return self._queue(name, self._unit.advance(now_ms))[0]
 
-    def take(self, stream: WorkStream, now_ms: int, room: Room) -> list[tuple[Records, Grant]]:
-        """The jobs that a stream which can send is given now; `wake` tells when to ask again."""
-        now_ms = self._unit.advance(now_ms)
+    def take(self, stream: WorkStream, moment: Moment) -> list[Jobs]:
+        """The jobs, each a span of its own, that a stream which can send is given now; `wake` tells when to ask again."""
+        moment = self._unit.in_engine_time(moment)
         line = self._lines.get(stream.topic_id)
         topic = self._state.by_id.get(stream.topic_id)
         if line is None or topic is None or stream.ended_by is not None:
@@ -427,9 +424,9 @@ class Work:
                 stream.node, stream.limit, stream.lease_ms, stream=stream
             )
             if not self._unit.read_only:
-                self._serve(topic, line, now_ms, self._unit.left(room))
+                self._serve(topic, line, moment)
         given, stream.given = stream.given, []
-        return [(self._records(topic, grant, one_by_one=True), grant) for grant in given]
+        return [Jobs(grant, _each_alone(_extents(topic, grant))) for grant in given]
 
     def gate(self, stream: WorkStream) -> Gate:
         """When what a stream was given may be seen."""
@@ -444,9 +441,9 @@ class Work:
         stream.given.append(grant)
         stream.wake()
 
-    def close(self, stream: WorkStream, now_ms: int, room: Room) -> None:
+    def close(self, stream: WorkStream, moment: Moment) -> None:
         """The connection is gone: what it holds may be claimed at once (§10.8)."""
-        now_ms = self._unit.advance(now_ms)
+        moment = self._unit.in_engine_time(moment)
         line = self._lines.get(stream.topic_id)
         self.streams_open -= 1
         if line is None or stream not in line.streams:
@@ -454,7 +451,7 @@ class Work:
         del line.streams[stream]
         line.waiting.pop(stream, None)
         topic = self._state.by_id[stream.topic_id]
-        queue = self._settled(topic, now_ms)
+        queue = self._settled(topic, moment.now_ms)
         self._free(queue)
         held = [
             job
@@ -463,8 +460,10 @@ class Work:
         ]
         if held and not self._unit.read_only:
             # Without room it is in no log: after a crash these leases would run out.
-            has_room = self._unit.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(held)
-            self._release(topic, held, 0, now_ms, logged=has_room)
+            has_room = self._unit.room(moment, reserve=True) >= FRAME_BYTES + LEASE_BYTES * len(
+                held
+            )
+            self._release(topic, held, 0, moment.now_ms, logged=has_room)
         self._free(queue)
         queue.pushed.difference_update(self._disown(stream))
         self._set_alarm(topic, queue, line)
@@ -507,36 +506,54 @@ class Work:
 
     # ------------------------------------------------------------------ giving jobs back
 
-    def _ack(self, command: Ack, now_ms: int, room: Room) -> Outcome:
+    def _ack(self, command: Ack, moment: Moment) -> Outcome:
         """§10.4: the ack is the delete."""
-        topic, queue = self._queue(command.topic, now_ms)
+        topic, queue = self._queue(command.topic, moment.now_ms)
         jobs, skipped = self._held(queue, command)
         seqs = np.array([job.seq for job in jobs], np.uint64)
-        acked, gate = self._unit.remove(topic, seqs, now_ms, room)
-        return self._told(topic, queue, b"acked", acked, skipped, gate)
+        acked, gate = self._unit.remove(topic, seqs, moment)
+        return Acked(
+            topic.name,
+            acked,
+            skipped,
+            self._ready(topic, queue),
+            queue.in_flight,
+            gate=gate,
+            is_logged=gate is not Gate.NOW,
+            is_fsync=gate is Gate.SYNCED,
+        )
 
-    def _nack(self, command: Nack, now_ms: int, room: Room) -> Outcome:
+    def _nack(self, command: Nack, moment: Moment) -> Outcome:
         """§10.5."""
-        topic, queue = self._queue(command.topic, now_ms)
-        self._require_writable(topic, len(command.seqs), room)
+        topic, queue = self._queue(command.topic, moment.now_ms)
+        self._require_writable(topic, len(command.seqs), moment)
         jobs, skipped = self._held(queue, command)
         if jobs:
-            ready_ms = now_ms + command.delay_ms if command.delay_ms else 0
-            self._release(topic, jobs, ready_ms, now_ms)
+            ready_ms = moment.now_ms + command.delay_ms if command.delay_ms else 0
+            self._release(topic, jobs, ready_ms, moment.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
         gate = self._lease_gate(topic)
-        return self._told(topic, queue, b"nacked", len(jobs), skipped, gate)
+        return Nacked(
+            topic.name,
+            len(jobs),
+            skipped,
+            self._ready(topic, queue),
+            queue.in_flight,
+            gate=gate,
+            is_logged=gate is not Gate.NOW,
+            is_fsync=gate is Gate.SYNCED,
+        )
 
-    def _extend(self, command: Extend, now_ms: int, room: Room) -> Outcome:
+    def _extend(self, command: Extend, moment: Moment) -> Outcome:
         """§10.6: the deadline is set, not added to."""
-        topic, queue = self._queue(command.topic, now_ms)
-        self._require_writable(topic, len(command.seqs), room)
+        topic, queue = self._queue(command.topic, moment.now_ms)
+        self._require_writable(topic, len(command.seqs), moment)
         jobs, skipped = self._held(queue, command)
-        until_ms = now_ms + command.lease_ms
+        until_ms = moment.now_ms + command.lease_ms
         if jobs:
             event = JobsLeased(
-                now_ms,
+                moment.now_ms,
                 topic.topic_id,
                 command.node,
                 until_ms,
@@ -552,31 +569,40 @@ class Work:
             self._free(queue)
             self._own_again(jobs)
             self._look_soon(topic.topic_id)
-        deadlines = {str(job.seq): until_ms for job in jobs}
         gate = self._lease_gate(topic)
-        return self._told(topic, queue, b"extended", len(jobs), skipped, gate, deadlines)
+        return Extended(
+            topic.name,
+            len(jobs),
+            skipped,
+            self._ready(topic, queue),
+            queue.in_flight,
+            [job.seq for job in jobs],
+            until_ms,
+            gate=gate,
+            is_logged=gate is not Gate.NOW,
+            is_fsync=gate is Gate.SYNCED,
+        )
 
     def set_aside(
         self,
         grant: Grant,
         damaged: Mapping[int, Exception],
         surplus: Collection[int],
-        now_ms: int,
-        room: Room,
-    ) -> Outcome | None:
+        moment: Moment,
+    ) -> Granted | None:
         """Jobs were leased, and some are not handed out, so those were not delivered: their text
         cannot be read, and they are passed over for a while; or they are more than was asked for,
         and may be claimed at once.
 
         Returns:
-            The answer to the claim with the other jobs, their texts still to be put between its
-            two pieces; None where none is left, or the log takes nothing any more.
+            The answer to the claim with the other jobs, whose texts the caller has; None where none
+            is left, or the log takes nothing any more.
         """
-        now_ms = self._unit.advance(now_ms)
+        moment = self._unit.in_engine_time(moment)
         topic = self._state.by_id.get(grant.topic_id)
         if topic is None or self._unit.read_only:
             return None
-        queue = self._settled(topic, now_ms)
+        queue = self._settled(topic, moment.now_ms)
         back: list[tuple[Job, int]] = []
         for seq, lease, deliveries in zip(grant.seqs, grant.leases, grant.deliveries, strict=True):
             job = queue.holds(seq, grant.node, lease)
@@ -585,16 +611,28 @@ class Work:
         if back:
             jobs, counts = zip(*back, strict=True)
             # As on a disconnect: without room it is in no log.
-            has_room = self._unit.left(room)(True) >= FRAME_BYTES + LEASE_BYTES * len(jobs)
-            self._release(topic, jobs, 0, now_ms, counts, logged=has_room)
+            has_room = self._unit.room(moment, reserve=True) >= FRAME_BYTES + LEASE_BYTES * len(
+                jobs
+            )
+            self._release(topic, jobs, 0, moment.now_ms, counts, logged=has_room)
             spoiled = [(job, damaged[job.seq]) for job in jobs if job.seq in damaged]
-            self._letters.spoil(topic, queue, spoiled, now_ms)
+            self._letters.spoil(topic, queue, spoiled, moment.now_ms)
         self._free(queue)
         self._look_soon(topic.topic_id)
-        n = len(grant.seqs) - len(damaged) - len(surplus)
-        if not n:
+        kept = [i for i, seq in enumerate(grant.seqs) if seq not in damaged and seq not in surplus]
+        if not kept:
             return None
-        return claim_outcome(topic, None, n, self._ready(topic, queue), self._lease_gate(topic))
+        left = Grant(
+            grant.topic_id,
+            grant.node,
+            [grant.seqs[i] for i in kept],
+            [grant.leases[i] for i in kept],
+            [grant.deliveries[i] for i in kept],
+            grant.until_ms,
+        )
+        gate = self._lease_gate(topic)
+        ready = self._ready(topic, queue)
+        return Granted(topic.name, Jobs(left, ()), ready, gate=gate, is_logged=gate is not Gate.NOW)
 
     def _held(self, queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
         """(jobs that the node holds, ascending; the seqs that it does not, as they came)."""
@@ -628,19 +666,6 @@ class Work:
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
         )
 
-    def _told(
-        self,
-        topic: Topic,
-        queue: Queue,
-        what: bytes,
-        n: int,
-        skipped: list[int],
-        gate: Gate,
-        deadlines: dict[str, int] | None = None,
-    ) -> Outcome:
-        ready = self._ready(topic, queue)
-        return held_outcome(topic, what, n, skipped, ready, queue.in_flight, gate, deadlines)
-
     # ------------------------------------------------------------------ rules of all of them
 
     def _queue(self, name: str, now_ms: int) -> tuple[Topic, Queue]:
@@ -661,10 +686,10 @@ class Work:
     def _ready(topic: Topic, queue: Queue) -> int:
         return topic.shown()[0] - queue.in_flight - queue.delayed
 
-    def _require_writable(self, topic: Topic, n: int, room: Room) -> None:
+    def _require_writable(self, topic: Topic, n: int, moment: Moment) -> None:
         """Leases may use what is kept back for deletes: without them nothing could be acked."""
         need = FRAME_BYTES + LEASE_BYTES * n if topic.config.leases_durable else 0
-        self._unit.require_writable(room(True) if need else 0, need)
+        self._unit.require_writable(moment, need, reserve=True)
 
     @staticmethod
     def _lease_gate(topic: Topic) -> Gate:
@@ -672,3 +697,15 @@ class Work:
         if not topic.config.leases_durable:
             return Gate.NOW
         return Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+
+
+def _extents(topic: Topic, grant: Grant) -> list[Extent]:
+    return topic.extents(seq_spans(np.array(grant.seqs, np.uint64)))
+
+
+def _each_alone(extents: Sequence[Extent]) -> list[Extent]:
+    """A span for each record, so that each text is one buffer."""
+    return [
+        extent._replace(spans=[(row, row + 1) for span in extent.spans for row in range(*span)])
+        for extent in extents
+    ]

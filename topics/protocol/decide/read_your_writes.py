@@ -8,8 +8,9 @@ that is blocked, or goes, owes nothing: nobody waits for what may never come.
 from collections import deque
 from collections.abc import Iterable
 
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.forwarding import Passes, Slice
+from topics.protocol.model.moment import Moment
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
 
@@ -62,12 +63,12 @@ class Debt:
             self._through = source.head_seq if is_between else source.published_seq
         return router.cursor < self._through
 
-    def work(self, now_ms: int, room: Room) -> None:
+    def work(self, moment: Moment) -> None:
         """A bounded part of it; its events are written with this turn."""
-        now_ms, room = self._unit.advance(now_ms), self._unit.left(room)
+        moment = self._unit.in_engine_time(moment)
         left = Slice()
         while not left.is_over and not self.is_settled and self._left:
             before = left.routers
-            self._passes.work(self._left[0], now_ms, room, left)
+            self._passes.work(self._left[0], moment, left)
             if left.routers == before:
                 return

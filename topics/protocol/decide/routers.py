@@ -8,16 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.forwarding import Passes
 from topics.protocol.decide.read_your_writes import Debt
-from topics.protocol.http.answers import (
-    list_cursor,
-    open_object,
-    router_fields,
-    router_state,
-    router_summary,
-)
 from topics.protocol.model.commands import (
     Claim,
     Command,
@@ -36,7 +29,17 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import RouterConfigured, RouterDeleted
 from topics.protocol.model.limits import Limits, throttled
-from topics.protocol.model.outcomes import Gate, Outcome
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import (
+    Blockage,
+    Gate,
+    Outcome,
+    RouterDropped,
+    RouterPut,
+    RouterShown,
+    RoutersListed,
+    RouterView,
+)
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
 
@@ -61,7 +64,7 @@ class Forwarding:
         self._routers = unit.state.routers
         self._rested = rested
         self._passes = Passes(unit, rested)
-        self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutRouter: self._put,
             GetRouter: self._get,
             ListRouters: self._list,
@@ -109,9 +112,9 @@ class Forwarding:
         """Whether `step` has something to do now."""
         return self._passes.is_due
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """A bounded part of what is owed."""
-        self._passes.step(now_ms, room)
+        self._passes.step(moment)
 
     def alarm_ms(self) -> int | None:
         """When a blocked router tries again."""
@@ -176,28 +179,28 @@ class Forwarding:
 
     # ------------------------------------------------------------------ commands
 
-    def _put(self, command: PutRouter, now_ms: int, room: Room) -> Outcome:
+    def _put(self, command: PutRouter, moment: Moment) -> Outcome:
         """§6.1: create, or replace the config; an identical one changes nothing."""
         config = command.config
         old = self._routers.by_name.get(command.router)
         if old is not None and old.config == config:
-            return _put_outcome(old.name, config, created=False)
+            return _put(old.name, config, created=False)
         limit = self._limits.max_routers
         if old is None and limit and len(self._routers) >= limit:
             raise throttled("max_routers", limit)
         source, dest = self._ends(command, old)
         absent = [end is None for end in (source, dest)].count(True)
         self._require_topics(absent)
-        self._unit.require_writable(room(False), (1 + absent) * FRAME_BYTES)
-        source = source or self._create(config.source, now_ms)
-        dest = dest or self._create(config.dest, now_ms)
+        self._unit.require_writable(moment, (1 + absent) * FRAME_BYTES)
+        source = source or self._create(config.source, moment.now_ms)
+        dest = dest or self._create(config.dest, moment.now_ms)
         is_same = old is not None and (old.source_id, old.dest_id) == (
             source.topic_id,
             dest.topic_id,
         )
         self._unit.emit(
             RouterConfigured(
-                now_ms,
+                moment.now_ms,
                 self._routers.next_id if old is None else old.router_id,
                 command.router,
                 config,
@@ -207,7 +210,7 @@ class Forwarding:
             )
         )
         self._passes.mark(source.topic_id)
-        return _put_outcome(command.router, config, created=old is None)
+        return _put(command.router, config, created=old is None)
 
     def _ends(self, command: PutRouter, old: Router | None) -> tuple[Topic | None, Topic | None]:
         """Source and destination as far as they exist, if a router may lead from one to the other.
@@ -251,7 +254,7 @@ class Forwarding:
     def _create(self, name: str, now_ms: int) -> Topic:
         return self._unit.create(self._unit.admission.creation(name, TopicConfig(), now_ms))
 
-    def _get(self, command: GetRouter, now_ms: int, _: object) -> Outcome:
+    def _get(self, command: GetRouter, moment: Moment) -> Outcome:
         """§6.2."""
         router = self._routers.by_name.get(command.router)
         if router is None:
@@ -260,9 +263,9 @@ class Forwarding:
                 f'router "{command.router}" does not exist',
                 {"router": command.router},
             )
-        return Outcome([open_object(router_state(router, self._lag(router), now_ms))])
+        return RouterShown(self._view(router, moment.now_ms))
 
-    def _list(self, command: ListRouters, now_ms: int, _: object) -> Outcome:
+    def _list(self, command: ListRouters, moment: Moment) -> Outcome:
         """§6.3: by name, so that a page goes on rightly whatever came and went between."""
         names = self._routers.names
         start = bisect_left(names, max(command.prefix, command.after))
@@ -278,34 +281,41 @@ class Forwarding:
             ):
                 page.append(router)
         shown = page[: command.page_size]
-        answer: dict[str, object] = {
-            "routers": [router_summary(r, self._lag(r), now_ms) for r in shown]
-        }
-        if len(page) > command.page_size:
-            answer["next_cursor"] = list_cursor(shown[-1].name)
-        return Outcome([open_object(answer)])
+        views = [self._view(router, moment.now_ms) for router in shown]
+        return RoutersListed(views, shown[-1].name if len(page) > command.page_size else None)
 
-    def _lag(self, router: Router) -> int:
-        """Source seqs that are shown and not forwarded."""
-        return max(self._state.by_id[router.source_id].published_seq - router.cursor, 0)
+    def _view(self, router: Router, now_ms: int) -> RouterView:
+        published_seq = self._state.by_id[router.source_id].published_seq
+        blocked = router.blocked
+        return RouterView(
+            name=router.name,
+            config=router.config,
+            forwarded_total=router.forwarded_total,
+            cursor=router.cursor,
+            lag=max(published_seq - router.cursor, 0),
+            blockage=None
+            if blocked is None
+            else Blockage(
+                blocked.code,
+                blocked.message,
+                blocked.since_ms,
+                max(blocked.retry_at_ms - now_ms, 0),
+            ),
+            lost_total=router.lost_total,
+            loss=router.loss,
+        )
 
-    def _delete(self, command: DeleteRouter, now_ms: int, room: Room) -> Outcome:
+    def _delete(self, command: DeleteRouter, moment: Moment) -> Outcome:
         """§6.4: idempotent; what was forwarded stays."""
         router = self._routers.by_name.get(command.router)
         if router is not None:
-            self._unit.require_writable(room(True))
-            self._unit.emit(RouterDeleted(now_ms, router.router_id))
+            self._unit.require_writable(moment, reserve=True)
+            self._unit.emit(RouterDeleted(moment.now_ms, router.router_id))
             self._rested()
-        answer = {"router": command.router, "deleted": router is not None}
         # What a repetition repeats may still be on its way to the disk.
-        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
+        return RouterDropped(command.router, router is not None, gate=Gate.SYNCED, is_logged=True)
 
 
-def _put_outcome(name: str, config: RouterConfig, *, created: bool) -> Outcome:
+def _put(name: str, config: RouterConfig, *, created: bool) -> RouterPut:
     """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
-    return Outcome(
-        [open_object({"router": name, "created": created, **router_fields(config)})],
-        status=201 if created else 200,
-        gate=Gate.SYNCED,
-        logs=True,
-    )
+    return RouterPut(name, config, created, gate=Gate.SYNCED, is_logged=True)

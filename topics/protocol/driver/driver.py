@@ -21,7 +21,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
 
-from topics.protocol.commit.unit_of_work import Room, StateUnknown
+from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.decide.read_your_writes import Debt
 from topics.protocol.driver.group_commit import (
     Deliver,
@@ -38,6 +38,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import Corrupt, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
@@ -268,9 +269,7 @@ class Driver:
             self.commit.failed(read_only())
         token = object()
         try:
-            result = self.engine.submit(
-                command, token=token, now_ms=self._host.now_ms, room=self._room
-            )
+            result = self.engine.submit(command, token=token, moment=self.moment)
         except Rejection as refusal:
             if isinstance(refusal.__cause__, Corrupt):
                 self._host.on_damage(refusal.__cause__)
@@ -306,8 +305,13 @@ class Driver:
         return self.store.room(reserve=reserve)
 
     @property
-    def room(self) -> Room:
-        return self._room
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
+        return Moment(self._host.now_ms, self._room)
+
+    @property
+    def _moment_of_copies(self) -> Moment:
+        return Moment(self._host.now_ms, self._room_for_copies)
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
@@ -441,7 +445,7 @@ class Driver:
     def _pay(self, debt: Debt) -> bool:
         """Work off a small debt here and now; False where it has to wait."""
         for _ in range(DEBT_SLICES):
-            debt.work(self._host.now_ms, self._room_for_copies)
+            debt.work(self._moment_of_copies)
             self._begin_reading()
             self.commit.end_turn()
             if debt.is_settled:
@@ -497,7 +501,7 @@ class Driver:
         self._is_work_due = False
         if not self._is_open:
             return
-        self.engine.work_off(self._host.now_ms, self._room_for_copies)
+        self.engine.work_off(self._moment_of_copies)
         self._begin_reading()
         self.commit.end_turn()
 

@@ -403,7 +403,7 @@ class GroupCommit:
         def deliver(reply: Reply) -> None:
             call(None if isinstance(reply.result, Outcome) else read_only())
 
-        self._syncing.append(Waiter(deliver, Outcome([]), self._store.written_lsn))
+        self._syncing.append(Waiter(deliver, Outcome(), self._store.written_lsn))
         self.want_sync()
 
     def synced(self, lsn: int, took_ms: float) -> None:

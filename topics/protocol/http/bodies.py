@@ -21,7 +21,6 @@ from topics.protocol.http.decoding import (
     decode_whole,
     invalid,
 )
-from topics.protocol.http.sse import parse_composite
 from topics.protocol.model.commands import (
     Ack,
     Append,
@@ -49,6 +48,7 @@ from topics.protocol.model.config import (
     TopicConfig,
     TopicType,
 )
+from topics.protocol.model.cursor import Remembered, parse_composite
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
@@ -66,7 +66,6 @@ from topics.protocol.model.limits import (
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.tags import MATCH_SCHEMA, TagRange, parse_match, parse_subject
-from topics.protocol.state.watches import Remembered
 
 Natural = Annotated[int, Meta(ge=0)]
 U64_MAX: Final = 2**64 - 1

@@ -11,19 +11,20 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import orjson
 
-from topics import __version__
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import metrics, routes
+from topics.protocol.http import answers, metrics, routes
+from topics.protocol.http.answers import Piece
 from topics.protocol.http.routes import BodyRule, Feed, OriginRule, Probe, Request, Route
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
@@ -35,6 +36,7 @@ from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 from topics.server.page import page
 from topics.server.runtime.runtime import Phase
+from topics.version import VERSION
 
 log = logging.getLogger("topics.exchange")
 
@@ -48,6 +50,8 @@ _EVENT_FEEDS: Final = (Feed.WATCH, Feed.WORK)
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
+GZIP_APART_BYTES: Final = 64 << 10
+"""An answer beyond this is compressed on a thread: 8 MiB take a tenth of a second."""
 PROBE_MAX: Final = 1000
 """Jobs that a claim takes at once to get past those that cannot be read."""
 APART_BYTES: Final = 1 << 20
@@ -130,7 +134,7 @@ class _Call:
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
         body = routes.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *routes.error_headers(refusal))
-        return self.answer(refusal.code.status, headers, [body], close=close)
+        return self.answer(STATUSES[refusal.code], headers, [body], close=close)
 
     def fail(self) -> Answer:
         """A bug of ours: the request gets a 500, the log gets the trace."""
@@ -141,23 +145,37 @@ class _Call:
         """The answer of a finished outcome whose records are here."""
         assert isinstance(told.result, Outcome)
         body = [*payload, self.performance(told)]
-        return self.answer(told.result.status, (JSON,), body)
+        return self.answer(answers.status_of(told.result), (JSON,), body)
 
     def performance(self, told: Reply) -> bytes:
         """The performance block and the object's last brace (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
         more = b""
         if isinstance(told.result, Outcome):
-            if told.result.logs:
+            if told.result.is_logged:
                 sync_ms = told.sync_ms if told.result.is_fsync else 0.0
                 more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, sync_ms)
-            if told.result.scanned is not None:
+            if isinstance(told.result, Page):
                 more += b',"records_scanned":%d' % told.result.scanned
         return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
             total_ms,
             more,
             told.throttle_ms,
         )
+
+    def zips_apart(self, payload: Sequence[Buffer]) -> bool:
+        """Whether the answer is to be compressed, and too large for the event loop to do it."""
+        if sum(map(len, payload)) < GZIP_APART_BYTES:
+            return False
+        return routes.accepts_gzip(self.header(b"accept-encoding"))
+
+    def fixed(self, headers: Headers, document: bytes) -> Answer:
+        """An answer that is the same for everybody, and compressed once."""
+        if routes.accepts_gzip(self.header(b"accept-encoding")):
+            zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
+            headers, document = (*headers, *zipped), _zipped_once(document)
+        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        return Answer(200, headers, [] if self.is_head else [document])
 
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
@@ -170,6 +188,11 @@ class _Call:
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
         headers = (*headers, (b"content-length", b"%d" % size))
         return Answer(status, headers, [] if self.is_head else body, close)
+
+
+@lru_cache(maxsize=8)
+def _zipped_once(document: bytes) -> bytes:
+    return gzip.compress(document)
 
 
 class _Admitted:
@@ -394,21 +417,37 @@ class _Waiting:
         if isinstance(told.result, Exception):
             raise told.result
         outcome = told.result
-        if outcome.grant is not None:
-            return self._jobs_or_wait(told, outcome)
-        payload = payload_of(outcome, blocking=False)
+        if isinstance(outcome, Granted) and outcome.jobs is not None:
+            return self._jobs_or_wait(told, outcome, outcome.jobs)
+        pieces = answers.pieces_of(outcome)
+        payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):
-            return self._call.tell(told, payload)
+            return self._tell_or_zip(told, payload)
         if payload is not None:
             return self._call.refuse(payload)
-        self._call.runtime.read_in_thread(partial(self._fetch, told, outcome)).add_done_callback(
+        self._call.runtime.read_in_thread(partial(self._fetch, told, pieces)).add_done_callback(
             lambda done: self._done(done.result())
         )
         return self
 
-    def _fetch(self, told: Reply, outcome: Outcome) -> Answer:
+    def _tell_or_zip(self, told: Reply, payload: list[Buffer]) -> "Answer | _Waiting":
+        """The answer; or this, where a thread is to compress it first."""
+        if not self._call.zips_apart(payload):
+            return self._call.tell(told, payload)
+        self._call.runtime.zip_in_thread(partial(self._tell, told, payload)).add_done_callback(
+            lambda done: self._done(done.result())
+        )
+        return self
+
+    def _tell(self, told: Reply, payload: list[Buffer]) -> Answer:
         try:
-            payload = payload_of(outcome, blocking=True)
+            return self._call.tell(told, payload)
+        except Exception:
+            return self._call.fail()
+
+    def _fetch(self, told: Reply, pieces: Sequence[Piece]) -> Answer:
+        try:
+            payload = payload_of(pieces, blocking=True)
             assert payload is not None
             if isinstance(payload, list):
                 return self._call.tell(told, payload)
@@ -425,35 +464,35 @@ class _Waiting:
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
-    def _jobs_or_wait(self, told: Reply, outcome: Outcome) -> "Answer | _Waiting":
+    def _jobs_or_wait(self, told: Reply, granted: Granted, jobs: Jobs) -> "Answer | _Waiting":
         try:
-            texts = None if self._rounds else _spliced(outcome, blocking=False)
+            texts = None if self._rounds else _spliced(granted, blocking=False)
         except (Corrupt, OSError):
             texts = None
         if texts is not None:
-            return self._call.tell(told, texts)
-        self._call.runtime.read_in_thread(partial(self._fetch_jobs, outcome)).add_done_callback(
-            lambda done: self._jobs_fetched(told, outcome, done.result())
-        )
+            return self._tell_or_zip(told, texts)
+        self._call.runtime.read_in_thread(
+            partial(self._fetch_jobs, granted, jobs)
+        ).add_done_callback(lambda done: self._jobs_fetched(told, jobs, done.result()))
         return self
 
-    def _fetch_jobs(self, outcome: Outcome) -> "list[Buffer] | _Found | Exception":
+    def _fetch_jobs(self, granted: Granted, jobs: Jobs) -> "list[Buffer] | _Found | Exception":
         """The whole payload, or, where not all of it can be read, each job by itself."""
         try:
             if not self._rounds:
                 try:
-                    texts = _spliced(outcome, blocking=True)
+                    texts = _spliced(granted, blocking=True)
                     assert texts is not None
                     return texts
                 except (Corrupt, OSError):
                     pass
-            assert outcome.grant is not None
-            return _Found(list(zip(outcome.grant.seqs, one_by_one(_jobs_of(outcome)), strict=True)))
+            each = one_by_one(answers.job_records(jobs))
+            return _Found(list(zip(jobs.grant.seqs, each, strict=True)))
         except Exception as error:
             return error
 
     def _jobs_fetched(
-        self, told: Reply, outcome: Outcome, found: "list[Buffer] | _Found | Exception"
+        self, told: Reply, jobs: Jobs, found: "list[Buffer] | _Found | Exception"
     ) -> None:
         try:
             if isinstance(found, Exception):
@@ -462,7 +501,7 @@ class _Waiting:
             if isinstance(found, list):
                 now = self._call.tell(told, found)
             else:
-                now = self._salvaged(told, outcome, found)
+                now = self._salvaged(told, jobs, found)
         except Rejection as refusal:
             now = self._call.refuse(refusal)
         except Exception:
@@ -470,24 +509,19 @@ class _Waiting:
         if isinstance(now, Answer):
             self._done(now)
 
-    def _salvaged(self, told: Reply, outcome: Outcome, found: "_Found") -> "Answer | _Waiting":
+    def _salvaged(self, told: Reply, jobs: Jobs, found: "_Found") -> "Answer | _Waiting":
         """What is left of a claim without the jobs that cannot be read; or another."""
-        grant, claim, runtime = outcome.grant, self._claim, self._call.runtime
-        assert grant is not None
+        claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
         sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
         surplus = {seq for seq, _ in sound[claim.limit :]}
-        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.now_ms, runtime.room)
+        left = runtime.engine.work.set_aside(jobs.grant, damaged, surplus, runtime.moment)
         runtime.nudge()
         if left is None:
             return self._claim_again(claim)
-        head, tail = left.pieces
-        assert isinstance(head, bytes)
-        assert isinstance(tail, bytes)
         texts = [text for _, text in sound[: claim.limit]]
-        commas = [piece for text in texts for piece in (b",", text)][1:]
-        return self._call.tell(replace(told, result=left), [head, *commas, tail])
+        return self._call.tell(replace(told, result=left), answers.claim_around(left, texts))
 
     def _claim_again(self, claim: Claim) -> "Answer | _Waiting":
         runtime = self._call.runtime
@@ -519,21 +553,22 @@ class _Found:
     jobs: list[tuple[int, Buffer | Exception]]
 
 
-def _jobs_of(outcome: Outcome) -> Records:
-    [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
-    return jobs
+def _spliced(granted: Granted, *, blocking: bool) -> list[Buffer] | None:
+    """A claim's answer with its jobs in place; None where a disk must be waited for.
 
-
-def _spliced(outcome: Outcome, *, blocking: bool) -> list[Buffer] | None:
-    """A claim's answer with its jobs in place; None where a disk must be waited for.  Raises
-    Corrupt, OSError."""
-    texts = of_jobs(_jobs_of(outcome), blocking=blocking)
-    if texts is None:
-        return None
-    head, _, tail = outcome.pieces
-    assert isinstance(head, bytes)
-    assert isinstance(tail, bytes)
-    return [head, *texts, tail]
+    Raises:
+        Corrupt, OSError: Some of it cannot be read.
+    """
+    out: list[Buffer] = []
+    for piece in answers.pieces_of(granted):
+        if not isinstance(piece, Records):
+            out.append(piece)
+            continue
+        texts = of_jobs(piece, blocking=blocking)
+        if texts is None:
+            return None
+        out += texts
+    return out
 
 
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
@@ -551,9 +586,9 @@ def _probe(call: _Call, probe: Probe) -> Answer:
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
-            return call.answer(200, page.HEADERS, [page.DOCUMENT])
+            return call.fixed(page.HEADERS, page.DOCUMENT)
         case Probe.HEALTH:
-            health = {"status": "ok", "version": __version__, "uptime_ms": runtime.uptime_ms}
+            health = {"status": "ok", "version": VERSION, "uptime_ms": runtime.uptime_ms}
             return _plain(call, health)
         case Probe.READY:
             return _ready(call)
@@ -564,7 +599,7 @@ def _probe(call: _Call, probe: Probe) -> Answer:
             # What most servers are never asked for is not loaded at every start.
             from topics.protocol.http.openapi import document as openapi
 
-            return call.answer(200, (JSON,), [openapi.document()])
+            return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None
@@ -580,14 +615,14 @@ def _probe(call: _Call, probe: Probe) -> Answer:
                 work_streams=runtime.engine.work.streams_open,
             )
             if routes.prefers_json(call.header(b"accept")):
-                performance = call.performance(Reply(Outcome([])))
+                performance = call.performance(Reply(Outcome()))
                 return call.answer(200, (JSON,), [metrics.as_json(known), performance])
             text = (b"content-type", metrics.CONTENT_TYPE)
             return call.answer(200, (text,), [metrics.as_text(known)])
 
 
 def _plain(call: _Call, value: object) -> Answer:
-    performance = call.performance(Reply(Outcome([])))
+    performance = call.performance(Reply(Outcome()))
     return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
 
 

@@ -1,11 +1,12 @@
-"""An outcome's bytes: the pieces that are there, and the records that are read for it."""
+"""An answer's bytes: the pieces that are there, and the records that are read for it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from topics.protocol.http.answers import Piece
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
@@ -13,10 +14,10 @@ from topics.protocol.model.render import project
 log = logging.getLogger("topics.exchange")
 
 
-def payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | None:
-    """The outcome's bytes with its records in place; None where a disk must be waited for."""
+def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Rejection | None:
+    """The pieces with records in place; None where a disk must be waited for."""
     out: list[Buffer] = []
-    for piece in outcome.pieces:
+    for piece in pieces:
         if not isinstance(piece, Records):
             out.append(piece)
             continue

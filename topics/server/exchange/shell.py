@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.runtime.runtime import Phase
 
@@ -58,7 +58,8 @@ class Shell(Protocol):
         """Wait until all that is written by now is durable; False where the log failed before."""
 
     @property
-    def room(self) -> Room: ...
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
 
     def process(self) -> Process: ...
 
@@ -67,3 +68,6 @@ class Shell(Protocol):
 
     def decode_in_thread(self, call: Callable[[], T]) -> Reading[T]:
         """Make a command of a large body, one body at a time, where that holds nobody up."""
+
+    def zip_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+        """Compress a large answer, one at a time, where that holds nobody up."""

@@ -14,7 +14,7 @@ from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
@@ -96,7 +96,7 @@ class SocketFeed:
             case websocket.Subscribe(topics, view):
                 added = engine.watching.subscribe(self._stream, topics, view, self._shell.now_ms)
                 positions = {w.name: engine.watching.position(w) for w in added}
-                return websocket.reply("subscribed", request_id, {"topics": positions})
+                return websocket.subscribed(request_id, positions)
             case websocket.Unsubscribe(topic):
                 was = engine.watches.unsubscribe(self._stream, topic)
                 fields = {"topic": topic, "subscribed": was}
@@ -115,24 +115,22 @@ class SocketFeed:
         now = self._shell.submit(order.append, deliver)
         return None if isinstance(now, Ticket) else self._published(request_id, now)
 
-    def _published(self, request_id: bytes, done: Reply) -> bytes:
+    @staticmethod
+    def _published(request_id: bytes, done: Reply) -> bytes:
         result = done.result
         if isinstance(result, Rejection):
             return websocket.refused(request_id, result)
         if isinstance(result, Exception):
             log.error("internal error", exc_info=result)
             return websocket.refused(request_id, Rejection(ErrorCode.INTERNAL, "internal error"))
-        return self._ack(request_id, result, done)
-
-    @staticmethod
-    def _ack(request_id: bytes, outcome: Outcome, told: Reply) -> bytes:
-        body = b"".join(piece for piece in outcome.pieces if isinstance(piece, bytes))
-        sync_ms = told.sync_ms if outcome.is_fsync else 0.0
-        performance = b',"performance":{%b}}' % (
-            b'"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f'
-            % (told.write_ms, sync_ms, told.throttle_ms)
+        assert isinstance(result, Appended)
+        return websocket.ack(
+            request_id,
+            result,
+            write_ms=done.write_ms,
+            sync_ms=done.sync_ms,
+            throttle_ms=done.throttle_ms,
         )
-        return websocket.opened("ack", request_id) + b"," + body[1:] + performance
 
     # ------------------------------------------------------------------ without a task
 

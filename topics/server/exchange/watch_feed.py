@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.http import sse
+from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
@@ -226,7 +227,7 @@ class WatchFeed:
         self._news.set()
 
     def _id(self) -> bytes:
-        return sse.composite(self._session.watched.values())
+        return composite(self._session.watched.values())
 
     def _end(self, last: bytes) -> bytes:
         self._is_over = True

@@ -10,10 +10,11 @@ from typing import Final
 
 from topics.protocol.decide.queues import WorkStream
 from topics.protocol.http import sse
+from topics.protocol.http.answers import job_records
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
-from topics.protocol.model.outcomes import Gate, Grant, Records
+from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.payload import of_jobs, one_by_one
 from topics.server.exchange.shell import Shell
@@ -68,7 +69,7 @@ class WorkFeed:
                 if not await self._are_kept():
                     self._is_over = True
                     return sse.encode_error(500, "the log failed before the leases were durable")
-                frames = b"".join([await self._written(*each) for each in jobs])
+                frames = b"".join([await self._written(each) for each in jobs])
                 if not frames:
                     continue
                 return frames
@@ -79,9 +80,9 @@ class WorkFeed:
                 return sse.heartbeat(self._shell.now_ms)
         return None
 
-    def _take(self) -> list[tuple[Records, Grant]]:
+    def _take(self) -> list[Jobs]:
         engine = self._shell.engine
-        jobs = engine.work.take(self._stream, self._shell.now_ms, self._shell.room)
+        jobs = engine.work.take(self._stream, self._shell.moment)
         # Before they are seen: leases are in the log where they are meant to last.
         self._shell.nudge()
         return jobs
@@ -93,23 +94,25 @@ class WorkFeed:
             return await self._shell.written() and await self._shell.synced()
         return gate is Gate.NOW or await self._shell.written()
 
-    async def _written(self, records: Records, grant: Grant) -> bytes:
+    async def _written(self, jobs: Jobs) -> bytes:
         """Jobs as frames; those that cannot be read are passed over, and others follow."""
+        records = job_records(jobs)
         try:
             texts = of_jobs(records, blocking=False)
             if texts is None:
                 texts = await self._shell.read_in_thread(lambda: of_jobs(records, blocking=True))
         except (Corrupt, OSError):
-            return await self._rescued(records, grant)
+            return await self._rescued(jobs)
         assert texts is not None
-        return self._encoded(grant.seqs, texts[::2])
+        return self._encoded(jobs.grant.seqs, texts[::2])
 
-    async def _rescued(self, records: Records, grant: Grant) -> bytes:
+    async def _rescued(self, jobs: Jobs) -> bytes:
+        records, grant = job_records(jobs), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
         shell = self._shell
-        shell.engine.work.set_aside(grant, damaged, (), shell.now_ms, shell.room)
+        shell.engine.work.set_aside(grant, damaged, (), shell.moment)
         shell.nudge()
         sound = {seq: text for seq, text in each if not isinstance(text, Exception)}
         return self._encoded(list(sound), list(sound.values()))
@@ -122,5 +125,5 @@ class WorkFeed:
         if not self._is_over:
             self._is_over = True
         self._news.set()
-        self._shell.engine.work.close(self._stream, self._shell.now_ms, self._shell.room)
+        self._shell.engine.work.close(self._stream, self._shell.moment)
         self._shell.nudge()

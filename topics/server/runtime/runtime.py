@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room, StateUnknown
+from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.driver import Driver, Read, Step, Ticket
 from topics.protocol.driver.group_commit import (
     Deliver,
@@ -33,6 +33,7 @@ from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.exchange.interface import Exchange
 from topics.server.exchange.payload import log_damage
@@ -111,6 +112,7 @@ class Runtime:
         self._keeper = Worker("topics-upkeep")
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
+        self._zipper = ThreadPoolExecutor(1, "topics-zip")
         self._steps: dict[type, Callable[[Any], None]] = {
             Write: self._write,
             Sync: self._sync,
@@ -189,6 +191,7 @@ class Runtime:
             worker.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
+        self._zipper.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
     async def _stopped_cleanly(self) -> bool:
@@ -229,8 +232,9 @@ class Runtime:
         self._set_alarm()
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
+        return self.driver.moment
 
     def synced(self) -> asyncio.Future[bool]:
         """Whether all that is written by now became durable, as soon as that is known."""
@@ -449,6 +453,10 @@ class Runtime:
     def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Make a command of a large body, one body at a time: what it takes is memory, too."""
         return self._loop.run_in_executor(self._decoder, call)
+
+    def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Compress a large answer, one at a time: others have the CPU, too."""
+        return self._loop.run_in_executor(self._zipper, call)
 
 
 def create(settings: Settings) -> Runtime:

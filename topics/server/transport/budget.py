@@ -85,20 +85,22 @@ class Meter:
     that passes.
 
     A connection that used little is served as soon as its bytes come; one that `is_heavy` waits for
-    its turn among the others that are (`turns.Turns`).
+    its turn among the others that are (`turns.Turns`).  A new connection is heavy for a moment, so
+    that a crowd of them does not pass those that have proved light.
 
     Args:
+        now_s: The loop's time.
         most_s: Used lately, beyond which a connection is heavy.
         share: Of one CPU that a connection may use for ever without being heavy.
     """
 
     __slots__ = ("_most_s", "_seen_s", "_share", "used_s")
 
-    def __init__(self, most_s: float = 0.002, share: float = 0.1) -> None:
+    def __init__(self, now_s: float, most_s: float = 0.002, share: float = 0.1) -> None:
         self._most_s = most_s
         self._share = share
-        self.used_s = 0.0
-        self._seen_s = 0.0
+        self.used_s = 2 * most_s
+        self._seen_s = now_s
 
     def begin(self, now_s: float) -> None:
         """Have the connection begin heavy: it is not known what it will ask."""

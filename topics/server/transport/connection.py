@@ -91,15 +91,15 @@ class Shared:
         limits: Limits | None = None,
         timeouts: Timeouts | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.exchange = exchange
         self.limits = limits or Limits()
         self.timeouts = timeouts or Timeouts()
         self.loop = loop or asyncio.get_running_loop()
         self.clock = clock
-        """For what takes microseconds (the clock of CPU time costs ten times as much to ask); deadlines
-        go by the loop's time."""
+        """CPU time of the loop's thread: that the process has to wait for a CPU is no fault of a
+        client, which must not be slow for it.  Deadlines go by the loop's time."""
         self.turns = Turns(self.loop.call_soon, clock, self.limits.slice_s)
         self.bodies = Budget(self.limits.bodies_bytes)
         self.answers = Budget(self.limits.answers_bytes)
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._is_queued = False
         self._is_busy = False
-        self._meter = Meter()
+        self._meter = Meter(self._loop_s())
         self._stall: asyncio.TimerHandle | None = None
         self._drained_bytes = 0
 
@@ -196,12 +196,11 @@ class Connection(asyncio.Protocol):
             return
         self._inbox.append(data)
         self._inbox_bytes += len(data)
-        if not self._is_queued:
-            turns = self.shared.turns
-            if turns.may_skip and not self._meter.is_heavy(self._loop_s()):
-                turns.skipped(self._run())
-            else:
-                self.work_soon()
+        turns = self.shared.turns
+        if self._meter.is_heavy(self._loop_s()) or not turns.may_skip:
+            self.work_soon()
+        else:
+            turns.skipped(self._run())
         if self._inbox_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()
@@ -245,7 +244,7 @@ class Connection(asyncio.Protocol):
         """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
         if not self._is_queued and self.phase in (Phase.CHOOSING, Phase.OPEN):
             self._is_queued = True
-            self.shared.turns.add(self)
+            self.shared.turns.add(self, is_light=not self._meter.is_heavy(self._loop_s()))
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker waited, and now does not."""

@@ -1,9 +1,10 @@
 """Whose turn it is on the event loop.
 
-Owns one queue of all that have more to do than may be done at once: connections with unread bytes,
-streams with news.  Each gets a turn in the order of asking, and after `slice_s` of them the loop
-looks at its sockets and timers before the next; so what a light client waits for the heavy ones is
-one slice and one turn, however many they are.  Refuses to know what is done in a turn.
+Owns the queues of all that have more to do than may be done at once: connections with unread bytes,
+streams with news.  Each gets a turn in the order of asking, those that used little CPU lately before
+the others, and after `slice_s` of them the loop looks at its sockets and timers before the next; so
+what a light client waits for the heavy ones is one slice and one turn, however many they are.  Refuses
+to know what is done in a turn.
 
 Invariant: nothing is called from within `add`; a turn that raises costs nobody else's.
 """
@@ -26,7 +27,7 @@ class Turns:
 
     Args:
         call_soon: Of the event loop.
-        clock: Seconds, as `time.perf_counter`.
+        clock: Seconds of CPU time, as `time.thread_time`.
         slice_s: How long turns are given before the loop goes on.
 
     Attributes:
@@ -42,7 +43,8 @@ class Turns:
         self._call_soon = call_soon
         self._clock = clock
         self._slice_s = slice_s
-        self._waiting: deque[Turn] = deque()
+        self._light: deque[Turn] = deque()
+        self._heavy: deque[Turn] = deque()
         self._is_due = False
         self._must_pass = False
         self.direct_s = 0.0
@@ -58,31 +60,40 @@ class Turns:
         self.direct_s += took_s
         self._must_pass = True
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: Turn, *, is_light: bool = False) -> None:
         """Give it a turn soon, once; who is in the queue already must not add itself again."""
-        self._waiting.append(turn)
+        (self._light if is_light else self._heavy).append(turn)
         if not self._is_due:
             self._is_due = True
             self._call_soon(self._run)
 
     def _run(self) -> None:
-        if self._must_pass:
+        light, heavy = self._light, self._heavy
+        if self._must_pass and heavy:
             # uvloop writes what was given to its transports behind the callbacks of a turn of the
             # loop: what light clients were answered leaves before the heavy ones go on.
             self._must_pass = False
             self._call_soon(self._run)
             return
+        self._must_pass = False
         self.direct_s = 0.0
-        waiting, clock = self._waiting, self._clock
-        until_s = clock() + self._slice_s
-        while waiting:
-            try:
-                waiting.popleft().take_turn()
-            except Exception:
-                log.exception("a turn failed")
-            if clock() >= until_s:
+        until_s = self._clock() + self._slice_s
+        while light:
+            self._give(light.popleft())
+            if self._clock() >= until_s:
                 break
-        if waiting:
+        while heavy:  # one at least: the light ones together may be more than the CPU can do
+            self._give(heavy.popleft())
+            if self._clock() >= until_s:
+                break
+        if light or heavy:
             self._call_soon(self._run)
         else:
             self._is_due = False
+
+    @staticmethod
+    def _give(turn: Turn) -> None:
+        try:
+            turn.take_turn()
+        except Exception:
+            log.exception("a turn failed")

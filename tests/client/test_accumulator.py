@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from topics.client import NotSent, TopicFull, Unreachable
+from topics.client.accumulator import Accumulator, Batch, copy_of
 from topics.client.models import Appended
-from topics.client.producing import Batch, Outbox, again
 
 
 class Desk:
@@ -15,7 +15,7 @@ class Desk:
 
     def __init__(self, **options: Any) -> None:
         self.now_s = 0.0
-        self.box = Outbox("jobs", lambda: self.now_s, **options)
+        self.box = Accumulator("jobs", lambda: self.now_s, **options)
         self.next_seq = 1
 
     def add(self, *records: bytes) -> list[tuple[Batch, bool]]:
@@ -34,7 +34,7 @@ class Desk:
             topic="jobs", first_seq=self.next_seq, last_seq=last_seq, head_seq=last_seq
         )
         self.next_seq = last_seq + 1
-        self.box.took(batch, answer)
+        self.box.appended(batch, answer)
 
 
 def test_a_record_waits_for_others() -> None:
@@ -130,7 +130,9 @@ def test_after_a_failure_nothing_goes() -> None:
 
     with pytest.raises(TopicFull):
         sent.seq(0)
-    with pytest.raises(NotSent, match="not sent, for what came before it failed: no room") as told:
+    with pytest.raises(
+        NotSent, match="not sent, because a batch before it failed: no room"
+    ) as told:
         waiting.seq(0)
     assert told.value.__cause__ is full
     with pytest.raises(NotSent):
@@ -141,12 +143,12 @@ def test_after_a_failure_nothing_goes() -> None:
 def test_an_error_that_is_raised_again() -> None:
     """It says the same, and each has a traceback of its own."""
     first = TopicFull("topic_full", 422, "no room", {"topic": "jobs"}, 1.5)
-    second = again(first)
+    second = copy_of(first)
 
     assert second is not first
     assert (type(second), vars(second)) == (type(first), vars(first))
     bug = KeyError("x")
-    assert again(bug) is bug
+    assert copy_of(bug) is bug
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.client import NewRecord
-from topics.client.calls import encode_record
+from topics.client.encoding import encode_record
 from topics.testing import MemoryTopics
 
 from .script import Script, appended

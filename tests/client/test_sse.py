@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from topics.client import events
-from topics.client.events import Comment, Event, Parser, Reconnect, Told
+from topics.client import sse
+from topics.client.sse import Comment, Event, EventParser, Parsed, Reconnect
 
 
-def parsed(*pieces: bytes) -> list[Told]:
-    parser = Parser()
+def parsed(*pieces: bytes) -> list[Parsed]:
+    parser = EventParser()
     return [told for piece in pieces for told in parser.feed(piece)]
 
 
@@ -46,13 +46,13 @@ CASES = pytest.mark.parametrize(("text", "told"), [(OURS, TOLD), (STRANGE, STRAN
 
 
 @CASES
-def test_whole(text: bytes, told: list[Told]) -> None:
+def test_whole(text: bytes, told: list[Parsed]) -> None:
     """Fields, comments, ids that stay, line ends of three kinds. (§7.5)"""
     assert parsed(text) == told
 
 
 @CASES
-def test_cut_at_every_place(text: bytes, told: list[Told]) -> None:
+def test_cut_at_every_place(text: bytes, told: list[Parsed]) -> None:
     """Where a connection cuts the stream into two or three pieces makes no difference."""
     for first in range(len(text) + 1):
         assert parsed(text[:first], text[first:]) == told, first
@@ -61,14 +61,14 @@ def test_cut_at_every_place(text: bytes, told: list[Told]) -> None:
 
 
 @CASES
-def test_byte_by_byte(text: bytes, told: list[Told]) -> None:
+def test_byte_by_byte(text: bytes, told: list[Parsed]) -> None:
     """Pieces of one byte, and of none."""
     assert parsed(*(text[n : n + 1] for n in range(len(text)))) == told
     assert parsed(*(piece for n in range(len(text)) for piece in (text[n : n + 1], b""))) == told
 
 
 @CASES
-def test_line_ends_are_all_the_same(text: bytes, told: list[Told]) -> None:
+def test_line_ends_are_all_the_same(text: bytes, told: list[Parsed]) -> None:
     """LF, CR and CRLF end a line alike."""
     lines = re.split(b"\r\n|\r|\n", text)
 
@@ -78,7 +78,7 @@ def test_line_ends_are_all_the_same(text: bytes, told: list[Told]) -> None:
 
 def test_an_event_comes_with_its_last_byte() -> None:
     """An event is there as soon as its blank line is, also where that ends with CR."""
-    parser = Parser()
+    parser = EventParser()
 
     assert parser.feed(b"data: a\r\r") == [Event("message", b"a", None)]
     assert parser.feed(b"\ndata: b\r\n\r") == [Event("message", b"b", None)]
@@ -87,7 +87,7 @@ def test_an_event_comes_with_its_last_byte() -> None:
 
 def test_a_stream_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is held back is bounded, be it one line or many; comments and events are not held."""
-    monkeypatch.setattr(events, "EVENT_BYTES_MAX", 100)
+    monkeypatch.setattr(sse, "EVENT_BYTES_MAX", 100)
 
     for piece in (b"x" * 30, b"data: " + b"x" * 24 + b"\n"):
         with pytest.raises(ValueError, match="more than 100 bytes"):
@@ -98,7 +98,7 @@ def test_a_stream_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_large_event_is_joined_once() -> None:
     """A long line in many pieces costs its length, not its square: 8 MiB in pieces of 1 KiB."""
-    parser = Parser()
+    parser = EventParser()
     body = b"x" * (8 << 20)
     told = parser.feed(b"data: ")
     for at in range(0, len(body), 1024):

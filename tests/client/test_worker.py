@@ -23,9 +23,10 @@ from topics.client import (
     TopicNotFound,
     Unreachable,
 )
+from topics.client.held_job import BaseHeldJob, JobState
 from topics.client.models import Acked, Nacked
 from topics.client.retry import Clock
-from topics.client.working import Fate, Held, Worker, own_node
+from topics.client.worker_state import WorkerState, own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
 from .script import ONE_TRY, URL, error
@@ -42,8 +43,8 @@ def work(face: Any, queue: Queue, worker: Any, **options: Any) -> Any:
     return face(Before(queue), **options).do(worker)
 
 
-def worker(**options: Any) -> Worker[Any]:
-    return Worker("jobs", Job, retry=Retry(), clock=Clock(lambda: 0.0, lambda: 0.0), **options)
+def worker(**options: Any) -> WorkerState[Any]:
+    return WorkerState("jobs", Job, retry=Retry(), clock=Clock(lambda: 0.0, lambda: 0.0), **options)
 
 
 # ---------------------------------------------------------------------- done and failed
@@ -303,7 +304,7 @@ def test_deadlines_move() -> None:
     assert job.deadline_ms == 555
 
 
-def held(seq: int, deliveries: int = 1) -> Held[Any]:
+def held(seq: int, deliveries: int = 1) -> BaseHeldJob[Any]:
     job = Job(
         seq=seq,
         ts_ms=5,
@@ -312,7 +313,7 @@ def held(seq: int, deliveries: int = 1) -> Held[Any]:
         deadline_ms=9,
         deliveries=deliveries,
     )
-    return Held("jobs", job)
+    return BaseHeldJob("jobs", job)
 
 
 def test_a_lease_that_ran_out_meanwhile(face: Any) -> None:
@@ -416,26 +417,26 @@ def test_a_queue_that_is_deleted(face: Any) -> None:
 @pytest.mark.parametrize(
     ("fate", "by", "to"),
     [
-        (Fate.HELD, "settle", Fate.SETTLING),
-        (Fate.HELD, "lost", Fate.LOST),
-        (Fate.SETTLING, "settle", Fate.SETTLING),
-        (Fate.SETTLING, "lost", Fate.SETTLING),
-        (Fate.SETTLING, "acked", Fate.ACKED),
-        (Fate.SETTLING, "nacked", Fate.NACKED),
-        (Fate.SETTLING, "skipped", Fate.LOST),
-        (Fate.SETTLING, "silence", Fate.LOST),
+        (JobState.HELD, "settle", JobState.SETTLING),
+        (JobState.HELD, "lost", JobState.LOST),
+        (JobState.SETTLING, "settle", JobState.SETTLING),
+        (JobState.SETTLING, "lost", JobState.SETTLING),
+        (JobState.SETTLING, "acked", JobState.ACKED),
+        (JobState.SETTLING, "nacked", JobState.NACKED),
+        (JobState.SETTLING, "skipped", JobState.LOST),
+        (JobState.SETTLING, "silence", JobState.LOST),
         *(
             (end, by, end)
-            for end in (Fate.ACKED, Fate.NACKED, Fate.LOST)
+            for end in (JobState.ACKED, JobState.NACKED, JobState.LOST)
             for by in ("settle", "lost")
         ),
     ],
 )
-def test_every_fate(fate: Fate, by: str, to: Fate) -> None:
+def test_every_fate(fate: JobState, by: str, to: JobState) -> None:
     """Each cell of the table: a job leaves the hand once. (§10.4)"""
     books, job = worker(), held(7)
     books.hold([job])
-    job._fate = fate
+    job.state = fate
     answers: dict[str, Any] = {
         "acked": Acked(topic="jobs", acked=1),
         "nacked": Nacked(topic="jobs", nacked=1),
@@ -444,14 +445,14 @@ def test_every_fate(fate: Fate, by: str, to: Fate) -> None:
     }
 
     if by == "settle":
-        assert books.settling([job]) == ([job] if fate is Fate.HELD else [])
+        assert books.settling([job]) == ([job] if fate is JobState.HELD else [])
     elif by == "lost":
-        assert books.lost([job]) == ([job] if fate is Fate.HELD else [])
+        assert books.lost([job]) == ([job] if fate is JobState.HELD else [])
     else:
         books.settled([job], answers[by])
 
-    assert job._fate is to
-    if fate is not to and to is not Fate.SETTLING:
+    assert job.state is to
+    if fate is not to and to is not JobState.SETTLING:
         assert len(books.held) == 0
 
 
@@ -750,45 +751,59 @@ def test_a_worker_that_was_dropped_keeps_nothing() -> None:
     with Client(URL, transport=httpx.MockTransport(queue)) as client:
         work = client.work("jobs", lease_ms=60)
         job = next(iter(work))
-        (keeper,) = [t for t in threading.enumerate() if t.name == "keep-jobs"]
+        (thread,) = keepers()
 
         del job, work
         gc.collect()
-        keeper.join(60)
+        thread.join(60)
 
-    assert not keeper.is_alive()
+    assert not thread.is_alive()
     assert not any(said.startswith("nack") for said in queue.said)
 
 
-def test_a_client_that_was_closed(face: Any) -> None:
+def keepers() -> list[threading.Thread]:
+    """The threads that extend leases."""
+    return [thread for thread in threading.enumerate() if thread.name == "keep-jobs"]
+
+
+def keeper() -> "asyncio.Task[Any]":
+    """The one task that extends leases."""
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "keep-jobs"]
+    return task
+
+
+def test_a_client_that_was_closed() -> None:
     """What extends leases ends with its client, quietly."""
     queue = Queue("a")
-    keepers: list[Any] = []
+    with Client(URL, transport=httpx.MockTransport(queue)) as client:
+        job = next(iter(client.work("jobs", lease_ms=60)))
+        (thread,) = keepers()
 
-    class Leaves(InContext):
-        def _sync(self, work: Any) -> Any:
-            self.held.append(next(iter(work)))
-            keepers.append(work._keeper)
-            self.work = work
+    thread.join(60)
 
-        async def _async(self, work: Any) -> Any:
-            jobs = aiter(work)
-            self.held.append(await anext(jobs))
+    assert not thread.is_alive()
+    assert not job.is_settled
+
+
+def test_an_asynchronous_client_that_was_closed() -> None:
+    """Likewise, where it is a task."""
+    queue = Queue("a")
+
+    async def story() -> None:
+        async with AsyncClient(URL, transport=httpx.MockTransport(queue)) as client:
+            jobs = aiter(client.work("jobs", lease_ms=60))
+            job = await anext(jobs)
             await jobs.aclose()
-            await work._client.aclose()
-            await asyncio.wait([work._keeper])
+            extending = keeper()
+        await asyncio.wait([extending])
+        assert extending.exception() is None
+        assert not job.is_settled
 
-    left = Leaves(lease_ms=60)
-    work(face, queue, left)
-    for keeper in keepers:
-        keeper.join(60)
-        assert not keeper.is_alive()
-
-    assert not left.held[0].is_settled
+    asyncio.run(story())
 
 
 def test_a_dropped_asynchronous_worker_keeps_nothing() -> None:
-    """Likewise."""
+    """Its leases run out, as a worker's for threads."""
     queue = Queue("a")
 
     async def story() -> None:
@@ -796,12 +811,11 @@ def test_a_dropped_asynchronous_worker_keeps_nothing() -> None:
             work = client.work("jobs", lease_ms=60)
             jobs = aiter(work)
             job = await anext(jobs)
-            keeper = work._keeper
-            assert keeper is not None
+            extending = keeper()
             await jobs.aclose()
             del job, jobs, work
             gc.collect()
-            await asyncio.wait([keeper])
+            await asyncio.wait([extending])
 
     asyncio.run(story())
 

@@ -32,7 +32,7 @@ from topics.client import (
     Unauthorized,
     Unreachable,
 )
-from topics.client.calls import merged
+from topics.client.endpoints import merged
 
 from .script import ONE_TRY, Script, appended, error, ok, page, record
 

@@ -39,14 +39,14 @@ def test_what_is_forwarded(do: Any) -> None:
     """Copies of what comes from now on, filtered, with writer, tag and meta. (§6.1)"""
     do(lambda c: c.append("orders", "before"))
     put = do(lambda c: c.put_router("r", "orders", "eu", filter="eu.*", preserve_node=False))
-    again = do(lambda c: c.put_router("r", "orders", "eu", filter="eu.*", preserve_node=False))
+    copy_of = do(lambda c: c.put_router("r", "orders", "eu", filter="eu.*", preserve_node=False))
     do(lambda c: c.append("orders", "a", tag="eu.x", node="w", meta={"m": 1}))
     do(lambda c: c.append("orders", "b", tag="us.x"))
 
     (copy,) = do(lambda c: c.read("eu", include_tags=True))
     router = do(lambda c: c.router("r"))
 
-    assert (put.created, again.created, put.filter) == (True, False, ("tag", "Glob", "eu.*"))
+    assert (put.created, copy_of.created, put.filter) == (True, False, ("tag", "Glob", "eu.*"))
     assert (copy.seq, copy.data, copy.tag, copy.node, copy.meta) == (1, "a", "eu.x", None, {"m": 1})
     assert (router.forwarded_total, router.lag, router.cursor_seq) == (1, 0, 3)
     assert (router.blocked, router.loss, router.lost_total) == (None, None, 0)
@@ -180,7 +180,7 @@ def test_the_command_line(memory_topics: MemoryTopics, monkeypatch: pytest.Monke
     client.put_router("audit-orders", "audit", "orders", allow_cycle=True)
     client.append("orders", 1, tag="eu.1")
     client.read("audit")
-    own = functools.partial(topics.client.Client, transport=client._carrier.transport)
+    own = functools.partial(topics.client.Client, transport=client.session.connections.transport)
     monkeypatch.setattr(topics.client, "Client", own)
 
     table = click.testing.CliRunner().invoke(main, ["routers"]).stdout.splitlines()

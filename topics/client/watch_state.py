@@ -1,10 +1,10 @@
-"""Watching: what is asked next, what the frames of a stream mean, how far they were handed out.
+"""`WatchState`: what a watch asks for next, what the frames mean, how far they were handed out.
 
-Owns a watch's life over any number of connections and sessions: a session is posted, its stream is
-opened and read until it ends, and opened again after a pause; where the server has forgotten the
-session, a new one takes its place (§7.1-§7.6).  It sends nothing and waits for nothing: a face
-carries its calls and bytes.  Invariant: `cursor` covers what was handed out, to the item.  So
-nothing is handed out twice, and nothing is passed over without a `Tombstone`.
+Owns a watch's life over any number of connections and watch sessions: a session is posted, its
+stream is opened and read until it ends, and is opened again after a pause; where the server has
+forgotten the session, a new one takes its place (§7.1-§7.6).  It does no I/O: a `Watch` or an
+`AsyncWatch` carries its calls and bytes.  Invariant: `cursor` covers exactly the items that were
+handed out.  So no item is handed out twice, and none is missing without a `Tombstone`.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -16,10 +16,9 @@ from typing import Any, Final, Generic, TypeVar, Unpack
 import httpx
 import msgspec
 
-from topics.client import calls
-from topics.client.calls import Call, Outcome
-from topics.client.errors import BadAnswer, TopicsError, Unreachable, stream_error
-from topics.client.events import Event, Parser, Reconnect, Told
+from topics.client import endpoints
+from topics.client.call import Call, Numbered, Outcome
+from topics.client.errors import TopicsError
 from topics.client.models import (
     Record,
     RecordHead,
@@ -30,28 +29,43 @@ from topics.client.models import (
     WatchSession,
 )
 from topics.client.options import Begin, WatchOptions, require
-from topics.client.retry import Attempts, Clock, Retry, Standing, asked_pause_s, is_worth_repeating
+from topics.client.retry import (
+    Attempts,
+    Clock,
+    Retry,
+    StreamAttempts,
+    is_worth_repeating,
+    server_pause_s,
+)
+from topics.client.sse import Event, EventParser, Parsed, Reconnect
+from topics.client.streams import (
+    ADVISORY,
+    PASSING,
+    decode_event,
+    error_of_end,
+    fault_of,
+    is_payload,
+    is_stream,
+    parse,
+    pause_before_reconnect_s,
+    reconnect_s,
+)
 
 R = TypeVar("R")
-T = TypeVar("T")
 
-Topic = str | Mapping[str, int | Begin] | Iterable[str]
-"""A topic's name, several names, or several with the beginning of each; a number is its
+WatchTopics = str | Mapping[str, int | Begin] | Iterable[str]
+"""A topic's name, several names, or several names each with its beginning; an integer is a
 `from_seq`."""
 
 HEARTBEAT_MS_MAX: Final = 60_000
-"""The longest that a server grants, for one that does not tell (§7.2)."""
+"""The longest heartbeat that a server grants, for an answer that does not name it (§7.2)."""
 SLACK_S: Final = 5.0
-"""On top of two heartbeats of silence, before a connection counts as lost (§7.6)."""
-RECONNECT_S_MAX: Final = 60.0
-"""The longest pause that a `retry` field is believed."""
+"""On top of two heartbeats without a byte, after which a connection counts as lost (§7.6)."""
 
 _STARTS: Final = frozenset({"from_seq", "from_ts", "tail"})
-ADVISORY: Final = 429
-"""The server paces the stream, which goes on (§7.5)."""
+"""Options that name a place; of these, a topic's own beginning overrides the watch's."""
 _FORGOTTEN: Final = frozenset({404, 410})
-PASSING: Final = frozenset({408, 502, 503, 504})
-"""Ends of a stream that a new connection may mend; any other, as 409, ends the watch."""
+"""The server does not know the watch session any more, and a new one is posted (§7.4)."""
 
 
 class _Frame(msgspec.Struct, Generic[R]):
@@ -65,16 +79,6 @@ class _Frame(msgspec.Struct, Generic[R]):
 class _Named(msgspec.Struct):
     topic: str
     head_seq: int = 0
-
-
-class _Fault(msgspec.Struct):
-    code: int
-    error: str = ""
-    retry_after_ms: float = 0.0
-
-
-class _Numbered(msgspec.Struct):
-    seq: int = msgspec.field(name="$seq")
 
 
 @dataclass(slots=True)
@@ -101,25 +105,25 @@ class _Midway:
     count: int
 
 
-class Watcher(Generic[R]):
-    """One watch, to be carried by a face:
+class WatchState(Generic[R]):
+    """One watch, for a loop that does its I/O:
 
         while not is_over:
-            while call := call():      send it, give `posted` what came, pause
-            hand on `owed()`
-            open `stream()`; if `opens()`, hand on `take()` of each piece while `is_listening`
-            give `ended` what came, pause
+            while call := call():      send it, give the outcome to `posted`, pause
+            hand out `pending_items()`
+            open `stream()`; if `opens()`, hand out `take()` of each piece while `is_listening`
+            give the outcome to `ended`, pause
 
-    Any step may raise `TopicsError`, which ends the watch; begun again, it goes on where it was.
+    Any step may raise `TopicsError`, which ends the loop; begun again, it goes on where it was.
 
     Attributes:
-        is_over: No topic is left that anything could come of.
+        is_over: All topics were deleted; no item will come.
         is_listening: The stream has not had its last event.
     """
 
     def __init__(
         self,
-        topics: Sequence[Topic],
+        topics: Sequence[WatchTopics],
         record_type: type[R],
         *,
         retry: Retry,
@@ -144,11 +148,11 @@ class Watcher(Generic[R]):
         self._places: dict[str, _Place] | None = None
         self._session: WatchSession | None = None
         self._was_opened = False
-        self._parser = Parser()
+        self._parser = EventParser()
         self._midway: _Midway | None = None
-        self._owed: list[Watched[R]] = []
+        self._pending: list[Watched[R]] = []
         self._attempts: Attempts | None = None
-        self._standing = Standing(retry, clock)
+        self._stream_attempts = StreamAttempts(retry, clock)
         self._is_reposted = False
         self._has_heard = False
         self._is_lost = False
@@ -159,10 +163,10 @@ class Watcher(Generic[R]):
 
     @property
     def cursor(self) -> str | None:
-        """Where to go on, all that was handed out being dealt with; None where nothing is known.
+        """Where to go on after the item that was handed out last; None before the first session.
 
-        At the end of a frame it is the frame's id.  Within one, and before the first, the topics
-        that are further than the id are told with it.
+        At the end of a frame it is the frame's id.  Within a frame, and before the first, it also
+        names the topics that are further than the id.
         """
         ahead = dict(self._ahead)
         if self._id is None:
@@ -176,8 +180,8 @@ class Watcher(Generic[R]):
     def call(self) -> Call[WatchSession] | None:
         """The session to post; None where there is one."""
         if self._was_opened and self._id is None:
-            # The server may have sent, and counted, a frame that never came; without an id there
-            # is no going back in this session.
+            # The server may have counted a frame as sent that never arrived, and without an id it
+            # cannot be asked to go back (§7.4).  A new session begins behind what was handed out.
             self._session = None
         call = self._post()
         if self._attempts is None:
@@ -189,11 +193,11 @@ class Watcher(Generic[R]):
             begins = {n: Begin(**{**b, **self._seen(n)}) for n, b in self._begins.items()}
         else:
             begins = {n: _from(p.begin, p.seq) for n, p in self._places.items()}
-        return calls.create_watch(
+        return endpoints.create_watch(
             begins,
             cursor=self._id,
             options=self._options,
-            # A topic that went while we were away is told as gone.
+            # A topic that was deleted meanwhile becomes a `TopicGone`, and no error.
             lenient=self._is_lenient or self._places is not None,
         )
 
@@ -201,7 +205,7 @@ class Watcher(Generic[R]):
         return _from({}, self._ahead[name]) if name in self._ahead else {}
 
     def posted(self, call: Call[WatchSession], outcome: Outcome) -> float:
-        """What came of posting a session; seconds to wait before the next step."""
+        """Take the outcome of posting a session; seconds to wait before the next step."""
         if isinstance(outcome, httpx.RequestError) or not outcome.is_success:
             return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
         self._session = call.result(outcome)
@@ -226,77 +230,75 @@ class Watcher(Generic[R]):
         }
 
     def _check_places(self, places: dict[str, _Place], session: WatchSession) -> None:
-        """A new session knows nothing of the old one: what became of the topics since is ours to
-        tell.  One made anew is read from its start, in another session, for the cursor that this
-        one began with is of the old instance."""
+        """Note what became of the topics since the old session, which the new one does not know.
+
+        A topic that was deleted and created again is read from its start.  That takes another
+        session, because the cursor that this one began with belongs to the old instance (§3.3).
+        """
         renewed = False
         for name, place in list(places.items()):
             position = session.topics.get(name)
             if position is None:
                 del places[name]
-                self._owed.append(Watched(name, TopicGone(head_seq=place.head_seq)))
+                self._pending.append(Watched(name, TopicGone(head_seq=place.head_seq)))
             elif place.epoch is None or place.epoch == position.epoch:
                 place.advance(position)
             else:
                 renewed = True
                 place.seq = position.earliest_seq - 1
                 place.head_seq, place.epoch = position.head_seq, position.epoch
-                self._owed.append(Watched(name, _recreated(position)))
+                self._pending.append(Watched(name, _recreated(position)))
         if renewed:
             self._session, self._id = None, None
             self._ahead.clear()
 
-    def owed(self) -> Iterator[Watched[R]]:
-        """What came to light between two streams."""
-        while self._owed:
-            yield self._owed.pop(0)
+    def pending_items(self) -> Iterator[Watched[R]]:
+        """The items that a new session brought to light."""
+        while self._pending:
+            yield self._pending.pop(0)
 
     # ------------------------------------------------------------------ streams
 
     def stream(self) -> tuple[Call[bytes], float]:
-        """The stream to open, and the seconds of silence after which it is lost."""
+        """The stream to open, and the seconds without a byte after which it counts as lost."""
         assert self._session is not None
         self._was_opened = True
-        self._parser = Parser()
+        self._parser = EventParser()
         self._has_heard = False
         self._fault = None
         self.is_listening = True
         heartbeat_ms = self._session.heartbeat_ms or HEARTBEAT_MS_MAX
-        silence_s = 2 * heartbeat_ms / 1000 + SLACK_S
-        return calls.open_watch(self._session.wid, self._id), silence_s
+        read_timeout_s = 2 * heartbeat_ms / 1000 + SLACK_S
+        return endpoints.open_watch(self._session.wid, self._id), read_timeout_s
 
     def opens(self, response: httpx.Response) -> bool:
-        """Whether an answer is a stream to read on; else its body belongs to `ended`."""
-        self._standing.opened()
+        """Whether an answer is a stream to read on; else it is for `ended`, with its body."""
+        self._stream_attempts.opened()
         return is_stream(response)
 
     def take(self, piece: bytes) -> Iterator[Watched[R]]:
-        """What a piece of the stream brings, to be handed out to the end."""
-        try:
-            told = self._parser.feed(piece)
-        except ValueError as error:
-            raise BadAnswer("bad_answer", 200, f"stream: {error}") from error
-        for said in told:
-            self._hear(said)
-            match said:
+        """The items that a piece of the stream brings; to be handed out to the last one."""
+        for parsed in parse(self._parser, piece):
+            self._hear(parsed)
+            match parsed:
                 case Reconnect():
-                    self._pause_s = min(said.pause_ms / 1000, RECONNECT_S_MAX)
+                    self._pause_s = reconnect_s(parsed)
                 case Event(kind="record"):
-                    yield from self._records(said)
+                    yield from self._records(parsed)
                 case Event(kind="tombstone"):
-                    yield from self._tombstone(said)
+                    yield from self._tombstone(parsed)
                 case Event(kind="topic-deleted"):
-                    yield from self._gone(said)
+                    yield from self._gone(parsed)
                 case Event(kind="error"):
-                    self._end(fault_of(said.data))
+                    self._end(fault_of(parsed))
                 case Event():
-                    self._id = said.id
+                    self._id = parsed.id
             if not self.is_listening:
                 return
 
-    def _hear(self, said: Told) -> None:
-        """The server is there: what fails after this has attempts of its own."""
-        self._standing.heard(brings=is_news(said))
+    def _hear(self, parsed: Parsed) -> None:
+        """Note that the server sent something: a failure after this has attempts of its own."""
+        self._stream_attempts.heard(brings=is_payload(parsed))
         self._has_heard = True
         self._attempts = None
         self._is_reposted = False
@@ -306,14 +308,12 @@ class Watcher(Generic[R]):
                 self._connection(None)
 
     def ended(self, call: Call[bytes], outcome: Outcome) -> float:
-        """What came of a stream in the end; seconds to wait before the next step."""
+        """Take the outcome of a stream; seconds to wait before the next step."""
         self.is_listening = False
         if self._has_heard:
-            why = self._fault or why_ended(call, outcome)
-            # Others were cut off in the same moment, and must not come back in the same.
-            pause_s = max(self._pause_s, self._retry.first_pause_s, asked_s(self._fault))
-            pause_s *= 1 + 0.5 * self._clock.jitter()
-            if not self._standing.goes_on(outcome, pause_s):
+            why = self._fault or error_of_end(call, outcome)
+            pause_s = pause_before_reconnect_s(self._pause_s, self._fault, self._retry, self._clock)
+            if not self._stream_attempts.goes_on(outcome, pause_s):
                 raise why
             self._lose(why)
             return pause_s
@@ -324,20 +324,25 @@ class Watcher(Generic[R]):
                 return 0.0
             return self._failed(call, outcome, is_worth=True)
         if isinstance(outcome, httpx.Response) and outcome.is_success:
+            # The connection broke before the first byte of the stream, as any other may.
             outcome = httpx.RemoteProtocolError("the stream ended before it began")
         return self._failed(call, outcome, is_worth=is_worth_repeating(call, outcome))
 
     def _failed(self, call: Call[Any], outcome: Outcome, *, is_worth: bool) -> float:
-        """The pause before another attempt; raises where this was the last."""
+        """The pause before another attempt.
+
+        Raises:
+            TopicsError: This was the last one.
+        """
         attempts, self._attempts = self._attempts, None
         assert attempts is not None
         pause_s = None
         if is_worth:
-            pause_s = attempts.next_pause_s(max(asked_pause_s(outcome), self._pause_s))
+            pause_s = attempts.next_pause_s(max(server_pause_s(outcome), self._pause_s))
         if pause_s is None:
-            raise why_ended(call, outcome)
+            raise error_of_end(call, outcome)
         self._attempts = attempts
-        self._lose(why_ended(call, outcome))
+        self._lose(error_of_end(call, outcome))
         return pause_s
 
     def _lose(self, why: TopicsError) -> None:
@@ -349,7 +354,7 @@ class Watcher(Generic[R]):
     # ------------------------------------------------------------------ frames
 
     def _records(self, event: Event) -> Iterator[Watched[R]]:
-        frame = read_event(self._frames, event.data)
+        frame = decode_event(self._frames, event.data)
         place = self._find(frame.topic)
         if place is None:
             self._id = event.id
@@ -366,12 +371,12 @@ class Watcher(Generic[R]):
             yield Watched(frame.topic, frame.records[last])
 
     def _tombstone(self, event: Event) -> Iterator[Watched[R]]:
-        stone, topic = read_event(Tombstone, event.data), read_event(_Named, event.data).topic
+        stone, topic = decode_event(Tombstone, event.data), decode_event(_Named, event.data).topic
         place = self._find(topic)
         if place is None:
             self._id = event.id
         elif stone.reason == "recreated":
-            # Its `gap_to` is the new instance's head, which is still to come.
+            # Its `gap_to` is the head of the new instance, whose records are still to come (§3.3).
             place.seq, place.epoch = stone.earliest_seq - 1, None
             self._ahead.pop(topic, None)
             self._reach(event, topic, place.seq, stone.head_seq)
@@ -383,7 +388,7 @@ class Watcher(Generic[R]):
                 yield Watched(topic, _after(seen_seq, stone))
 
     def _gone(self, event: Event) -> Iterator[Watched[R]]:
-        named = read_event(_Named, event.data)
+        named = decode_event(_Named, event.data)
         self._id = event.id
         if self._places is None or self._places.pop(named.topic, None) is None:
             return
@@ -393,11 +398,12 @@ class Watcher(Generic[R]):
         yield Watched(named.topic, TopicGone(head_seq=named.head_seq))
 
     def _find(self, topic: str) -> _Place | None:
-        """The place of a topic; None for one that has gone: under its name stands another now."""
+        """The place of a topic; None after its `TopicGone`, also where one of its name exists
+        again."""
         return None if self._places is None else self._places.get(topic)
 
     def _reach(self, event: Event, topic: str, seq: int, head_seq: int) -> None:
-        """All of a topic through `seq` is handed out, with the item that comes now."""
+        """Note that a topic is handed out through `seq`, with the item that comes next."""
         assert self._places is not None
         place = self._places[topic]
         place.seq, place.head_seq = max(place.seq, seq), head_seq
@@ -407,7 +413,7 @@ class Watcher(Generic[R]):
         self._id = event.id
 
     def _end(self, fault: TopicsError) -> None:
-        """The server's last word; raises where a new connection would hear it again."""
+        """Take an `error` event; raises it where a new connection would meet it again."""
         if fault.status == ADVISORY:
             return
         self.is_listening = False
@@ -418,8 +424,8 @@ class Watcher(Generic[R]):
             raise fault
 
 
-def _begins(topics: Sequence[Topic], options: WatchOptions) -> dict[str, Begin]:
-    """The beginning of each topic: its own, completed by the watch's."""
+def _begins(topics: Sequence[WatchTopics], options: WatchOptions) -> dict[str, Begin]:
+    """The beginning of each topic: its own, completed by that of the watch."""
     rest: Any = options
     shared = {name: rest[name] for name in Begin.__annotations__ if rest.get(name) is not None}
     begins: dict[str, Begin] = {}
@@ -431,11 +437,11 @@ def _begins(topics: Sequence[Topic], options: WatchOptions) -> dict[str, Begin]:
     return begins
 
 
-def _named(topic: Topic) -> Iterator[tuple[str, Begin]]:
+def _named(topic: WatchTopics) -> Iterator[tuple[str, Begin]]:
     """Names, each with its own beginning.
 
     Raises:
-        TypeError: What is neither a name nor several, or no place to begin.
+        TypeError: Neither a name nor several, or no place to begin.
     """
     if isinstance(topic, str):
         topic = {topic: Begin()}
@@ -450,41 +456,33 @@ def _named(topic: Topic) -> Iterator[tuple[str, Begin]]:
 
 
 def _from(begin: Begin, seq: int) -> Begin:
-    """The same, but from a place that was reached."""
+    """The same beginning, but from the seq that was reached."""
     kept = {name: value for name, value in begin.items() if name not in _STARTS}
     return Begin(**{**kept, "from_seq": seq})  # type: ignore[typeddict-item]
 
 
 def _cursor(event_id: str | None, ahead: Mapping[str, int]) -> str | None:
-    """A composite id and the topics that are ahead of it, as text; an id alone stays as it is."""
+    """An event id and the topics that are ahead of it, as text; an id alone is its own cursor."""
     if not ahead:
         return event_id
-    told = urlsafe_b64encode(msgspec.json.encode(ahead)).decode().rstrip("=")
-    return f"{event_id or ''}.{told}"
+    text = urlsafe_b64encode(msgspec.json.encode(ahead)).decode().rstrip("=")
+    return f"{event_id or ''}.{text}"
 
 
 def _parse_cursor(text: str | None) -> tuple[str | None, dict[str, int]]:
-    event_id, _, told = (text or "").partition(".")
-    if not told:
+    event_id, _, encoded = (text or "").partition(".")
+    if not encoded:
         return event_id or None, {}
     try:
-        ahead = msgspec.json.decode(urlsafe_b64decode(told + "=="), type=dict[str, int])
+        ahead = msgspec.json.decode(urlsafe_b64decode(encoded + "=="), type=dict[str, int])
     except ValueError:
         raise ValueError(f"{text!r} is not the cursor of a watch") from None
     return event_id or None, ahead
 
 
-def read_event(kind: type[T], data: bytes) -> T:
-    """The data of an event; raises `BadAnswer` where they are not in our form."""
-    try:
-        return calls.reads(kind)(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise calls.misfit("stream", 200, data, error) from error
-
-
 def _seqs(data: bytes) -> list[int]:
     """The seqs of a record frame, ascending, whatever its records are decoded into."""
-    return [record.seq for record in read_event(_Frame[_Numbered], data).records]
+    return [record.seq for record in decode_event(_Frame[Numbered], data).records]
 
 
 def _recreated(position: WatchPosition) -> Tombstone:
@@ -499,49 +497,9 @@ def _recreated(position: WatchPosition) -> Tombstone:
 
 
 def _after(seq: int, stone: Tombstone) -> Tombstone:
-    """What of a loss was not handed out before it was lost."""
+    """The part of a loss that this watch had not handed out before."""
     if stone.gap_from > seq:
         return stone
     return msgspec.structs.replace(
         stone, gap_from=seq + 1, missed_estimate=min(stone.missed_estimate, stone.gap_to - seq)
     )
-
-
-def is_stream(response: httpx.Response) -> bool:
-    """Whether an answer is a stream of events, and no refusal.
-
-    Raises:
-        BadAnswer: It is neither.
-    """
-    kind = response.headers.get("content-type", "")
-    if response.is_success and not kind.startswith("text/event-stream"):
-        message = f"expected an event stream, got {kind or 'no content type'}"
-        raise BadAnswer("bad_answer", response.status_code, message)
-    return response.is_success
-
-
-def is_news(said: Told) -> bool:
-    """Whether it is what a stream is there for, and neither its opening nor its end."""
-    return isinstance(said, Event) and said.kind != "error"
-
-
-def fault_of(data: bytes) -> TopicsError:
-    """The exception that an `error` event tells of (§7.5)."""
-    fault = read_event(_Fault, data)
-    return stream_error(fault.code, fault.error, fault.retry_after_ms / 1000)
-
-
-def why_ended(call: Call[Any], outcome: Outcome) -> TopicsError:
-    """The error in what came of a stream in the end."""
-    if isinstance(outcome, httpx.Response) and outcome.is_success:
-        return Unreachable("unreachable", 0, "the stream ended")
-    try:
-        call.result(outcome)
-    except TopicsError as error:
-        return error
-    raise AssertionError("neither a value nor an error")
-
-
-def asked_s(fault: TopicsError | None) -> float:
-    """The pause that the server's last word asked for."""
-    return (fault.retry_after_s or 0.0) if fault is not None else 0.0

@@ -194,7 +194,10 @@ def test_stopping(face: Any) -> None:
 
 def test_a_stream_that_drains() -> None:
     """A stream never says that there is no more: the two together are a mistake."""
-    with Client(URL) as client, pytest.raises(ValueError, match="push, or drain"):
+    with (
+        Client(URL) as client,
+        pytest.raises(ValueError, match="push and drain exclude each other"),
+    ):
         client.work("jobs", push=True, drain=True)
 
 

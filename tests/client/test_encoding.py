@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.client import NewRecord
-from topics.client.calls import encode_record
-from topics.client.plain import is_plain
+from topics.client.encoding import encode_record, is_json
 from topics.testing import MemoryTopics
 
 from .script import Script, appended
@@ -161,7 +160,7 @@ ODDS = st.binary() | st.decimals() | st.datetimes() | st.uuids() | st.sets(st.in
 @given(JSON)
 def test_what_is_sent_reads_back(value: Any) -> None:
     """What is plain is, read from JSON, the value that it was."""
-    assert is_plain(value)
+    assert is_json(value)
     if "inf" not in repr(value):
         assert msgspec.json.decode(encode_record(value)) == {"data": value}
 
@@ -169,7 +168,7 @@ def test_what_is_sent_reads_back(value: Any) -> None:
 @given(JSON, ODDS)
 def test_one_odd_value_is_enough(value: Any, odd: Any) -> None:
     """However deep it lies."""
-    assert not is_plain([value, {"a": [odd]}])
+    assert not is_json([value, {"a": [odd]}])
 
 
 def test_in_memory(memory_topics: MemoryTopics) -> None:

@@ -1,8 +1,8 @@
-"""Server-Sent Events as they come off a connection, in pieces of any size.
+"""Server-Sent Events, parsed from pieces of any size.
 
 Owns the grammar of `text/event-stream` as the HTML standard has it: line ends of three kinds,
 fields, comments, an id that stays until another comes.  It knows neither what an event means nor
-where bytes come from.  Invariant: where a stream is cut into pieces makes no difference.
+where bytes come from.  Invariant: the cuts between the pieces make no difference.
 """
 
 from dataclasses import dataclass
@@ -30,27 +30,28 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A line that says nothing but that the other side is there."""
+    """A line without content, such as a heartbeat: it shows that the connection stands."""
 
     text: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """The server's wish for the pause before a new connection, milliseconds."""
+    """The `retry` field: the pause that the server wants before a new connection."""
 
     pause_ms: int
 
 
-Told: TypeAlias = Event | Comment | Reconnect
+Parsed: TypeAlias = Event | Comment | Reconnect
 
 
-class Parser:
-    """Parses one connection's bytes; what stands unfinished at its end is dropped with it."""
+class EventParser:
+    """Parses one connection's bytes; an unfinished event is dropped with its connection."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        """An unfinished line, as it came: joined once, when its end is there."""
+        """An unfinished line, in the pieces that it came in.  They are joined once, at its end, so
+        that a long line costs no more than its length."""
         self._size_bytes = 0
         self._is_at_start = True
         self._was_cr = False
@@ -58,24 +59,24 @@ class Parser:
         self._data: list[bytes] = []
         self._id: str | None = None
 
-    def feed(self, piece: bytes) -> list[Told]:
+    def feed(self, piece: bytes) -> list[Parsed]:
         """What a piece of the stream completes, in order.
 
         Raises:
-            ValueError: An event larger than `EVENT_BYTES_MAX`; the stream is none of ours.
+            ValueError: An event larger than `EVENT_BYTES_MAX`: no server of this API sends it.
         """
-        told = []
+        found = []
         for line in self._lines(piece):
-            if (said := self._line(line)) is not None:
-                told.append(said)
+            if (parsed := self._parse(line)) is not None:
+                found.append(parsed)
         if self._size_bytes > EVENT_BYTES_MAX:
             raise ValueError(f"an event of more than {EVENT_BYTES_MAX} bytes")
-        return told
+        return found
 
     def _lines(self, piece: bytes) -> list[bytes]:
-        """The lines that a piece ends, without their ends."""
+        """The lines that a piece ends, without their line ends."""
         if self._was_cr and piece:
-            # The line ended with the CR, and was not held back for an LF that may never come.
+            # The CR ended the line; waiting for an LF that may never come would hold it back.
             self._was_cr = False
             piece = piece.removeprefix(b"\n")
         self._size_bytes += len(piece)
@@ -90,7 +91,7 @@ class Parser:
             lines[0] = lines[0].removeprefix(_BOM)
         return [line.rstrip(b"\r\n") for line in lines]
 
-    def _line(self, line: bytes) -> Told | None:
+    def _parse(self, line: bytes) -> Parsed | None:
         if not line:
             return self._dispatch()
         name, _, value = line.partition(b":")
@@ -105,6 +106,7 @@ class Parser:
             case b"id" if b"\0" not in value:
                 self._id = value.decode(errors="replace")
             case b"retry" if value.isdigit():
+                # Nine digits are 11 days; more would only cost time to convert.
                 return Reconnect(int(value[:9]))
         return None
 

@@ -1,8 +1,10 @@
-"""The shapes of answers, as types: what `/v0/openapi.json` says that each route answers.
+"""The models of answers: what each outcome is on the wire, and what `/v0/openapi.json` says of it.
 
-Nothing is made of them: answers are spliced (`topics.protocol.http.answers`), and the contract's tests
-hold every real one against these.  A field is required unless its default is `UNSET`; one more is
-allowed always, since answers grow within a version (§0.1).
+`topics.protocol.http.answers` has the outcome that each is made of.  Rare answers are encoded from
+these, field by field; the hot ones are spliced by templates, which a property test holds against
+these.  A field is required unless its default is `UNSET`; one more is allowed always, since answers
+grow within a version (§0.1).  `performance`, which ends every answer (§0.9), is in none of them: it
+is known only when the answer is sent.
 """
 
 from dataclasses import fields
@@ -43,10 +45,6 @@ class Performance(msgspec.Struct, kw_only=True):
     ]
 
 
-class Answer(msgspec.Struct, kw_only=True):
-    performance: Annotated[Performance, Meta(description="How long it took.")]
-
-
 # ---------------------------------------------------------------------- errors (§0.5)
 
 Code = Annotated[
@@ -83,25 +81,25 @@ class QueueCounters(msgspec.Struct, kw_only=True):
 
     ready: Annotated[Natural, Meta(description="May be claimed.")]
     in_flight: Annotated[Natural, Meta(description="Under a lease.")]
+    dead_lettered: Annotated[Natural, Meta(description="Moved away so far.")]
     delayed: Annotated[Natural | UnsetType, Meta(description="Wait; absent where 0.")] = UNSET
     damaged: Annotated[
         Natural | UnsetType,
         Meta(description="Of the delayed, those that cannot be read; absent where 0."),
     ] = UNSET
-    dead_lettered: Annotated[Natural, Meta(description="Moved away so far.")]
 
 
 Counters = Annotated[QueueCounters | UnsetType, Meta(description="Queues only.")]
 Priority = Annotated[int, Meta(description="Which topic's news a stream sends first (§0.10).")]
 
 
-class TopicPut(Answer, kw_only=True):
+class TopicPut(msgspec.Struct, kw_only=True):
     topic: TopicName
     created: Annotated[bool, Meta(description="Whether this made it.")]
     config: Annotated[TopicConfig, Meta(description="The config in force.")]
 
 
-class TopicState(Answer, kw_only=True):
+class TopicState(msgspec.Struct, kw_only=True):
     topic: TopicName
     type: Annotated[TopicType, Meta(description="A log, or a queue.")]
     epoch: Epoch
@@ -135,12 +133,12 @@ NextCursor = Annotated[
 ]
 
 
-class TopicList(Answer, kw_only=True):
+class TopicList(msgspec.Struct, kw_only=True):
     topics: Annotated[list[TopicSummary], Meta(description="By name.")]
     next_cursor: NextCursor = UNSET
 
 
-class TopicDeleted(Answer, kw_only=True):
+class TopicDeleted(msgspec.Struct, kw_only=True):
     topic: TopicName
     deleted: Annotated[bool, Meta(description="Whether there was one.")]
     routers_removed: Annotated[list[str], Meta(description="Routers that went with it.")]
@@ -149,7 +147,7 @@ class TopicDeleted(Answer, kw_only=True):
 # ---------------------------------------------------------------------- records (§2-§5)
 
 
-class Appended(Answer, kw_only=True):
+class Appended(msgspec.Struct, kw_only=True):
     topic: TopicName
     first_seq: Annotated[int, Meta(ge=1, description="The first record's number.")]
     last_seq: Annotated[int, Meta(ge=1, description="The last record's number.")]
@@ -196,7 +194,7 @@ class Tombstone(msgspec.Struct, kw_only=True):
     head_seq: HeadSeq
 
 
-class Page(Answer, kw_only=True):
+class Page(msgspec.Struct, kw_only=True):
     topic: TopicName
     records: Annotated[list[Record], Meta(description="In order.")]
     next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
@@ -208,7 +206,7 @@ class Page(Answer, kw_only=True):
     epoch: Epoch
 
 
-class RecordsDeleted(Answer, kw_only=True):
+class RecordsDeleted(msgspec.Struct, kw_only=True):
     topic: TopicName
     deleted: Annotated[Natural, Meta(description="Records that this removed.")]
     earliest_seq: EarliestSeq
@@ -217,7 +215,7 @@ class RecordsDeleted(Answer, kw_only=True):
     bytes: Bytes
 
 
-class Purged(Answer, kw_only=True):
+class Purged(msgspec.Struct, kw_only=True):
     topic: TopicName
     success: Annotated[Literal[True], Meta(description="Always.")]
     purged: Annotated[Natural, Meta(description="Records that this removed.")]
@@ -242,29 +240,29 @@ class Job(Record, kw_only=True):
     deliveries: Deliveries
 
 
-class Claimed(Answer, kw_only=True):
+class Claimed(msgspec.Struct, kw_only=True):
     topic: TopicName
     claimed: Annotated[list[Job], Meta(description="Lowest number first.")]
     count: Annotated[Natural, Meta(description="Jobs in this answer.")]
     ready: Annotated[Natural, Meta(description="Jobs that may still be claimed.")]
 
 
-class Held(Answer, kw_only=True):
+class _Held(msgspec.Struct, kw_only=True):
     topic: TopicName
     skipped: Annotated[list[Natural], Meta(description="Numbers that `node` does not hold.")]
     ready: Annotated[Natural, Meta(description="Jobs that may be claimed.")]
     in_flight: Annotated[Natural, Meta(description="Jobs under a lease.")]
 
 
-class Acked(Held, kw_only=True):
+class Acked(_Held, kw_only=True):
     acked: Annotated[Natural, Meta(description="Jobs that are done, and deleted.")]
 
 
-class Nacked(Held, kw_only=True):
+class Nacked(_Held, kw_only=True):
     nacked: Annotated[Natural, Meta(description="Jobs that were given back.")]
 
 
-class Extended(Held, kw_only=True):
+class Extended(_Held, kw_only=True):
     extended: Annotated[Natural, Meta(description="Leases that last longer.")]
     deadlines: Annotated[dict[str, Natural], Meta(description="By number, when each ends.")]
 
@@ -300,7 +298,6 @@ BlockedBy = Annotated[Blocked | None, Meta(description="What stops it, or `null`
 class RouterPut(RouterConfig, frozen=True, kw_only=True):
     router: RouterName
     created: Annotated[bool, Meta(description="Whether this made it.")]
-    performance: Annotated[Performance, Meta(description="How long it took.")]
 
 
 class RouterState(RouterConfig, frozen=True, kw_only=True):
@@ -311,7 +308,6 @@ class RouterState(RouterConfig, frozen=True, kw_only=True):
     blocked: BlockedBy
     lost_total: Annotated[Natural, Meta(description="Numbers lost before they were copied.")]
     loss: Annotated[RouterLoss | None, Meta(description="The last such gap, or `null`.")]
-    performance: Annotated[Performance, Meta(description="How long it took.")]
 
 
 class RouterSummary(msgspec.Struct, kw_only=True):
@@ -325,12 +321,12 @@ class RouterSummary(msgspec.Struct, kw_only=True):
     blocked: BlockedBy
 
 
-class RouterList(Answer, kw_only=True):
+class RouterList(msgspec.Struct, kw_only=True):
     routers: Annotated[list[RouterSummary], Meta(description="By name.")]
     next_cursor: NextCursor = UNSET
 
 
-class RouterDeleted(Answer, kw_only=True):
+class RouterDeleted(msgspec.Struct, kw_only=True):
     router: RouterName
     deleted: Annotated[bool, Meta(description="Whether there was one.")]
 
@@ -347,7 +343,7 @@ class Position(msgspec.Struct, kw_only=True):
     epoch: Epoch
 
 
-class Session(Answer, kw_only=True):
+class Session(msgspec.Struct, kw_only=True):
     wid: Annotated[str, Meta(description="Cannot be guessed; all that the stream asks for.")]
     stream_url: Annotated[str, Meta(description="The path of the stream.")]
     session_ttl_ms: Annotated[Natural, Meta(description="How long it lives without a stream.")]
@@ -422,13 +418,13 @@ class JobEvent(Job, kw_only=True):
 # ---------------------------------------------------------------------- server (§8)
 
 
-class Health(Answer, kw_only=True):
+class Health(msgspec.Struct, kw_only=True):
     status: Annotated[Literal["ok"], Meta(description="Always.")]
     version: Annotated[str, Meta(description="The server's version.")]
     uptime_ms: Annotated[Natural, Meta(description="Since the start.")]
 
 
-class Ready(Answer, kw_only=True):
+class Ready(msgspec.Struct, kw_only=True):
     status: Annotated[Literal["ready"], Meta(description="Always.")]
     wal_replay_complete: Annotated[Literal[True], Meta(description="Always.")]
     topics: Annotated[Natural, Meta(description="How many there are.")]
@@ -437,7 +433,6 @@ class Ready(Answer, kw_only=True):
 LimitsInForce: Final = msgspec.defstruct(
     "LimitsInForce",
     [(limit.name, Natural) for limit in fields(Limits)],
-    bases=(Answer,),
     kw_only=True,
     module=__name__,
 )

@@ -1,9 +1,10 @@
-"""Producing: which records go together, when they go, and what became of them.
+"""`Accumulator`: a producer's records in batches, until they are acknowledged.
 
-Owns a producer's books: the records that wait, the one batch that is under way, the bytes of both.
-It sends nothing, waits for nothing and knows no thread: a face carries its calls and locks its doors.
-Invariant: batches go one after the other, in the order in which their records came, each under an
-idempotency key of its own; after one that failed none goes any more.
+Owns which records go together, when a batch is due, and what became of it; named after the part of
+Kafka's producer that does the same.  It sends nothing, waits for nothing and knows no thread: a
+`Producer` calls it under a lock, an `AsyncProducer` from its event loop.  Invariant: batches are
+sent one after the other, in the order in which their records came, each under an idempotency key of
+its own; after a batch that failed none is sent.
 """
 
 import secrets
@@ -11,26 +12,30 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Unpack
 
-from topics.client import calls
-from topics.client.calls import Call
+from topics.client import endpoints
+from topics.client.call import Call
 from topics.client.errors import NotSent, TopicsError
 from topics.client.models import Appended
 from topics.client.options import Config, ProducerOptions, WriteOptions, require
 
 BATCH_RECORDS: Final = 5000
-"""A server takes 10,000 by default."""
+"""Half of what a server takes by default (§2)."""
 BATCH_BYTES: Final = 1 << 20
 LINGER_MS: Final = 5
+"""Kafka's `linger.ms` since 4.0 (KIP-1030)."""
 BUFFER_BYTES: Final = 32 << 20
+"""Kafka's `buffer.memory`."""
 
 
 class Batch:
     """Records that are appended together, and what became of them.
 
     Attributes:
-        records: As JSON; emptied when the answer is there.
-        first_seq: Of its first record; 0 as long as it is not known.
-        error: Why there is none.
+        records: As JSON; emptied when the batch is settled.
+        first_seq: Seq of its first record; 0 until it is appended.
+        error: Why it was not appended.
+        is_done: It is settled: appended, or failed.
+        waiter: A future of the `AsyncProducer`, where a task waits for the batch.
     """
 
     __slots__ = (
@@ -53,29 +58,28 @@ class Batch:
         self.first_seq = 0
         self.error: BaseException | None = None
         self.waiter: Any = None
-        """Of a face, where one waits for it."""
 
     def seq(self, index: int) -> int:
         """The sequence number of its n-th record.
 
         Raises:
-            TopicsError: It was not appended, or nobody knows.
+            TopicsError: It was not appended, or whether it was is unknown.
         """
         assert self.is_done
         if self.error is not None:
-            raise again(self.error)
+            raise copy_of(self.error)
         return self.first_seq + index
 
 
-class Outbox:
+class Accumulator:
     """The records of one producer, until they are acknowledged:
 
-        `add` each where `has_room`; wake what sends where `add` says so
-        at `due_s`: send the call of `take`, give `took` or `fail` what came
+        `add` each record where `has_room`; wake the sender where `add` says so
+        sender: at `due_s`, send the call of `take`, and give its outcome to `appended` or `fail`
 
     Attributes:
-        error: What ended it; nothing is taken or sent after that.
-        unsettled: Records that were taken and not acknowledged.
+        error: What failed; nothing is taken or sent after that.
+        unsettled: How many records were taken and are not acknowledged.
     """
 
     def __init__(
@@ -105,7 +109,7 @@ class Outbox:
         self.error: BaseException | None = None
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of so many bytes may be added; one always may where nothing else waits.
+        """Whether a record of so many bytes may be added; into an empty buffer any may.
 
         Raises:
             TopicsError: An earlier batch failed.
@@ -115,8 +119,12 @@ class Outbox:
         return not self._size_bytes or self._size_bytes + size_bytes + 1 <= self._buffer_bytes
 
     def add(self, record: bytes) -> tuple[Batch, bool]:
-        """Take a record; the batch that it goes with, as its last, and whether there is more to do
-        now than before: what sends is to be woken."""
+        """Take a record.
+
+        Returns:
+            The batch that it is the last record of, and whether to wake the sender: a batch was
+            begun, whose linger counts from now, or one is full.
+        """
         size_bytes = len(record) + 1
         batch, wakes = self._open, False
         if batch is not None and batch.size_bytes + size_bytes > self._batch_bytes:
@@ -136,14 +144,14 @@ class Outbox:
         return batch, wakes
 
     def close_batch(self) -> None:
-        """What waits goes at the next turn, and not with what is still to come."""
+        """Let the batch that is being filled be sent next, with no record more."""
         if self._open is not None:
             self._full.append(self._open)
             self._open = None
 
     @property
     def last(self) -> Batch | None:
-        """The last batch that is not settled: with it, all before it are."""
+        """The last batch that is not settled; when it is, all before it are."""
         return self._open or (self._full[-1] if self._full else self._sent)
 
     @property
@@ -152,7 +160,7 @@ class Outbox:
         return self._sent or (self._full[0] if self._full else self._open)
 
     def due_s(self) -> float | None:
-        """Seconds until a batch is to go; None where there is none."""
+        """Seconds until a batch is to be sent; None where there is none."""
         if self._full:
             return 0.0
         if self._open is None:
@@ -160,16 +168,16 @@ class Outbox:
         return max(self._open.began_s + self._linger_s - self._now_s(), 0.0)
 
     def take(self) -> tuple[Call[Appended], Batch]:
-        """The batch that is to go now; the one before it is settled."""
+        """The batch that is to be sent now, with its call; the one before it is settled."""
         assert self._sent is None
         if not self._full:
             self.close_batch()
         batch = self._sent = self._full.popleft()
-        call = calls.append_batch(self.topic, batch.records, batch.key, self._options)
+        call = endpoints.append_batch(self.topic, batch.records, batch.key, self._options)
         return call, batch
 
-    def took(self, batch: Batch, answer: Appended) -> None:
-        """A batch was appended."""
+    def appended(self, batch: Batch, answer: Appended) -> None:
+        """The batch that was taken is in the topic."""
         assert batch is self._sent
         assert answer.count == len(batch.records)
         batch.first_seq = answer.first_seq
@@ -177,8 +185,13 @@ class Outbox:
         self._settle(batch)
 
     def fail(self, error: BaseException) -> list[Batch]:
-        """The batch under way failed for good, and with it all that would come after it; the batches
-        that are settled by that, in order."""
+        """The batch that was taken failed for good.
+
+        With it fail all that wait behind it: sent now, they would be out of order.
+
+        Returns:
+            The batches that are settled by that, in order.
+        """
         if self.error is not None:
             return []
         self.error = error
@@ -203,14 +216,14 @@ class Outbox:
 
 
 def not_sent(cause: BaseException) -> NotSent:
-    """Why a record is certainly not in the topic."""
-    error = NotSent("not_sent", 0, f"not sent, for what came before it failed: {cause}")
+    """The error of a record behind a batch that failed."""
+    error = NotSent("not_sent", 0, f"not sent, because a batch before it failed: {cause}")
     error.__cause__ = cause
     return error
 
 
-def again(error: BaseException) -> BaseException:
-    """The same error to be raised once more: each has a traceback of its own."""
+def copy_of(error: BaseException) -> BaseException:
+    """The same error to be raised once more: each raise has a traceback of its own."""
     if not isinstance(error, TopicsError):
         return error
     same = type(error)(*error.args)
