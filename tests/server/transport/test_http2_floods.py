@@ -98,7 +98,7 @@ def test_a_client_that_goes_on_has_to_rest() -> None:
     rig.exchanged()
     rig.send(b"".join(frame(6, 0, 0, bytes(8)) for _ in range(60)))
     acks = sum(kind == 6 for kind, _, _, _ in rig.frames())
-    assert acks == 30
+    assert acks == 29  # SETTINGS were one of them
     rig.loop.advance(0.006)
     assert sum(kind == 6 for kind, _, _, _ in rig.frames()) == 10
     stream = rig.ask(body=b"behind them")

@@ -102,10 +102,6 @@ class Meter:
         self.used_s = 2 * most_s
         self._seen_s = now_s
 
-    def begin(self, now_s: float) -> None:
-        """Have the connection begin heavy: it is not known what it will ask."""
-        self.use(now_s, 2 * self._most_s)
-
     def use(self, now_s: float, took_s: float) -> None:
         """Note CPU time that the connection had; `now_s` is the loop's time."""
         left_s = self.used_s - (now_s - self._seen_s) * self._share

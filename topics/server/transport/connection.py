@@ -187,8 +187,6 @@ class Connection(asyncio.Protocol):
         self.client = str(peer[0]) if isinstance(peer, tuple) else ""
         self._transport.set_write_buffer_limits(high=HIGH_BYTES, low=LOW_BYTES)
         self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
-        # A crowd of new connections waits in line, and those that are there already pass it.
-        self._meter.begin(self._loop_s())
 
     def data_received(self, data: bytes) -> None:
         if self.phase in (Phase.FINISHING, Phase.LOST):
