@@ -20,6 +20,7 @@ from typing import Final
 
 import click
 
+from bench.frames import PREFACE, frame, head, literal, setting
 from bench.serving import Serving, serve_topics
 
 PAUSE_S: Final = 0.002
@@ -28,46 +29,6 @@ ATTACK_S: Final = 4.0
 TICK_S: Final = 0.01
 TICK_BYTES: Final = 10_000
 PAGE_BYTES: Final = 8 << 20
-PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-# ---------------------------------------------------------------------- frames
-
-
-def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    size = len(payload).to_bytes(3, "big")
-    return size + bytes([kind, flags]) + struct.pack(">I", stream_id) + payload
-
-
-def setting(name: int, value: int) -> bytes:
-    return struct.pack(">HI", name, value)
-
-
-def literal(name: bytes, value: bytes, first: bytes = b"\0") -> bytes:
-    """A field as text; with `first` 0x40 both sides remember it."""
-    return first + length(len(name)) + name + length(len(value)) + value
-
-
-def length(size: int) -> bytes:
-    """An integer of HPACK with a prefix of seven bits (RFC 7541, 5.1)."""
-    if size < 127:
-        return bytes([size])
-    size -= 127
-    out = b"\x7f"
-    while size >= 128:
-        out += bytes([size % 128 + 128])
-        size //= 128
-    return out + bytes([size])
-
-
-def head(method: bytes, path: bytes, *more: tuple[bytes, bytes]) -> bytes:
-    fields = [
-        (b":method", method),
-        (b":scheme", b"http"),
-        (b":authority", b"127.0.0.1"),
-        (b":path", path),
-    ]
-    return b"".join(literal(*each) for each in [*fields, *more])
 
 
 HELLO: Final = PREFACE + frame(4, 0, 0)

@@ -44,11 +44,11 @@ def port() -> Iterator[int]:
         make = lambda: Connection(shared, Http1, Http2)  # noqa: E731
         server = await loop.create_server(make, "127.0.0.1", 0)
         ports.append(server.sockets[0].getsockname()[1])
-        ready.set()
         return server
 
     def run() -> None:
         server = loop.run_until_complete(serve())
+        loop.call_soon(ready.set)
         loop.run_forever()
         server.close()
 

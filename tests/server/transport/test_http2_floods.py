@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 
 import h2.errors
+import h2.events
 import pytest
 from hpack import NeverIndexedHeaderTuple
 
@@ -63,6 +64,7 @@ def test_frames_that_ask_for_nothing_are_counted(kind: str) -> None:
     rig.exchanged()
     for i in range(600):
         rig.send(piece(rig, kind, i))
+        rig.loop.advance(0.001)
         if rig.transport.has_eof:
             break
     codes = [payload[4:8] for kind, _, _, payload in rig.frames() if kind == 7]
@@ -89,6 +91,24 @@ def test_a_budget_is_not_met_by_good_faith(kind: str) -> None:
     assert not rig.transport.has_eof
 
 
+def test_a_client_that_goes_on_has_to_rest() -> None:
+    """Twenty are free; behind them ten are taken every five milliseconds, and a request behind them
+    waits as long. What is on its way to the client goes on."""
+    rig = Rig()
+    rig.exchanged()
+    rig.send(b"".join(frame(6, 0, 0, bytes(8)) for _ in range(60)))
+    acks = sum(kind == 6 for kind, _, _, _ in rig.frames())
+    assert acks == 29  # SETTINGS were one of them
+    rig.loop.advance(0.006)
+    assert sum(kind == 6 for kind, _, _, _ in rig.frames()) == 10
+    stream = rig.ask(body=b"behind them")
+    rig.exchanged()
+    assert rig.of(stream, h2.events.ResponseReceived) == []
+    rig.advance(0.02)
+
+    assert rig.body(stream) == b"behind them"
+
+
 def test_large_heads_are_paid_for_by_their_size() -> None:
     """Huffman's code is slow to read: 20 KB of it in every head are nobody's habit."""
     rig = Rig()
@@ -98,6 +118,7 @@ def test_large_heads_are_paid_for_by_their_size() -> None:
     for i in range(100):
         stream = 2 * i + 1
         rig.send(frame(1, 1, stream, head[:16_000]) + frame(9, 4, stream, head[16_000:]))
+        rig.loop.advance(0.01)
 
     assert rig.transport.has_eof
     assert 20 < len(rig.exchange.heads) < 50
@@ -110,9 +131,11 @@ def test_one_byte_of_data_at_a_time_is_paid_for() -> None:
     rig.exchanged()
     for _ in range(1500):
         rig.send(frame(0, 0, 1, b"x"))
+        rig.loop.advance(0.001)
     assert not rig.transport.has_eof
     for _ in range(1500):
         rig.send(frame(0, 0, 1, b"x"))
+        rig.loop.advance(0.001)
 
     assert rig.transport.has_eof
 
@@ -172,6 +195,23 @@ def test_one_slice_handles_few_of_many_frames() -> None:
     assert rig.connection._inbox_bytes or rig.connection._is_queued
     rig.loop.rest()
     assert not rig.connection._is_queued
+
+
+def test_a_crowd_of_new_connections_waits_in_line() -> None:
+    """However many come at once, one that was there before is served when it asks."""
+    rig = Rig()
+    rig.loop.advance(1)
+    crowd = [Rig(shared=rig.shared, greets=False) for _ in range(50)]
+    for other in crowd:
+        other.h2.initiate_connection()
+        other.ask(b"/wait")
+        other.connection.data_received(other.h2.data_to_send())
+    rig.ask()
+    rig.connection.data_received(rig.h2.data_to_send())
+
+    assert [head.path for head in rig.exchange.heads] == [b"/echo"]
+    rig.loop.rest()
+    assert len(rig.exchange.heads) == 51
 
 
 def ticking(rig: Rig, step_s: float) -> None:

@@ -184,7 +184,7 @@ def priced(*frames: Frame) -> int:
     toll.frame(Frame(4, 1, 0, 0, frame(4, 1, 0)), 0.0)
     for each in frames:
         assert toll.frame(each, 0.0)
-    return charges._count
+    return charges.count
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_data_is_priced_by_what_is_in_it(size: int, ends: bool, price: int) -> N
     for _ in range(SMALL_PER_CHARGE):
         assert toll.data(size, 0.0, ends=ends)
 
-    assert charges._count == price
+    assert charges.count == price

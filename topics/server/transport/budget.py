@@ -63,20 +63,21 @@ class Charges:
         window_s: Its length; a new one begins with the first charge after the last has ended.
     """
 
-    __slots__ = ("_count", "_most", "_until_s", "_window_s")
+    __slots__ = ("_most", "_until_s", "_window_s", "count")
 
     def __init__(self, most: int, window_s: float) -> None:
         self._most = most
         self._window_s = window_s
-        self._count = 0
+        self.count = 0
+        """Of this window, or of the last."""
         self._until_s = 0.0
 
     def charge(self, now_s: float, count: int = 1) -> bool:
         """Count; False where it is too much, and the client should go."""
         if now_s >= self._until_s:
-            self._count, self._until_s = 0, now_s + self._window_s
-        self._count += count
-        return self._count <= self._most
+            self.count, self._until_s = 0, now_s + self._window_s
+        self.count += count
+        return self.count <= self._most
 
 
 class Meter:

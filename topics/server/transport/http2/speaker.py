@@ -31,6 +31,7 @@ from topics.server.transport.http2.link import Link
 from topics.server.transport.http2.receiving import Receiver
 from topics.server.transport.http2.sending import Sender
 from topics.server.transport.http2.stream import State
+from topics.server.transport.http2.toll import REST_S
 
 READ_BYTES: Final = HEADER_BYTES + FRAME_BYTES_MAX
 """Given to the splitter at a time: cutting costs little, and each frame is a step of its own."""
@@ -48,6 +49,9 @@ class Http2:
         self._turn = 0
         self._is_leaving = False
         """The connection ends with its last stream."""
+        self._is_resting = False
+        """No frame is taken now; the timer ends that."""
+        self._rest_s = 0.0
         self._head_s: float | None = None
         """When what has begun to come must be whole."""
         self._watch_head()
@@ -58,7 +62,7 @@ class Http2:
     def receive(self, data: bytes, at: int) -> int:
         if self._link.is_over:
             return len(data) - at
-        if self._connection.is_paused:
+        if self._connection.is_paused or self._is_resting:
             return 0  # a client that does not listen is not heard
         piece = data[at : at + READ_BYTES]
         try:
@@ -94,6 +98,9 @@ class Http2:
 
     def due(self) -> None:
         link, now_s = self._link, self._link.now_s()
+        if self._head_s is not None and (self._connection.is_paused or self._is_resting):
+            # What is missing may have come, and is not heard.
+            self._head_s = now_s + link.timeouts.head_s
         is_idle = not link.streams and link.idle_s <= now_s
         if is_idle or (self._head_s is not None and self._head_s <= now_s):
             link.go(ErrorCodes.NO_ERROR)
@@ -105,6 +112,10 @@ class Http2:
                 self._sender.on_slow(stream)
         if self._head_s is not None:
             link.wake_at(self._head_s)
+        if self._is_resting and self._rest_s <= now_s:
+            self._is_resting = False
+        elif self._is_resting:
+            link.wake_at(self._rest_s)
         self._connection.work_soon()
 
     def ended(self) -> None:
@@ -150,7 +161,9 @@ class Http2:
     # ------------------------------------------------------------------ frames
 
     def _take_frame(self) -> bool:
-        """Handle the next frame; False where none is whole."""
+        """Handle the next frame; False where none is whole, or none is taken now."""
+        if self._is_resting:
+            return False
         try:
             frame = self._splitter.next()
             if frame is None:
@@ -162,6 +175,11 @@ class Http2:
                 handle(self, frame)
         except Broken as broken:
             self._link.go(broken.code)
+            return True
+        if self._link.toll.must_rest():
+            self._is_resting = True
+            self._rest_s = self._link.now_s() + REST_S
+            self._link.wake_at(self._rest_s)
         return True
 
     def _give(self, frame: Frame) -> None:

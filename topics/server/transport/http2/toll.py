@@ -25,6 +25,11 @@ ENTRIES_PER_CHARGE: Final = 8
 EARNING_BYTES: Final = 256
 """A frame of DATA of so many bytes may well be answered by two WINDOW_UPDATE: of the stream and of
 the connection."""
+FREE: Final = 20
+PER_REST: Final = 10
+REST_S: Final = 0.005
+"""Behind `FREE` charges of one window, a client that goes on has a rest after each `PER_REST`: what
+is left to it until it has to go is little of the CPU's time."""
 UPDATES_EARNED: Final = 2
 UPDATES_MAX: Final = 1000
 
@@ -35,13 +40,25 @@ class Toll:
     Every method answers False where the client has to go.
     """
 
-    __slots__ = ("_charges", "_is_acknowledged", "_small", "_updates")
+    __slots__ = ("_charges", "_is_acknowledged", "_rested", "_small", "_updates")
 
     def __init__(self, charges: Charges) -> None:
         self._charges = charges
         self._small = 0
         self._updates = 0
         self._is_acknowledged = False
+        self._rested = FREE
+        """Charges up to which the client has had its rests."""
+
+    def must_rest(self) -> bool:
+        """Whether nothing more should be taken for `REST_S`; true once for each reason."""
+        count = self._charges.count
+        if count < self._rested:
+            self._rested = FREE
+        if count < self._rested + PER_REST:
+            return False
+        self._rested = count
+        return True
 
     def frame(self, frame: Frame, now_s: float) -> bool:
         """Count a frame by its header."""
