@@ -1,37 +1,38 @@
-"""The language of transcripts, and the world in which they happen.
+"""The language of transcripts, and the world that runs them.
 
-A transcript is commands, each followed by what comes of it, one line each: a word and a JSON
-object.  The object names what has to hold; fields that it leaves out may be anything, lists are
-whole.  Lines that begin with `#` are the story.
+A transcript is a list of commands, each followed by its results, one a line: a word and a JSON
+object.  A result must have the fields of that object; other fields are not compared, lists are
+compared as a whole.  Lines that begin with `#` are comments.
 
     POST /v0/topics/jobs {"records": [{"data": 1}]}     a request, as HTTP has it
     201 {"seqs": [1]}
-    POST /v0/topics/jobs idempotency-key:k {...}        headers stand before the body
+    POST /v0/topics/jobs idempotency-key:k {...}        headers come before the body
     ASK poll POST /v0/topics/jobs/diff {"wait_ms": 10}  a request that may wait
     waits
     OPEN tail GET /v0/watch/<wid>                       a stream, or with /v0/ws a WebSocket
     200
-    READ tail                                           what is there by now, or `nothing`
+    READ tail                                           all results so far, or `nothing`
     record {"id": {"jobs": 1}, "topic": "jobs"}
     SEND socket {"op": "ping"}                          a message to a WebSocket
-    CLOSE tail                                          the client goes
-    WAIT 1000                                           the clock, in milliseconds
-    RESTART                                             a clean stop, and a start
-    KILL                                                the process dies; the kernel goes on
-    POWER-CUT                                           nothing is left but what was synced
-    POWER-CUT torn                                      all is left but the last sector written
+    CLOSE tail                                          the client disconnects
+    WAIT 1000                                           advances the clock, milliseconds
+    RESTART                                             a clean stop and a start
+    KILL                                                the process dies, the kernel goes on
+    POWER-CUT                                           keeps only what was synced
+    POWER-CUT torn                                      loses only the last sector written
     started {"clean": false, "same_boot": false}
     CHECKPOINT                                          a round of upkeep with a checkpoint
-    FAIL write                                          the disk fails the next write, or `sync`
-    FULL                                                the disk has no space; `ROOM`: it has again
-    LIMITS {"max_topics": 2}                            limits of the server, before all else
+    FAIL write                                          the next write fails (or `sync`)
+    FULL                                                the disk has no space left
+    ROOM                                                the disk has space again
+    LIMITS {"max_topics": 2}                            an empty server with these limits
 
-A string `"<name>"` in an answer is whatever stands there the first time, and the same from then on;
-`<name>` in a command is what it was.  A field that is `"<absent>"` must not be there.  `<100>` in a
+The first `"<name>"` in a result matches any string and binds it; later ones must equal it, and
+`<name>` in a command stands for it.  `"<absent>"` means that the field must be missing.  `<100>` in a
 command is a hundred letters.
 
-The world is the real exchange, driver, engine and store: on simulated files, with a clock that only
-`WAIT` moves, and no thread.
+The exchange, driver, engine and store are the real ones.  The files are simulated, only `WAIT` moves
+the clock, and there are no threads.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ from topics.store.store import DiskStore
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
 TURNS = 30
-"""Turns of the loop in which everything happens that waits for nothing but its turn."""
+"""Turns of the event loop after which every task that is ready has run."""
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "OPTIONS")
 VERBS = (
@@ -80,7 +81,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that came of a command: a status, an event's name; and its document, if any."""
+    """One result of a command: a status or an event's name, and its document, if any."""
 
     word: str
     document: dict[str, Any] | None = None
@@ -104,8 +105,7 @@ NOTHING = [Line("nothing")]
 
 @dataclass
 class Step:
-    """A command of a script and the lines that are to follow; `at` is the command's line number,
-    from 1."""
+    """A command and the results it must have; `at` is the command's line number, from 1."""
 
     at: int
     command: str
@@ -113,7 +113,7 @@ class Step:
 
 
 def parse(text: str) -> list[Step]:
-    """A transcript's steps.  Raises ValueError for a line that is neither."""
+    """The steps of a transcript.  Raises ValueError for a result without a command."""
     steps: list[Step] = []
     for at, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -128,7 +128,7 @@ def parse(text: str) -> list[Step]:
 
 
 class Names:
-    """What `<name>` stands for."""
+    """The strings that `<name>` is bound to."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -141,7 +141,7 @@ class Names:
         return re.sub(r"<(\w+)>", meant, text)
 
     def holds(self, wanted: str, found: object) -> bool:
-        """Whether a string of an answer is what was wanted; a name that is new is learnt."""
+        """Whether a string equals what is wanted; binds an unbound name."""
         name = re.fullmatch(r"<(\w+)>", wanted)
         if name is None:
             return found == wanted
@@ -149,7 +149,7 @@ class Names:
 
 
 def lacks(found: Any, wanted: Any, names: Names, where: str = "") -> str:
-    """What `found` has not of what is wanted, as a sentence; empty where it has everything."""
+    """The first difference between `found` and `wanted`, as text; empty if there is none."""
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return f"{where}: {found!r} is no object"
@@ -175,7 +175,7 @@ def lacks(found: Any, wanted: Any, names: Names, where: str = "") -> str:
 
 
 def differs(found: list[Line], wanted: list[Line], names: Names) -> str:
-    """How what came differs from what is wanted, as a sentence; empty where it does not."""
+    """The first difference between two lists of results, as text; empty if there is none."""
     if [line.word for line in found] != [line.word for line in wanted]:
         return "came:\n" + "\n".join(map(str, found))
     for line, want in zip(found, wanted, strict=True):
@@ -187,7 +187,7 @@ def differs(found: list[Line], wanted: list[Line], names: Names) -> str:
 
 
 def shaped(found: Any, wanted: Any) -> Any:
-    """`found` with no more fields than `wanted` names; what is wanted as a name stays one."""
+    """`found` reduced to the fields of `wanted`; names stay names."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         each = {key: shaped(found.get(key, ABSENT), wanted[key]) for key in wanted}
         return {k: v for k, v in each.items() if v != ABSENT or wanted[k] == ABSENT}
@@ -199,7 +199,7 @@ def shaped(found: Any, wanted: Any) -> Any:
 
 
 def rewritten(text: str) -> str:
-    """The transcript with what comes of each command now, in the fields that it named before."""
+    """The transcript with the results that its commands have now, in the fields that it names."""
     lines = text.splitlines()
     out: list[str] = []
     names = Names()
@@ -222,7 +222,7 @@ def rewritten(text: str) -> str:
 
 
 def _count_of_answers(lines: list[str], begin: int) -> int:
-    """How many lines from `begin` on, counted from 0, are answers."""
+    """How many lines from index `begin` on are results."""
     count = 0
     for line in lines[begin:]:
         if not line.strip() or line.startswith("#") or line.split(" ", 1)[0] in COMMANDS:
@@ -235,7 +235,7 @@ def _count_of_answers(lines: list[str], begin: int) -> int:
 
 
 class World:
-    """A directory, its processes one after the other, and their clients."""
+    """A data directory, the processes that run on it one after the other, and their clients."""
 
     def __init__(self) -> None:
         self.files = SimFiles()
@@ -271,7 +271,7 @@ class World:
         self._loop.close()
 
     def do(self, command: str) -> list[Line]:
-        """Carry out one command; what comes of it."""
+        """Carry out one command and return its results."""
         verb, _, rest = command.partition(" ")
         if verb in METHODS:
             return self._request(command).take()
@@ -280,7 +280,7 @@ class World:
         return found
 
     def _turn(self) -> None:
-        """Let everything happen that waits for nothing but its turn."""
+        """Run every task that is ready."""
 
         async def turns() -> None:
             for _ in range(TURNS):
@@ -378,7 +378,7 @@ class World:
         return self._go_on(found)
 
     def _go_on(self, found: SimFiles) -> list[Line]:
-        """The next process, on the directory as it is found."""
+        """Start the next process on the directory."""
         self.files = found
         try:
             recovery = self._start(self.shell.now_ms)
@@ -388,7 +388,7 @@ class World:
         return [Line("started", json.loads(json.dumps(found_so)))]
 
     def _start(self, now_ms: int) -> Recovery:
-        # With sectors of 512 bytes, a power cut takes the same whatever the seed.
+        # With sectors of 512 bytes a power cut does not depend on the seed.
         self.files.page_bytes = SECTOR
         store = DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
         shell = _Shell(self.limits, store, now_ms)
@@ -432,7 +432,7 @@ def _parse_request(request: str) -> tuple[Head, bytes]:
 
 
 class _Poll:
-    """A request and its answer, which may come later."""
+    """A request whose answer may come later."""
 
     def __init__(self, found: Any) -> None:
         self._answers: list[Answer] = []
@@ -469,7 +469,7 @@ class _Poll:
 
 
 class _Stream:
-    """A client of a stream or a WebSocket, which takes what there is when it is told to."""
+    """A client of a stream or a WebSocket that reads only on command."""
 
     def __init__(self, far: Feed | Socket, loop: asyncio.AbstractEventLoop) -> None:
         self._far = far
@@ -478,10 +478,10 @@ class _Stream:
         self._sending: asyncio.Task[None] | None = None
         self._messages: list[str] = []
         self._last: list[Line] = []
-        """What a stream that is over answers."""
+        """The result of reading a stream that has ended."""
 
     def send(self, message: str) -> None:
-        """Messages are carried out one after the other, as a driver does."""
+        """Messages are carried out one after the other, as by a driver."""
         self._messages.append(message)
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send_all())
@@ -492,7 +492,7 @@ class _Stream:
             await self._far.command(self._messages.pop(0))
 
     def read(self, turn: Callable[[], None]) -> list[Line]:
-        """Everything that is there by now."""
+        """Everything that the server has sent so far."""
         found: list[Line] = []
         while not self._last:
             if self._pulling is None:
@@ -531,8 +531,7 @@ def _of_message(message: str) -> Line:
 
 
 def _of_events(text: str) -> list[Line]:
-    """Server-Sent Events, as lines.  An id is shown as the map that it is, and as it came
-    (`cursor`)."""
+    """Server-Sent Events as results.  A composite id is decoded as `id`, and kept as `cursor`."""
     return [_of_event(block) for block in text.split("\n\n") if block]
 
 
@@ -552,7 +551,7 @@ def _of_event(block: str) -> Line:
 
 
 def _without_figures(document: dict[str, Any]) -> dict[str, Any]:
-    """Of `performance` what does not depend on the machine."""
+    """Keep the fields of `performance` that do not depend on the machine."""
     figures = document.pop("performance", {})
     lasting = {k: v for k, v in figures.items() if k in ("records_scanned", "throttle_wait_ms")}
     return {**document, "performance": lasting} if lasting else document
@@ -562,7 +561,7 @@ def _without_figures(document: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Its time is the story's; nothing on it waits for another."""
+    """An event loop whose time is that of the transcript."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__()
@@ -573,8 +572,8 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Shell:
-    """Implements `shell.Shell`: what threads would do is done at once, nothing is synced before
-    somebody needs it."""
+    """Implements `shell.Shell` without threads.  A sync happens when a command or the flush timer
+    needs it."""
 
     def __init__(self, limits: Limits, store: DiskStore, now_ms: int) -> None:
         self.limits = limits
@@ -649,7 +648,7 @@ class _Shell:
 
 @dataclass(frozen=True, slots=True)
 class _Done(Generic[T]):
-    """Implements `shell.Reading`: what a thread would have done, done at once."""
+    """Implements `shell.Reading` for a call that has returned."""
 
     value: T
 
@@ -668,7 +667,7 @@ class _Done(Generic[T]):
 
 
 class _NextCall(dict[int, Fault]):
-    """The next call that begins with a word fails, and no other."""
+    """Faults of `SimFiles`: only the next call whose name begins with `word` fails."""
 
     def __init__(self, word: str, files: SimFiles) -> None:
         super().__init__()
@@ -683,7 +682,7 @@ class _NextCall(dict[int, Fault]):
 
 
 class _Nothing(random.Random):
-    """A power cut that leaves what was synced, and no more."""
+    """Draws with which a power cut keeps only what was synced."""
 
     def choice(self, seq: Any) -> Any:
         return seq[0]
@@ -696,7 +695,7 @@ class _Nothing(random.Random):
 
 
 class _Everything(random.Random):
-    """A power cut that leaves all that was written."""
+    """Draws with which a power cut keeps everything written."""
 
     def choice(self, seq: Any) -> Any:
         return seq[-1]

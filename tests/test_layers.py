@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
 
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
+    "hypercorn": {"asgi/hypercorn.py"},
     "h2": {
         f"server/transport/http2/{name}.py"
         for name in ("frames", "library", "link", "receiving", "sending", "speaker")
@@ -157,13 +158,13 @@ def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
 
 
 TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
-"""Packages whose every module has its tests under its own name."""
+"""Packages in which every module has a test file of its name."""
 
 UNTESTED = {
     "server/exchange/interface.py": "types that its users' tests are written against",
     "server/exchange/shell.py": "types that its users' tests are written against",
 }
-"""Modules of these packages that need none, and why."""
+"""Modules of these packages without a test file, and why."""
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ UNTESTED = {
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_a_module_has_its_tests_under_its_name(path: Path) -> None:
-    """`topics/store/wal.py` is proved in `tests/store/test_wal.py`, and a reader need not search."""
+    """The tests of `topics/store/wal.py` are in `tests/store/test_wal.py`."""
     name = path.relative_to(ROOT)
     tests = Path(__file__).parent / name.with_name(f"test_{name.name}")
 

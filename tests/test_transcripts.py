@@ -1,7 +1,8 @@
-"""Conversations with the server, as text: what was asked, and what came of it.
+"""Conversations with the server, as text: commands and their results.
 
-`tests/stories.py` has the language.  With `REWRITE=1` in the environment each transcript is written
-anew with what comes now, in the fields that it names: a change to review, not a proof.
+`tests/stories.py` defines the language.  With `REWRITE=1` in the environment each transcript is
+rewritten with its present results, in the fields that it names; review the difference against the
+contract.
 """
 
 import os
@@ -15,7 +16,7 @@ TRANSCRIPTS = sorted(Path(__file__).parent.glob("transcripts/*.txt"))
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    """The conversation goes as it is written down; the § stands in its first lines."""
+    """Every command has the results that are written below it."""
     if os.environ.get("REWRITE"):
         path.write_text(rewritten(path.read_text()))
     names = Names()
@@ -27,13 +28,13 @@ def test_transcript(path: Path) -> None:
 
 
 def test_there_are_transcripts() -> None:
-    """Nobody moved them away."""
+    """The folder was not moved or emptied."""
     assert len(TRANSCRIPTS) >= 25
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_a_transcript_says_what_it_proves(path: Path) -> None:
-    """It opens with its story and the § of the contract."""
+    """It begins with a comment that cites the contract."""
     opening = path.read_text().partition("\n\n")[0]
 
     assert all(line.startswith("#") for line in opening.splitlines())
@@ -67,21 +68,21 @@ GET /v0/topics/jobs
     ],
 )
 def test_what_is_wanted_has_to_be_there(wanted: str, trouble: str) -> None:
-    """A field that is named has its value; lists are whole; what is not named may be anything."""
+    """Named fields are compared, lists as a whole; other fields are not compared."""
     found = [Line("200", {"a": 1, "b": [1, {"c": "x"}]})]
 
     assert differs(found, [Line.parse(wanted)], Names()).startswith(trouble)
     assert bool(differs(found, [Line.parse(wanted)], Names())) is bool(trouble)
 
 
-def test_an_answer_that_nobody_wanted_is_a_difference() -> None:
-    """One line more or less than the transcript has."""
+def test_the_number_of_results_is_compared() -> None:
+    """A result too many or too few is a difference."""
     assert differs([Line("nothing")], [], Names())
     assert differs([], [Line("nothing")], Names())
 
 
 def test_a_name_is_the_same_from_its_first_use_on() -> None:
-    """`<wid>` is learnt from an answer, put into commands, and held against later answers."""
+    """`<wid>` is bound by a result, replaced in commands, and compared with later results."""
     names = Names()
     assert not differs([Line("200", {"wid": "w-1"})], [Line.parse('200 {"wid": "<wid>"}')], names)
 
@@ -90,7 +91,7 @@ def test_a_name_is_the_same_from_its_first_use_on() -> None:
 
 
 def test_a_rewritten_transcript_keeps_its_story_and_its_fields() -> None:
-    """Comments and commands stay; answers have the fields that they named, with today's values."""
+    """Comments and commands stay; results keep their fields and get their present values."""
     assert (
         rewritten(STORY)
         == """# A story. (§2)
@@ -106,6 +107,6 @@ GET /v0/topics/jobs
 
 
 def test_a_line_that_is_no_command_is_refused() -> None:
-    """A misspelt command is not an answer to nothing."""
+    """A misspelt command is not taken for a result."""
     with pytest.raises(ValueError, match="line 1"):
         parse("POTS /v0/topics/jobs")

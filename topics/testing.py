@@ -192,7 +192,7 @@ class _Shell:
 
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):
-    """Implements `shell.Reading`: the result of a call that a server would make in a thread."""
+    """Implements `shell.ThreadCall`: the result of a call that a server would make in a thread."""
 
     value: T
 

@@ -43,7 +43,7 @@ class FakePending:
 
 @dataclass
 class FakeFeed:
-    """Implements `answers.Written`: what the test puts goes to `next`; it may write, too."""
+    """Implements `answers.Written`: what the test puts is returned by `next`; it may write, too."""
 
     pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     write: Callable[[bytes], bool] | None = None
@@ -92,6 +92,9 @@ class FakeAdmission:
         self.exchange.slow += 1
         return refusal(ErrorCode.INVALID_REQUEST, "too slow", {"reason": "body_timeout"})
 
+    def close(self) -> None:
+        self.exchange.closed += 1
+
 
 @dataclass
 class FakeExchange:
@@ -101,6 +104,7 @@ class FakeExchange:
     waits: list[FakePending] = field(default_factory=list)
     feeds: list[FakeFeed] = field(default_factory=list)
     slow: int = 0
+    closed: int = 0
 
     def begin(self, head: Head) -> Answer | Admission:
         self.heads.append(head)

@@ -1,4 +1,4 @@
-"""How a command ends: a code that means something, and one line instead of a stack trace."""
+"""How a command ends: an exit code, and one line instead of a stack trace."""
 
 import errno
 import io
@@ -16,7 +16,7 @@ from topics.client import BadAnswer, TopicsError, Unreachable
 
 
 def ended(does: Callable[[], Any]) -> Result:
-    """How a command that does this ends."""
+    """The result of a command with this callback."""
     group = Guarded()
     group.add_command(click.Command("do", callback=does))
     return CliRunner().invoke(group, ["do"])
@@ -30,7 +30,7 @@ def raising(error: BaseException) -> Callable[[], Any]:
 
 
 def test_a_command_ends_with_what_it_returns() -> None:
-    """None is 0."""
+    """None is exit code 0."""
     assert ended(lambda: None).exit_code == exits.OK
     assert ended(lambda: exits.LOST).exit_code == exits.LOST
 
@@ -45,10 +45,10 @@ def test_a_command_ends_with_what_it_returns() -> None:
         (OSError(errno.EACCES, "Denied", "/etc/x"), 2, "topics: /etc/x: Denied\n"),
     ],
 )
-def test_what_is_no_bug_of_ours_is_a_line(
+def test_an_expected_failure_is_one_line(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a code by which a script can tell."""
+    """Each has an exit code of its own kind."""
     monkeypatch.setattr(exits, "_abandon", lambda stream: None)
 
     done = ended(raising(error))
@@ -57,7 +57,7 @@ def test_what_is_no_bug_of_ours_is_a_line(
 
 
 def test_a_reader_that_has_had_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`topics read jobs | head` has got what it wanted: 0, and not a word."""
+    """A closed pipe (`topics read jobs | head`) is exit code 0 without output."""
     monkeypatch.setattr(exits, "_abandon", lambda stream: None)
 
     done = ended(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
@@ -66,7 +66,7 @@ def test_a_reader_that_has_had_enough_is_no_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_bug_of_ours_is_a_stack_trace() -> None:
-    """It is not dressed up as somebody else's mistake."""
+    """An unexpected exception is not caught."""
     done = ended(raising(ZeroDivisionError("a bug")))
 
     assert isinstance(done.exception, ZeroDivisionError)
@@ -83,7 +83,7 @@ def test_a_bug_of_ours_is_a_stack_trace() -> None:
 def test_a_refusal_is_told_apart_from_a_server_that_is_not_there(
     error: TopicsError, code: int
 ) -> None:
-    """1 where the server refused; 2 where none answered, or something else did."""
+    """1 for an error of the server; 2 if no server answered, or something else did."""
     with pytest.raises(Stop) as stopped, refusals(lambda: "3 records were appended"):
         raise error
 
@@ -101,15 +101,15 @@ def test_an_argument_that_is_no_text_is_told() -> None:
 
 
 def test_output_that_was_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that is there to print has nothing to do then."""
+    """A command that only prints cannot run without standard output."""
     monkeypatch.setattr(sys, "stdout", None)
 
     with pytest.raises(Stop, match="standard output is closed"):
         exits.output()
 
 
-def test_where_nobody_can_be_told_the_code_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard error is full, too."""
+def test_a_full_standard_error_keeps_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code does not change if standard error is full."""
 
     class Full(io.StringIO):
         def write(self, text: str) -> int:
@@ -122,6 +122,6 @@ def test_where_nobody_can_be_told_the_code_says_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_numbers_in_sentences() -> None:
-    """One of something, and more."""
+    """Singular and plural."""
     assert (counted(1, "record"), counted(2000, "record")) == ("1 record", "2,000 records")
     assert (were(1, "job"), were(0, "job")) == ("1 job was", "0 jobs were")

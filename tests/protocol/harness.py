@@ -103,9 +103,9 @@ class Harness:
 
     def pay(self, command: Command) -> None:
         """Work off what is owed to a command, as a shell does before it submits one."""
-        debt = self.engine.debt_of(command)
-        while debt is not None and not debt.is_settled:
-            debt.work(self.moment)
+        debt = self.engine.barrier_for(command)
+        while debt is not None and not debt.is_passed:
+            debt.advance(self.moment)
             self.read_fetches()
             self.sync()
 
@@ -114,7 +114,7 @@ class Harness:
         self.engine.work_off(self.moment)
         self.read_fetches()
         self.sync()
-        while self.engine.owes:
+        while self.engine.has_work:
             self.engine.work_off(self.moment)
             self.read_fetches()
             self.sync()

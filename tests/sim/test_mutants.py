@@ -30,8 +30,10 @@ from topics.protocol import engine
 from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.admission import Admission
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.decide.forwarding import Passes
-from topics.protocol.decide.queues import Work, _Claimer
+from topics.protocol.decide.forwarding import Forwarding
+from topics.protocol.decide.leases import Leases
+from topics.protocol.decide.queues import QueueCommands
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.schedule import Chore, Chores, Rotation, UntilWritten
@@ -241,7 +243,7 @@ def segment_numbers_used_again(patch: Patch) -> None:
 
 
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
-    """What the log gets is not what became true."""
+    """The log gets an event that differs from the one that was applied."""
     encode = codec.encode
     patch.setattr(unit_of_work, "encode", lambda event: encode(change(event)))
 
@@ -423,13 +425,13 @@ def unpublished_jobs_claimed(patch: Patch) -> None:
 
 
 def who_waits_is_not_woken(patch: Patch) -> None:
-    patch.setattr(Work, "on_published", lambda self, topic: None)
+    patch.setattr(QueueCommands, "on_published", lambda self, topic: None)
 
 
 def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
-    grant = Work._grant
+    grant = Leases.grant
 
-    def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
+    def forgetful(self: Leases, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
         if isinstance(who, Claim):
             return grant(self, topic, queue, who, *args)
         emit = self._unit.emit
@@ -438,11 +440,11 @@ def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
             unlogged.setattr(self._unit, "emit", lost)
             return grant(self, topic, queue, who, *args)
 
-    patch.setattr(Work, "_grant", forgetful)
+    patch.setattr(Leases, "grant", forgetful)
 
 
 def claims_given_more_than_they_asked_for(patch: Patch) -> None:
-    patch.setattr(_Claimer, "wants", property(lambda self: self.limit + 1))
+    patch.setattr(JobWaiter, "wants", property(lambda self: self.limit + 1))
 
 
 def dead_space_never_weighed(patch: Patch) -> None:
@@ -523,7 +525,7 @@ def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
 
 
 def failures_that_are_no_disks_not_heeded(patch: Patch) -> None:
-    """Want of memory in a write, taken for a write of nothing."""
+    """Out of memory in a write is taken for a write of nothing."""
     append = Log._append
 
     def careless(self: Log, kind: int, frames: Frames) -> None:
@@ -564,11 +566,11 @@ def cursor_not_logged_with_its_copies(patch: Patch) -> None:
 
 
 def losses_of_a_source_kept_quiet(patch: Patch) -> None:
-    patch.setattr(Passes, "_pass_loss", lambda self, *args: False)
+    patch.setattr(Forwarding, "_pass_loss", lambda self, *args: False)
 
 
 def debts_never_paid(patch: Patch) -> None:
-    patch.setattr(Engine, "debt_of", lambda self, command: None)
+    patch.setattr(Engine, "barrier_for", lambda self, command: None)
 
 
 MUTANTS = (

@@ -15,7 +15,7 @@ CORRUPT: Content = {-1: {}}
 
 
 def small_directory(*, clean: bool = False, idle: bool = True) -> tuple[SimFiles, list[Content]]:
-    """A directory with every kind of file in it, and what stood in it after each synced write."""
+    """A directory with every kind of file in it, and its content after each synced write."""
     files = SimFiles()
     ledger = Ledger(None)
     ledger.store = store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
@@ -46,7 +46,7 @@ def small_directory(*, clean: bool = False, idle: bool = True) -> tuple[SimFiles
 
 
 def outcome(files: SimFiles) -> Content | str:
-    """What a start finds: all content, or the refusal; a run that can't be read is marked."""
+    """What a start finds: all content, or the refusal; a run that cannot be read is marked."""
     tree = files.tree()
     ledger = Ledger(None)
     store = ledger.store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
@@ -120,13 +120,13 @@ def fail_next(files: SimFiles, ahead: int = 1, **fault: object) -> None:
 
 
 def interesting(data: bytes) -> list[int]:
-    """Offsets of all bytes, but of long zeros only a few."""
+    """Offsets of all bytes, but only a few of long runs of zeros."""
     used = [at for at in range(len(data)) if data[max(0, at - 8) : at + 9].strip(b"\0")]
     zeros = [at for at in range(0, len(data), 997) if data[at] == 0]
     return sorted({*used, *zeros})
 
 
 def second_boot_is_believed(files: SimFiles) -> bool:
-    """Whether a start takes the machine's memory of the log for whole."""
+    """Whether a start trusts the machine's page cache of the log."""
     store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
     return store.recover(Ledger(None)).same_boot

@@ -13,7 +13,7 @@ from .ledger import HotRun, entry_of
 
 @dataclass
 class World:
-    """A store of one kind, and how to get it again as the next process would."""
+    """A store of one kind, and how to open it again as the next process would."""
 
     store: Any
     again: Callable[[], Any] | None = None

@@ -13,8 +13,8 @@ from .disks import begun, fail_next, recovered, second_boot_is_believed
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
-    """The process was killed in the very call that failed, as where a disk hangs: what memory shows
-    of the log is not on the disk, and a start leaves a mark of that before it goes on. (F9)"""
+    """The process was killed in the call that failed, as when a disk hangs: the page cache of the
+    log differs from the disk, and a start leaves a mark of that before it proceeds. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second" * 9000)
@@ -34,7 +34,7 @@ def test_a_failure_that_nobody_saw_is_found_in_memory(again: bool) -> None:
 
 
 def begun_file() -> tuple[SimFiles, File]:
-    """A file of two and a half steps, all of it on the disk."""
+    """A synced file of two and a half steps."""
     files = SimFiles()
     file = files.create("a")
     file.write(b"x" * (2 * STEP + STEP // 2), 0)
@@ -43,7 +43,7 @@ def begun_file() -> tuple[SimFiles, File]:
 
 
 def test_pages_that_the_disk_has_are_believed() -> None:
-    """Dropped from memory they show the same again."""
+    """Synced pages read the same after the cache was dropped."""
     _, file = begun_file()
     before = shown(file)
     assert sorted(before) == [0, STEP, 2 * STEP]
@@ -54,7 +54,7 @@ def test_pages_that_the_disk_has_are_believed() -> None:
 
 
 def test_a_page_that_only_memory_had_is_found_out() -> None:
-    """A failed sync marked it clean: what memory showed is not what the disk gives back."""
+    """After a failed sync a clean page differs from the disk; dropping the cache shows it."""
     files, file = begun_file()
     file.write(b"y", STEP)
     files.faults[files.calls + 1] = Fault(cleans=True)
@@ -68,7 +68,7 @@ def test_a_page_that_only_memory_had_is_found_out() -> None:
 
 
 def test_what_is_not_in_memory_is_no_evidence() -> None:
-    """It is not read for it, and so it is not compared."""
+    """Pages that are not cached are neither read nor compared."""
     files, file = begun_file()
     files.cold = True
 

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, two of them, and which one a start takes."""
+"""Checkpoints: complete or absent, two generations, and the choice among them."""
 
 import errno
 
@@ -37,7 +37,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before() -> None:
     ],
 )
 def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, says: str) -> None:
-    """That nothing is lost is said only where the mark of a clean stop shows it."""
+    """A start that skips a checkpoint logs that nothing is lost only if the mark of a clean stop
+    proves it."""
     files, history = small_directory(clean=clean)
     newest = max(name for name in files.names() if name.endswith(".ckpt"))
     damaged = flipped(files, newest, 3, 1)
@@ -56,7 +57,7 @@ def test_a_checkpoint_that_was_passed_over_is_told(clean: bool, says: str) -> No
 
 @pytest.mark.parametrize("ahead", range(1, 6))
 def test_a_checkpoint_that_fails_may_be_tried_again(ahead: int) -> None:
-    """A checkpoint that found no space changes nothing; the log still has it all."""
+    """A checkpoint that found no space changes nothing; the log still has all events."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -87,7 +88,7 @@ def saved(files: SimFiles, times: int = 1, *, clean: bool = False) -> Checkpoint
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_an_image_and_what_is_said_about_it_come_back(clean: bool) -> None:
-    """Where the log goes on, who wrote it, and whether it had stopped."""
+    """The position in the log, the incarnation and the clean mark are stored with the image."""
     files = SimFiles()
     stored = Stored(5, AT, incarnation=2, next_segment=9, clean=clean)
     write(files.create("made"), Checkpoint(1234, 7, []), stored, INSTANCE)
@@ -112,7 +113,7 @@ def test_no_bit_of_a_checkpoint_may_be_another() -> None:
 
 
 def test_a_checkpoint_is_believed_in_its_place_alone() -> None:
-    """Under another number, or in another data directory, it is none."""
+    """A checkpoint with another number, or of another data directory, is refused."""
     files = SimFiles()
     write(files.create("made"), Checkpoint(1234, 7, []), Stored(5, AT, 2, 9, True), INSTANCE)
     made = read_whole(files, "made")
@@ -124,7 +125,7 @@ def test_a_checkpoint_is_believed_in_its_place_alone() -> None:
 
 
 def test_two_generations_stay_and_the_log_that_the_older_needs() -> None:
-    """The newest is the one that a start takes; files before the last two go."""
+    """A start takes the newest; older files than the last two are unlinked."""
     files = SimFiles()
     made = saved(files, 4)
 
@@ -136,12 +137,12 @@ def test_two_generations_stay_and_the_log_that_the_older_needs() -> None:
 
 
 def test_with_one_checkpoint_the_log_is_kept_from_its_beginning() -> None:
-    """Should it not verify one day, the log alone has everything."""
+    """If the only checkpoint were damaged, the log would have everything."""
     assert saved(SimFiles()).oldest_log == 1
 
 
 def test_where_there_never_was_one_there_is_none() -> None:
-    """That is no damage; files of which none verifies are."""
+    """No checkpoint is no damage; checkpoints of which none verifies are."""
     files = SimFiles()
     assert Checkpoints(files, INSTANCE).load() is None
 
@@ -151,7 +152,7 @@ def test_where_there_never_was_one_there_is_none() -> None:
 
 
 def test_a_number_is_not_given_out_twice() -> None:
-    """Also not that of one which does not verify: what it was is a question for an inspection."""
+    """The number of a damaged checkpoint is not reused."""
     files = SimFiles()
     saved(files, 2)
     files.put(checkpoint_name(7), b"damaged")

@@ -15,7 +15,8 @@ from .ledger import Ledger
 @pytest.mark.long
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_flipped_bit_is_never_served(clean: bool, stride: int) -> None:
-    """Any one bit of any file: all is as it was, or the damage is named with its place."""
+    """After any one flipped bit of any file the content is unchanged, or the damage is reported
+    with its place."""
     files, history = small_directory(clean=clean)
     rng = random.Random(5)
     expected = history[-1]
@@ -30,7 +31,7 @@ def test_a_flipped_bit_is_never_served(clean: bool, stride: int) -> None:
 
 @pytest.mark.long
 def test_a_file_cut_short_is_named(stride: int) -> None:
-    """Cut any file anywhere: it is refused, or nothing is missing."""
+    """A file that is cut anywhere is refused, or nothing is missing."""
     files, history = small_directory()
     for name, data in files.tree().items():
         for size in sorted({*range(0, len(data), 61 * stride), *range(0, len(data), SECTOR)}):
@@ -44,7 +45,8 @@ def test_a_file_cut_short_is_named(stride: int) -> None:
 
 
 def test_every_file_that_is_missing_is_named() -> None:
-    """A file that durable state names and that is not there is corruption; spares are not."""
+    """A file that durable state names and that does not exist is corruption; spare files are
+    not."""
     files, history = small_directory()
     for name in files.tree():
         damaged = copy_of(files)
@@ -58,7 +60,8 @@ def test_every_file_that_is_missing_is_named() -> None:
 
 
 def test_files_of_another_directory_are_named() -> None:
-    """Every file says whose it is and which one: a stranger is refused, not read."""
+    """Every file has the instance id and its number: a file of another directory is refused, not
+    read."""
     files, _ = small_directory()
     other = SimFiles(seed=77)
     ledger = Ledger(None)

@@ -17,7 +17,7 @@ from .ledger import Ledger
 
 
 def test_after_a_failed_write_nothing_is_retried() -> None:
-    """The outcome is unknown, the store is read-only for good, and reads go on. (F8)"""
+    """The outcome is unknown, the store stays read-only, and reads continue. (F8)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -43,7 +43,8 @@ def test_after_a_failed_write_nothing_is_retried() -> None:
 @pytest.mark.parametrize("cleans", [True, False])
 @pytest.mark.parametrize("then", ["kill", "cut"])
 def test_a_sync_that_failed_is_never_issued_again(cleans: bool, then: str) -> None:
-    """The pages look clean and are not on the disk: nobody may be told that they are. (F9)"""
+    """The pages look clean and are not on the disk: no write may be acknowledged by a second sync.
+    (F9)"""
     files = SimFiles()
     ledger = begun(files)
     synced = ledger.history[-1]
@@ -67,7 +68,8 @@ def test_a_sync_that_failed_is_never_issued_again(cleans: bool, then: str) -> No
 
 
 def failed_twice() -> SimFiles:
-    """A sync failed, what it was to save is gone, and a file that says so could not be made."""
+    """A sync failed, the data that it was to save is lost, and the mark of that could not be
+    created."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second")
@@ -80,8 +82,8 @@ def failed_twice() -> SimFiles:
 
 
 def test_a_failure_is_told_though_no_file_can_be_made() -> None:
-    """The reserve, which nothing is written into any more, gets the name of the mark; the start
-    after the next one has a reserve and no mark. (F9)"""
+    """The reserve, which is not written any more, is renamed to the mark; the start after the next
+    one has a reserve and no mark. (F9)"""
     files = failed_twice()
 
     after = files.kill()
@@ -99,7 +101,7 @@ def test_a_failure_is_told_though_no_file_can_be_made() -> None:
 
 
 def test_a_mark_takes_no_space_that_a_start_needs() -> None:
-    """On a full disk the reserve is made anew of what the mark held. (F6, F9)"""
+    """On a full disk the reserve is created again from the space of the mark. (F6, F9)"""
     after = failed_twice().kill()
     after.capacity_bytes = sum(len(data) for data in after.tree().values())
 
@@ -110,7 +112,7 @@ def test_a_mark_takes_no_space_that_a_start_needs() -> None:
 
 
 def test_a_failure_that_nothing_can_keep_says_what_to_do() -> None:
-    """Where the disk takes no mark at all, who reads the server's log makes it. (F9)"""
+    """If the disk accepts no mark at all, the server's log asks the operator to create it. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second")
@@ -128,8 +130,8 @@ def test_a_failure_that_nothing_can_keep_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("faults", [1, 2, 3])
 def test_a_start_whose_sync_failed_is_told_to_the_next(faults: int) -> None:
-    """It ended before it had read anything, and what a killed process had written may be gone with
-    it. (F9)"""
+    """It ended before it had read anything, and the writes of a killed process may be lost with it.
+    (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second")
@@ -148,7 +150,7 @@ def test_a_start_whose_sync_failed_is_told_to_the_next(faults: int) -> None:
 
 
 def test_a_directory_whose_first_sync_failed_is_begun_anew() -> None:
-    """What is left of it, the mark of the failure too, is only unfinished. (F2)"""
+    """The files that are left, the mark of the failure included, count as unfinished. (F2)"""
     files = SimFiles()
     for call in range(1, 100):
         files = SimFiles()
@@ -163,7 +165,7 @@ def test_a_directory_whose_first_sync_failed_is_begun_anew() -> None:
 
 
 def test_a_short_write_is_finished() -> None:
-    """A write that took a part of a batch goes on with the rest. (F7)"""
+    """A write that took a part of a batch continues with the rest. (F7)"""
     files = SimFiles()
     ledger = begun(files)
     fail_next(files, error=0)
@@ -175,7 +177,7 @@ def test_a_short_write_is_finished() -> None:
 
 @pytest.mark.parametrize("suffix", ["wal", "ckpt"])
 def test_an_unreadable_file_is_named_at_the_start(suffix: str) -> None:
-    """A disk that does not give a file back is told with its name; nothing is changed. (F10)"""
+    """A file that the disk does not return is reported with its name; nothing is changed. (F10)"""
     files = SimFiles()
     ledger = begun(files)
     if suffix == "ckpt":
@@ -192,7 +194,7 @@ def test_an_unreadable_file_is_named_at_the_start(suffix: str) -> None:
 
 
 def test_a_disk_that_fails_to_sync_at_the_start_is_refused() -> None:
-    """Before the log is read it is synced; where that fails, nothing read could be trusted."""
+    """The log is synced before it is read; if that fails, nothing read could be trusted."""
     files = SimFiles()
     begun(files)
     after = files.kill()
@@ -216,7 +218,7 @@ def unusable(change: Callable[[SimFiles], None]) -> str:
 
 
 def test_a_log_that_was_taken_away_is_missed() -> None:
-    """Where an identity is, there was a log: a directory without one is not a fresh one. (F18)"""
+    """A directory with an identity had a log: without one it is not a new directory. (F18)"""
 
     def change(files: SimFiles) -> None:
         for name in files.names():
@@ -227,13 +229,13 @@ def test_a_log_that_was_taken_away_is_missed() -> None:
 
 
 def test_an_identity_that_was_taken_away_is_missed() -> None:
-    """Files of ours without the identity are not begun anew. (F18)"""
+    """A directory with files of a store and no identity is not begun again. (F18)"""
     assert "topics.id is missing" in unusable(lambda files: files.remove("topics.id"))
 
 
 def test_a_failed_sync_is_remembered_by_the_next_start() -> None:
-    """The kernel marks the pages clean, the process ends, the boot id is the same: and still what
-    was acknowledged may be gone, until the next start has said so durably. (F9)"""
+    """The kernel marks the pages clean, the process ends, the boot id is the same: acknowledged
+    writes may still be lost, until the next start has recorded that durably. (F9)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"lost")

@@ -12,7 +12,8 @@ from .disks import flipped, interesting, outcome, small_directory
 
 
 def test_inspection_names_what_a_start_refuses() -> None:
-    """Whatever a start refuses or a read can't serve, an inspection finds, and changes nothing."""
+    """An inspection finds everything that a start refuses or a read cannot serve, and changes
+    nothing."""
     files, history = small_directory()
     rng = random.Random(9)
     assert inspect(files).ok
@@ -35,7 +36,8 @@ def test_inspection_names_what_a_start_refuses() -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_inspection_checks_what_only_the_older_checkpoint_needs(clean: bool) -> None:
-    """A damage that a start meets once the newest checkpoint fails is found while it is sound."""
+    """Damage that a start would meet only if the newest checkpoint fails is found while that is
+    sound."""
     files, _ = small_directory(clean=clean)
     newest = max(name for name in files.names() if name.endswith(".ckpt"))
     logs = [name for name in files.names() if name.endswith(".wal") and name != RESERVE_NAME]

@@ -1,4 +1,4 @@
-"""Headers are believed as a whole or not at all; names and numbers of files."""
+"""Headers verify as a whole or not at all; file names and numbers."""
 
 import struct
 
@@ -50,7 +50,7 @@ def header(layout: struct.Struct, magic: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_no_bit_of_a_header_may_be_another(kind: str) -> None:
-    """Each one is under the digest, the digest's own among them."""
+    """The digest covers every bit of a header, its own bits included."""
     layout, magic = LAYOUTS[kind]
     made = header(layout, magic)
     assert header_holds(layout, made)
@@ -63,7 +63,7 @@ def test_no_bit_of_a_header_may_be_another(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_a_header_that_was_cut_short_is_none(kind: str) -> None:
-    """What stands behind it is no part of it; what is missing of it is missed."""
+    """Bytes behind a header are not part of it; a header that is cut short does not verify."""
     layout, magic = LAYOUTS[kind]
     made = header(layout, magic)
 
@@ -72,12 +72,12 @@ def test_a_header_that_was_cut_short_is_none(kind: str) -> None:
 
 
 def test_zeros_are_no_header() -> None:
-    """A file that has its space and was never begun holds nothing else."""
+    """A file that is allocated and not begun has no header."""
     assert not any(header_holds(layout, bytes(layout.size)) for layout, _ in LAYOUTS.values())
 
 
 def test_a_magic_is_no_text() -> None:
-    """Each begins with a byte that UTF-8 does not have: no record can look like one."""
+    """Every magic begins with a byte that is not UTF-8, so no record looks like a header."""
     magics = [magic for _, magic in LAYOUTS.values()]
     assert len(set(magics)) == len(magics)
     for magic in magics:
@@ -86,7 +86,7 @@ def test_a_magic_is_no_text() -> None:
 
 
 def test_versions_that_are_not_read_are_none() -> None:
-    """A newer format, another magic, and too little to tell."""
+    """A newer version, another magic, and too few bytes give version 0."""
     for version in VERSIONS:
         assert version_of(LOG_MAGIC + version.to_bytes(2, "little"), LOG_MAGIC) == version
     newer = max(VERSIONS) + 1
@@ -98,7 +98,7 @@ def test_versions_that_are_not_read_are_none() -> None:
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_a_digest_is_of_bytes_however_they_come(parts: list[bytes]) -> None:
-    """Whole, in parts, or one after the other."""
+    """The digest does not depend on how the bytes are split."""
     whole = digest(b"".join(parts))
     state = Digest()
     for part in parts:
@@ -110,7 +110,7 @@ def test_a_digest_is_of_bytes_however_they_come(parts: list[bytes]) -> None:
 @settings(deadline=None)
 @given(st.integers(0, 1 << 62), st.sampled_from([1, 8, 512, 4096]))
 def test_what_is_aligned_is_the_next_multiple(size: int, unit: int) -> None:
-    """Never less, never a whole unit more."""
+    """The result is a multiple, not below `size`, and less than a unit above it."""
     found = aligned(size, unit)
 
     assert found % unit == 0
@@ -118,7 +118,7 @@ def test_what_is_aligned_is_the_next_multiple(size: int, unit: int) -> None:
 
 
 def test_numbers_are_of_files_of_ours_alone() -> None:
-    """In their order, whatever order the directory has; leftovers and strangers are none."""
+    """Numbers are sorted; temporary, torn and foreign files are left out."""
     names = [log_name(2), log_name(10), log_name(1), segment_name(3), checkpoint_name(4)]
     strangers = ["reserve.wal", "1.wal", f"{log_name(5)}.tmp", f"{log_name(6)}.1.torn", "x.seg"]
 
@@ -128,7 +128,7 @@ def test_numbers_are_of_files_of_ours_alone() -> None:
 
 
 def test_each_name_is_of_one_kind() -> None:
-    """What is kept, what is a leftover, and what was set aside."""
+    """A name is a store file, a temporary file or a torn end, and never two of them."""
     for name, kind in (
         (log_name(1), NAME),
         (segment_name(1), NAME),

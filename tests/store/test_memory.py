@@ -1,4 +1,4 @@
-"""The store without a disk.  What it shares with the others is proved with theirs (`world`)."""
+"""The store without a disk; `world` proves what it shares with the others."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def begun() -> Ledger:
 
 
 def test_what_is_written_is_as_durable_as_it_will_ever_be() -> None:
-    """Nobody waits for a sync here."""
+    """A write counts as synced at once."""
     store = begun().store
 
     assert store.synced_lsn == store.written_lsn == 1
@@ -23,7 +23,7 @@ def test_what_is_written_is_as_durable_as_it_will_ever_be() -> None:
 
 
 def test_it_always_has_room_and_no_log() -> None:
-    """Nothing presses a writer, and upkeep finds no log to make shorter."""
+    """It never asks a writer to wait, and upkeep finds no log to shorten."""
     ledger = begun()
     ledger.append(1, b"x" * 100_000)
 
@@ -33,7 +33,7 @@ def test_it_always_has_room_and_no_log() -> None:
 
 
 def test_another_one_knows_nothing_of_it() -> None:
-    """What is written is gone with it."""
+    """A new store is empty."""
     begun()
     again = Ledger(MemoryStore())
 
@@ -45,7 +45,7 @@ def test_another_one_knows_nothing_of_it() -> None:
 
 
 def test_a_failure_makes_it_read_only() -> None:
-    """As any store; what is sealed can still be read."""
+    """It refuses no reads of sealed runs."""
     ledger = begun()
     [ref] = ledger.store.seal([entry_of(HotRun(1, [b"a", b"b"]))])
     assert not ledger.store.read_only
@@ -58,7 +58,7 @@ def test_a_failure_makes_it_read_only() -> None:
 
 
 def test_a_flag_is_flipped_at_once() -> None:
-    """There is no sync that it would have to wait for."""
+    """A flip waits for no sync."""
     ledger = begun()
     ledger.append(1, b"a", b"b")
     ledger.seal(1)
@@ -69,7 +69,7 @@ def test_a_flag_is_flipped_at_once() -> None:
 
 
 def test_files_behave_as_a_directory_does() -> None:
-    """A name is taken once; what is not there cannot be opened, unlinked or looked at."""
+    """A name is created once; opening, unlinking or looking up a missing name is an error."""
     files = MemoryFiles()
     files.create("a").write(b"text", 3)
 

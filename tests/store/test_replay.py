@@ -16,8 +16,8 @@ from .ledger import Ledger
 
 
 def test_a_flipped_bit_in_an_unvouched_batch_is_a_torn_end() -> None:
-    """Only where nothing written later says that the last batch was durable is it taken as torn:
-    then the state before it is found, and the bytes are kept aside."""
+    """The last batch is taken as torn only if nothing written later says that it was durable: then
+    the state before it is found, and its bytes are set aside."""
     files, history = small_directory(idle=False)
     name = max(name for name in files.tree() if name.endswith(".wal") and name != RESERVE_NAME)
     found = set()
@@ -39,9 +39,9 @@ def test_a_flipped_bit_in_an_unvouched_batch_is_a_torn_end() -> None:
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("gone", [1, 2, 3])
 def test_a_log_without_its_last_files_is_missed(gone: int, restarts: int) -> None:
-    """However many are taken away, the one before them shows that there were more: it ends in the
-    mark of a rotation, or was cut when the next one was begun. A file that was only prepared is
-    missed by nobody. (F18)"""
+    """However many files are missing, the one before them shows that there were more: it ends in a
+    mark of rotation, or was cut when the next one was begun. A missing file that was only prepared
+    is no loss. (F18)"""
     files, ledger = many_files()
     for _ in range(restarts):
         ledger.store.close(None)
@@ -65,8 +65,8 @@ def test_a_log_without_its_last_files_is_missed(gone: int, restarts: int) -> Non
 
 
 def test_a_log_file_that_was_cut_is_missed() -> None:
-    """Synced records in the log's last file, for which nothing behind them vouches, are not lost
-    with the rest of the file in silence. (F18)"""
+    """Synced records in the log's last file, of which nothing later says that they were durable,
+    are not lost in silence with the rest of the file. (F18)"""
     files, _ = many_files()
     last = [log for log in inspect(files).logs if log.version][-1]
     data = files.tree()[last.name]
@@ -82,9 +82,9 @@ def test_a_log_file_that_was_cut_is_missed() -> None:
 
 
 def test_a_log_that_ends_before_a_segment_is_missed() -> None:
-    """A segment says how far the log was durable when it got its name. A log that does not go so
-    far has lost its end, though nothing in it does say so; a seal whose event never came is no
-    damage. (F18)"""
+    """A segment says how far the log was durable when it got its name. A log that ends before that
+    has lost its end, even if nothing in the log says so; a segment whose seal event is missing is
+    no damage. (F18)"""
     files, ledger = many_files()
     earlier = copy_of(files)
     ledger.append(1, b"later")
@@ -100,7 +100,7 @@ def test_a_log_that_ends_before_a_segment_is_missed() -> None:
 
 
 def written_for_a_topic_that_never_was() -> SimFiles:
-    """A log whose batches verify, one of which does not follow from those before it."""
+    """A log whose batches verify, one of which cannot be applied after those before it."""
     files = SimFiles()
     ledger = Ledger(None)
     ledger.store = store = DiskStore(files, wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
@@ -114,8 +114,8 @@ def written_for_a_topic_that_never_was() -> SimFiles:
 
 
 def test_a_batch_that_cannot_be_applied_is_named() -> None:
-    """Its digest holds, so somebody wrote it so: it is damage with file and offset, not a bug that
-    ends a start without a word. (F12)"""
+    """Its digest verifies, but its event cannot follow: that is damage with file and offset, not a
+    bug that ends a start without a message. (F12)"""
     refused = outcome(written_for_a_topic_that_never_was())
 
     assert isinstance(refused, str)

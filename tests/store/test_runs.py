@@ -22,7 +22,7 @@ from .stores import TAGS, TEXTS, Match, World, sealed
 
 
 def test_a_flag_that_is_neither_is_read_as_the_nearer_one() -> None:
-    """One flipped bit neither brings a deleted record back nor takes a live one away."""
+    """One flipped bit neither restores a deleted record nor deletes a live one."""
     files, history = small_directory()
     for name in [name for name in files.names() if name.endswith(".seg")]:
         data = files.tree()[name]
@@ -40,7 +40,7 @@ def test_a_flag_that_is_neither_is_read_as_the_nearer_one() -> None:
 
 
 def test_a_damaged_block_spares_the_others() -> None:
-    """Damage in one block of text is an error of the reads that touch it, and of no other."""
+    """Damage in one block of text fails the reads that touch that block, and no other."""
     files = SimFiles()
     ledger = Ledger(None)
     store = ledger.store = DiskStore(files)
@@ -65,7 +65,7 @@ def test_a_damaged_block_spares_the_others() -> None:
 
 
 def test_an_unreadable_payload_fails_only_its_read() -> None:
-    """An error of the disk while serving is an OSError of that read. (F11)"""
+    """A disk error while serving is an OSError of that read. (F11)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -82,7 +82,7 @@ def test_an_unreadable_payload_fails_only_its_read() -> None:
 
 
 def test_a_read_that_would_wait_says_so() -> None:
-    """None means: ask again on a thread that may wait."""
+    """None means: repeat the read on a thread that may wait."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -94,7 +94,7 @@ def test_a_read_that_would_wait_says_so() -> None:
 
 
 def test_a_sealed_run_equals_the_hot_one(world: World) -> None:
-    """Sealing changes where records are and nothing that a reader can see."""
+    """Sealing changes where records are, and nothing that a reader can see."""
     hot = HotRun(1, TEXTS, tags=TAGS, nodes=["w-2", "w-1", None] * 3)
     run = sealed(world.store)
 
@@ -127,7 +127,7 @@ def test_a_sealed_run_equals_the_hot_one(world: World) -> None:
     ],
 )
 def test_tags_are_found_by_range(world: World, match: Match, rows: list[int]) -> None:
-    """A match is a range of the sorted tags, filtered only where it has to be. (§5)"""
+    """A match is a range of the sorted tags, filtered only where necessary. (§5)"""
     run = sealed(world.store)
 
     assert run.tag_rows(match).tolist() == rows
@@ -135,7 +135,7 @@ def test_tags_are_found_by_range(world: World, match: Match, rows: list[int]) ->
 
 
 def test_nodes_that_do_not_occur_have_no_id(world: World) -> None:
-    """A filter asks for nodes by name and gets the ids of those that are there."""
+    """A filter passes names of nodes and gets the ids of those that occur."""
     run = sealed(world.store)
 
     ids = run.node_ids(["nobody", "w-1", "", "zz"])
@@ -157,7 +157,7 @@ def test_long_texts_are_read_across_blocks(world: World) -> None:
 
 
 def test_a_kill_is_seen_at_once_and_flipped_when_durable(world: World) -> None:
-    """A flag reaches its file only after the delete's own frame is durable."""
+    """A flag is written to its file only after the delete's own frame is durable."""
     ledger = Ledger(world.store)
     ledger.create(1)
     ledger.append(1, *TEXTS)
@@ -180,7 +180,7 @@ def test_a_kill_is_seen_at_once_and_flipped_when_durable(world: World) -> None:
 
 
 def test_killing_twice_counts_once(world: World) -> None:
-    """Rows that are dead already may be killed again."""
+    """Rows that are dead already can be killed again."""
     run = sealed(world.store, kill=[1])
 
     run.kill(np.array([0, 1]))
@@ -218,7 +218,7 @@ def test_rows_and_marks_kill_alike(world: World, opened: str) -> None:
 
 
 def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None:
-    """Replay kills rows of runs whose files may be gone: nothing is opened for it."""
+    """Replay kills rows of runs whose files may be gone: no file is opened for it."""
     ledger = Ledger(world.store)
     ledger.create(1)
     ledger.append(1, *TEXTS)
@@ -238,7 +238,7 @@ def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None
 
 
 def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
-    """A read that began before the drop ends well. (§5)"""
+    """A read that began before the drop completes. (§5)"""
     ledger = Ledger(world.store)
     ledger.create(1)
     ledger.append(1, *TEXTS)
@@ -253,15 +253,15 @@ def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
 
 
 class Known(Enum):
-    """What a run knows of its flags."""
+    """What a run has in memory of its flags."""
 
     UNREAD = "unread"
     COUNTED = "counted"
-    """The file's flags are all there is, and were counted."""
+    """The flags are those of the file, and were counted."""
     TOLD = "told"
-    """Rows were killed, and nobody has asked for the flags since."""
+    """Rows were killed, and the flags have not been read since."""
     COPIED = "copied"
-    """The flags are in memory, with what was killed since."""
+    """The flags are in memory, with the rows killed since."""
 
 
 LIFE = {
@@ -278,7 +278,7 @@ LIFE = {
     (Known.COPIED, "killed"): Known.COPIED,
     (Known.COPIED, "flipped"): Known.COUNTED,
 }
-"""The lifecycle of a run's flags.  A flip is one behind which nothing was killed."""
+"""The lifecycle of a run's flags; no row is killed between a sync and its flip."""
 
 WAYS = {
     Known.UNREAD: [],
@@ -286,11 +286,11 @@ WAYS = {
     Known.TOLD: ["killed"],
     Known.COPIED: ["killed", "asked"],
 }
-"""How a run gets there."""
+"""Steps that lead to each state."""
 
 
 class Flagged:
-    """A run of six rows in a store, and the rows that are dead."""
+    """A sealed run of six rows, and the rows that must be dead."""
 
     def __init__(self) -> None:
         self.store = DiskStore(SimFiles(), wal_file_bytes=FILE, reserve_bytes=FILE)
@@ -320,14 +320,14 @@ class Flagged:
         return Known.UNREAD if run._dead is None else Known.COUNTED
 
     def check(self) -> None:
-        """Readers see what was killed, whatever is known of it."""
+        """Readers see every killed row, in every state."""
         assert np.flatnonzero(self.run.flags == DELETED).tolist() == sorted(self.dead)
         assert self.run.dead == len(self.dead)
 
 
 @pytest.mark.parametrize(("known", "what"), LIFE, ids=str)
 def test_every_cell_of_the_life_of_flags(known: Known, what: str) -> None:
-    """Where each step leads, and that no step hides a flag or shows one that is not."""
+    """Each step leads to the state in the table, and readers see exactly the killed rows."""
     flagged = Flagged()
     for row, step in enumerate(WAYS[known]):
         flagged.do(step, row)
@@ -342,7 +342,7 @@ def test_every_cell_of_the_life_of_flags(known: Known, what: str) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.sampled_from(["asked", "killed", "flipped"]), st.integers(0, 5))))
 def test_flags_are_seen_whatever_came_before(steps: list[tuple[str, int]]) -> None:
-    """In any order, the same row twice as well; and the file has them all in the end."""
+    """Readers see the killed rows after any order of steps, and the file has them after a flip."""
     flagged = Flagged()
     for what, row in steps:
         flagged.do(what, row)
@@ -354,7 +354,7 @@ def test_flags_are_seen_whatever_came_before(steps: list[tuple[str, int]]) -> No
 
 
 def test_a_flip_that_comes_before_a_kill_keeps_the_copy() -> None:
-    """What was killed while it was written is still in memory alone."""
+    """A row killed after the sync is not in the file, so the copy stays."""
     flagged = Flagged()
     flagged.do("killed", 0)
     flagged.do("asked", 0)

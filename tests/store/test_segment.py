@@ -1,4 +1,4 @@
-"""A segment file: what is written into it, and what is not."""
+"""A segment file: its layout, its digests, and what a seal writes."""
 
 import errno
 from typing import Any
@@ -23,7 +23,7 @@ from .stores import TEXTS, Match, World, sealed
 @pytest.mark.parametrize("ahead", range(1, 10))
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
-    """A segment is there wholly or not at all, and the next seal succeeds. (F6)"""
+    """A segment is there as a whole or not at all, and the next seal succeeds. (F6)"""
     files = SimFiles()
     ledger = begun(files)
     names = set(files.names())
@@ -39,7 +39,7 @@ def test_a_seal_that_fails_leaves_nothing(ahead: int, error: int) -> None:
 
 
 def test_rows_deleted_before_the_seal_leave_no_text(world: World) -> None:
-    """A deleted row keeps its place and its time, and neither text, tag nor node."""
+    """A deleted row keeps its place and its time, and no text, tag or node."""
     run = sealed(world.store, kill=[0, 4, 9])
 
     assert run.dead == 3
@@ -54,7 +54,8 @@ def test_rows_deleted_before_the_seal_leave_no_text(world: World) -> None:
 
 
 def test_one_file_holds_runs_of_many_topics(world: World) -> None:
-    """Small topics own no files: one segment packs them, each run with its own tables."""
+    """Small topics have no files of their own: one segment packs them, each run with its own
+    tables."""
     runs = [HotRun(i, [b'{"n":%d}' % i] * i, tags=[f"t{i}"] * i) for i in range(1, 9)]
     refs = world.store.seal([entry_of(run, topic_id=i) for i, run in enumerate(runs, 1)])
 
@@ -93,7 +94,7 @@ def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:
 
 
 def test_a_run_without_a_live_row_is_sealed_empty(world: World) -> None:
-    """Sequence numbers keep their rows even where nothing is left of them."""
+    """Sequence numbers keep their rows even if no record is left."""
     run = sealed(world.store, kill=list(range(10)))
 
     assert (run.dead, run.text_bytes, run.count) == (10, 0, 10)
@@ -107,8 +108,7 @@ SIZES = st.integers(0, 70_000)
 @settings(deadline=None)
 @given(st.builds(Shape, *[SIZES] * 7))
 def test_parts_of_a_section_lie_apart_and_aligned(shape: Shape) -> None:
-    """Where each lies follows from the sizes alone: in order, on multiples of 8, within the
-    section, and none in another's place."""
+    """The parts of a section are in order, aligned to 8 bytes, and do not overlap."""
     parts = shape.parts()
     end = 0
     for name, (at, dtype, items) in parts.items():
@@ -139,7 +139,7 @@ def read(files: SimFiles, number: int = 3, instance: bytes = INSTANCE) -> Any:
 
 
 def test_what_was_built_verifies() -> None:
-    """Header, table and section; the file has the size that it says."""
+    """Header, table and section verify, and the header has the size of the file."""
     files = built()
     header = read(files)
 
@@ -148,7 +148,7 @@ def test_what_was_built_verifies() -> None:
 
 
 def test_a_segment_is_believed_in_its_place_alone() -> None:
-    """Under another number, or in another data directory, it is none."""
+    """A segment with another number, or of another data directory, is damage."""
     files = built()
 
     with pytest.raises(Corrupt, match="number 3"):
@@ -158,8 +158,8 @@ def test_a_segment_is_believed_in_its_place_alone() -> None:
 
 
 def test_no_byte_before_the_flags_may_be_another() -> None:
-    """The header holds the table's digest, the table each section's: a tree with the header on
-    top.  Bytes between the parts are under no digest, and mean nothing."""
+    """The header has the digest of the table, and the table those of the sections.  Padding between
+    them has no digest."""
     files = built()
     header = read(files)
     whole = files.tree()[segment_name(3)]
@@ -179,7 +179,7 @@ def test_no_byte_before_the_flags_may_be_another() -> None:
 
 
 def test_a_segment_of_a_log_that_lost_its_end_is_told() -> None:
-    """The log was durable through its batch before the file got its name."""
+    """A segment of a batch beyond the end of the log shows that the log lost its end."""
     header = read(built(batch=5))
 
     segment.require_log(header, "path", 5)

@@ -19,7 +19,7 @@ from .stores import TEXTS, World
 
 
 def test_a_segment_has_no_name_before_the_log_that_it_holds_is_durable() -> None:
-    """So that no power cut leaves a segment beyond the end of the log, wherever it comes."""
+    """So no power cut, at whatever call, leaves a segment beyond the end of the log."""
     files, ledger = many_files()
     ledger.append(1, b"not synced")
     before = len(files.log)
@@ -40,7 +40,8 @@ def test_a_segment_has_no_name_before_the_log_that_it_holds_is_durable() -> None
 
 
 def test_a_failed_flip_ends_writing() -> None:
-    """A failed sync of flags is a failed sync: the first one of any file is the last."""
+    """A failed sync of flags is a failed sync: after the first one of any file the store is
+    read-only."""
     files = SimFiles()
     ledger = begun(files)
     ledger.seal(1)
@@ -56,7 +57,7 @@ def test_a_failed_flip_ends_writing() -> None:
 
 
 def test_an_orphan_that_a_start_could_not_unlink_goes_later() -> None:
-    """A disk that refuses it once keeps no segment that nothing names. (§5)"""
+    """A segment that no event names is removed later if the disk refuses its removal once. (§5)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.store.seal([entry_of(HotRun(1, [b"a"]))])
@@ -99,7 +100,7 @@ def test_few_descriptors_serve_many_segments() -> None:
 
 @pytest.mark.parametrize("reopen", [False, True])
 def test_killed_rows_survive_the_closing_of_their_segment(reopen: bool) -> None:
-    """Flags that are not in the file yet are kept in memory, whatever happens to the handle."""
+    """Flags that are not in the file yet are kept in memory, also when the handle is closed."""
     files = SimFiles()
     store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE, open_segments_max=1)
     store.recover(Ledger(store))
@@ -119,7 +120,7 @@ def test_killed_rows_survive_the_closing_of_their_segment(reopen: bool) -> None:
 
 
 def test_a_segment_says_what_it_holds_needed_or_not(world: World) -> None:
-    """From its own table: whose runs there are, however few of them are referred to. (§5)"""
+    """Its own table lists all its runs, also those that nothing refers to any more. (§5)"""
     first, second = HotRun(1, TEXTS), HotRun(7, TEXTS[:3])
     refs = world.store.seal([entry_of(first, topic_id=4), entry_of(second, topic_id=2)])
 
@@ -131,7 +132,8 @@ def test_a_segment_says_what_it_holds_needed_or_not(world: World) -> None:
 
 
 def test_what_was_dropped_is_gone_when_it_was_cleared(world: World) -> None:
-    """Once that is durable: no later write or sync is waited for. (§5)"""
+    """A dropped file is unlinked once the drop is durable; it waits for no later write or sync.
+    (§5)"""
     if world.again is None:
         return
     ledger = Ledger(world.store)
@@ -152,7 +154,7 @@ def test_what_was_dropped_is_gone_when_it_was_cleared(world: World) -> None:
 
 
 def test_a_segment_that_nothing_names_is_unlinked(world: World) -> None:
-    """A seal whose event never came is an orphan; what is named stays."""
+    """A segment whose seal event is missing is an orphan; one that is named stays."""
     if world.again is None:
         return
     ledger = Ledger(world.store)
@@ -173,8 +175,7 @@ def test_a_segment_that_nothing_names_is_unlinked(world: World) -> None:
 
 
 def test_a_segment_that_could_not_be_dropped_is_closed_for_others_again() -> None:
-    """An unlink that failed is tried again with the next; until then it is a segment like any, and
-    its descriptors are within the budget. (F27)"""
+    """After a failed unlink the segment counts towards the bound of open segments again. (F27)"""
     files = SimFiles()
     store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE, open_segments_max=1)
     store.recover(Ledger(store))

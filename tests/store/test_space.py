@@ -8,8 +8,8 @@ from .disks import FILE, begun, recovered
 
 
 def test_a_large_write_finds_room_on_a_small_disk() -> None:
-    """Where space is counted, the next file is as large as the write that was refused needs, if the
-    disk has so much more. (F6)"""
+    """Where space is counted, the next file is as large as the refused write needs, if the disk has
+    that much more. (F6)"""
     files = SimFiles()
     files.capacity_bytes = 15 * FILE
     ledger = begun(files)
@@ -25,7 +25,7 @@ def test_a_large_write_finds_room_on_a_small_disk() -> None:
 
 
 def test_a_full_disk_is_known_before_a_write() -> None:
-    """Appends stop at `room`, deletes go on into the reserve, and no write ever fails. (F6)"""
+    """Appends stop at `room`, deletes continue into the reserve, and no write ever fails. (F6)"""
     files = SimFiles()
     files.capacity_bytes = 6 * FILE
     ledger = begun(files)
@@ -62,7 +62,7 @@ def test_a_full_disk_is_known_before_a_write() -> None:
 
 
 def test_a_checkpoint_on_a_full_disk_frees_space() -> None:
-    """Without space for another log file a checkpoint begins in the middle of this one."""
+    """Without space for another log file a checkpoint begins in the middle of the present one."""
     files = SimFiles()
     ledger = begun(files)
     for _ in range(40):
@@ -81,7 +81,8 @@ def test_a_checkpoint_on_a_full_disk_frees_space() -> None:
 
 
 def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
-    """Room that was promised while there was plenty is kept even if the plenty is gone."""
+    """Space that was promised while there was plenty is provided even if another program took
+    it."""
     files = SimFiles()
     ledger = begun(files)
     store = ledger.store
@@ -98,7 +99,7 @@ def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
 
 
 def test_a_start_on_a_full_disk_serves() -> None:
-    """Reads need no space, deletes use the reserve, a stop leaves what it found."""
+    """Reads need no space, deletes use the reserve, and a kill loses nothing."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"second", b"third")
@@ -118,7 +119,7 @@ def test_a_start_on_a_full_disk_serves() -> None:
 
 
 def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
-    """The bytes of a torn end are kept where there is space, and never in the way of a start."""
+    """The bytes of a torn end are kept if there is space, and never prevent a start."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"x" * 3000)
@@ -142,7 +143,7 @@ def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
 
 
 def test_a_batch_larger_than_a_file_gets_one_that_fits() -> None:
-    """The size of log files bounds nothing that a client may send."""
+    """The size of log files does not limit the size of a write."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"x" * (5 * FILE))

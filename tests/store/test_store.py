@@ -5,7 +5,7 @@ from .stores import TEXTS, World
 
 
 def test_a_fresh_store_knows_that_it_is(world: World) -> None:
-    """Nothing was there, so nothing can be lost."""
+    """A new directory reports that nothing can be lost."""
     store = world.store
 
     assert (store.written_lsn, store.synced_lsn, store.read_only) == (0, 0, False)
@@ -48,7 +48,7 @@ def test_everything_written_is_replayed(world: World) -> None:
 
 
 def test_a_clean_stop_is_found_clean(world: World) -> None:
-    """The image is all that a start after a clean stop needs; then the story goes on."""
+    """The checkpoint is all that a start after a clean stop needs; then the history continues."""
     if world.again is None:
         return
     ledger = Ledger(world.store)
@@ -72,7 +72,8 @@ def test_a_clean_stop_is_found_clean(world: World) -> None:
 
 
 def test_the_log_goes_on_over_many_files_and_checkpoints(world: World) -> None:
-    """Old log files go once two checkpoints do not need them, and a restart finds everything."""
+    """Old log files are removed once two checkpoints do not need them, and a restart finds all
+    events."""
     if world.again is None:
         return
     ledger = Ledger(world.store)

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from topics.asgi.limits import Timeouts
 from topics.protocol.http import sse
 from topics.server.exchange.interface import Feed, Socket, Streaming, Written
 
@@ -21,11 +22,28 @@ Receive = Callable[[], Awaitable[Any]]
 OUTLET: Final = "topics.outlet"
 """Of the extensions of a scope."""
 
-TAKE_S: Final = 30.0
+TAKE_S: Final = Timeouts().take_s
 """A client that does not take one piece in this time is cut (§7.6)."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last word to such a client: what it did not get it gets by its last id."""
 MESSAGE_BYTES_MAX: Final = 8 << 20
+
+
+class Gone(Exception):
+    """The client is gone: the server said so where something was sent."""
+
+
+def guarded(send: Send) -> Send:
+    """A `send` that raises `Gone` where the server raises OSError, as ASGI 2.4 has it for a client
+    that is gone; an older server says nothing, and what is sent is lost."""
+
+    async def send_or_raise_gone(message: Any) -> None:
+        try:
+            await send(message)
+        except OSError as error:
+            raise Gone from error
+
+    return send_or_raise_gone
 
 
 class Outlet(Protocol):

@@ -45,8 +45,15 @@ def settings_of(options: dict[str, Any]) -> Settings:
 
 
 @click.command("serve")
+@click.option(
+    "--server",
+    type=click.Choice(["own", "hypercorn"]),
+    default="own",
+    show_default=True,
+    help="What speaks HTTP: the server's own transport, or hypercorn as it is installed.",
+)
 @setting_options
-def command(**options: Any) -> int:
+def command(server: str, **options: Any) -> int:
     """Run a server until it is told to stop (SIGTERM, or ^C).
 
     By default it listens on 127.0.0.1:4000 and keeps its data in ./topics-data. An option overrides
@@ -61,6 +68,10 @@ def command(**options: Any) -> int:
     and where.
     """
     settings = settings_of(options)
+    if server == "hypercorn":
+        from topics.asgi import hypercorn
+
+        return hypercorn.serve(settings)
     from topics.server.process.server import serve as run
 
     return run(settings)

@@ -439,7 +439,7 @@ def test_a_client_that_goes_leaves_nothing_to_do() -> None:
     deletion(engine, match="even:*")
     engine.engine.forget("t", engine.last_token)
     engine.work_off()
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.state()["count"] == 40
 
 
@@ -452,7 +452,7 @@ def test_a_server_that_stops_refuses_what_it_has_not_done() -> None:
     assert isinstance(wake.result, Rejection)
     assert STATUSES[wake.result.code] == 503
     doing.engine.read_fetches()
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.state()["count"] == 40
 
 

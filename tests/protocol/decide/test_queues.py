@@ -8,8 +8,8 @@ import pytest
 from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, cold, queue
 from topics.protocol.commit.admission import FRAME_BYTES, Admission
-from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
-from topics.protocol.decide.queues import BURIED_MAX, _Claimer
+from topics.protocol.decide.dead_letters import DAMAGED_REST_MS, MOVED_MAX
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process, families
 from topics.protocol.http.statuses import STATUSES
@@ -58,13 +58,13 @@ def test_a_job_is_given_once_though_it_came_back_twice() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Everybody in a line of whom it is asked how many jobs they want."""
     found: list[object] = []
-    wants = _Claimer.wants.fget  # type: ignore[attr-defined]
+    wants = JobWaiter.wants.fget  # type: ignore[attr-defined]
 
-    def noted(who: _Claimer) -> int:
+    def noted(who: JobWaiter) -> int:
         found.append(who)
         return wants(who)
 
-    monkeypatch.setattr(_Claimer, "wants", property(noted))
+    monkeypatch.setattr(JobWaiter, "wants", property(noted))
     return found
 
 
@@ -142,13 +142,13 @@ def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPa
     with cold(monkeypatch):
         assert engine.claimed(node="other") == []
         assert engine.counters() == (0, 0, 1)
-        assert engine.engine.owes
+        assert engine.engine.has_work
 
         engine.work_off()
 
     assert engine.counters() == (0, 0, 0)
     assert engine.seqs(name="d") == [1]
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
 
 
 @pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])
@@ -295,11 +295,11 @@ def test_who_waits_behind_many_dead_letters_is_served() -> None:
     """One look moves a bounded number of jobs; the next one follows without another event.
     (§10.2, §10.6)"""
     engine = queue()
-    engine.append(*range(BURIED_MAX + 500), name="q")
+    engine.append(*range(MOVED_MAX + 500), name="q")
     for _ in range(2):
         engine.claim(max=1000)
     engine.nack(*range(1, 1001))
-    engine.nack(*range(1001, BURIED_MAX + 501))
+    engine.nack(*range(1001, MOVED_MAX + 501))
     engine.append("good", name="q")
     engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
 
@@ -309,7 +309,7 @@ def test_who_waits_behind_many_dead_letters_is_served() -> None:
     (answer,) = engine.woken()
     assert [job["data"] for job in answer["claimed"]] == ["good"]
     assert engine.counters() == (0, 1, 0)
-    assert engine.state("d")["count"] == BURIED_MAX + 500
+    assert engine.state("d")["count"] == MOVED_MAX + 500
 
 
 def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
@@ -885,11 +885,11 @@ def test_a_stream_of_a_queue_that_went_ends() -> None:
     engine.append("b", name="q")
 
     assert worker.stream.ended_by is not None
-    assert worker.stream.ended_by[0] == 404
+    assert STATUSES[worker.stream.ended_by.code] == 404
     assert worker.pull() == []
     worker.close()
     assert engine.counters() == (1, 0, 0)
-    assert engine.engine.work.streams_open == 0
+    assert engine.engine.push_streams.open_count == 0
 
 
 def test_streams_are_connections() -> None:
@@ -1408,7 +1408,7 @@ def test_metrics_count_queues_and_leases() -> None:
             engine.engine.watches,
             engine.store.stats,
             process,
-            work_streams=engine.engine.work.streams_open,
+            push_streams=engine.engine.push_streams.open_count,
         )
         return {f.name: f.samples[0].value for f in found if len(f.samples) == 1}
 

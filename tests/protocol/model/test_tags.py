@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocol.harness import refusal
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.tags import EVERY_TAG, Match, parse_match, parse_subject
+from topics.protocol.model.tags import Match, parse_match, parse_subject
 
 TEXT = st.text(alphabet=st.sampled_from("ab.*>é\U0010ffff\x00:"), max_size=6)
 
@@ -46,7 +46,6 @@ def test_a_bare_string_is_glob_iff_it_ends_in_a_star(text: str, tag: str) -> Non
 def test_a_star_is_every_tag(tag: str) -> None:
     """The empty prefix. (§5)"""
     assert holds(parse_match("*"), tag)
-    assert holds(EVERY_TAG, tag)
 
 
 BAD: list[Any] = [

@@ -465,7 +465,7 @@ def test_a_look_that_only_skips_lets_others_on(
     viewer = Viewer(engine, node="me").open()
     looks = []
     for _ in range(4):
-        looks.append(engine.engine.watching.next_frame(viewer.stream, engine.now_ms))
+        looks.append(engine.engine.watch_commands.next_frame(viewer.stream, engine.now_ms))
     assert looks[:3] == [None, None, None]
     assert viewer.woken == 3
     assert looks[3] is not None
@@ -503,7 +503,7 @@ def test_the_newer_stream_takes_over(engine: Harness) -> None:
     watches = engine.engine.watches
     watches.close_session_stream(viewer.session, old, engine.now_ms)
     engine.append(1)
-    assert engine.engine.watching.next_frame(old, engine.now_ms) is None
+    assert engine.engine.watch_commands.next_frame(old, engine.now_ms) is None
     assert viewer.told() == ["t 1", "t caught up at 1"]
     assert watches.streams == {viewer.stream}
 
@@ -517,7 +517,9 @@ def test_a_session_without_a_stream_lives_its_time(engine: Harness) -> None:
     idle.close()
     engine.now_ms += SESSION_TTL_MS + 1
     assert (
-        STATUSES[refusal(engine.engine.watching.require_session, idle.wid, engine.now_ms).code]
+        STATUSES[
+            refusal(engine.engine.watch_commands.require_session, idle.wid, engine.now_ms).code
+        ]
         == 404
     )
     assert STATUSES[refusal(idle.open).code] == 404

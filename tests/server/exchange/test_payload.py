@@ -1,4 +1,4 @@
-"""An outcome's bytes: what is in memory at once, what a disk is waited for, what cannot be read."""
+"""The bytes of an answer: records in memory, records that a disk has, records that are damaged."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from store.ledger import HotRun, Ledger, entry_of
 
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent, Span
 from topics.server.exchange.payload import of_jobs, one_by_one, payload, read, refusal_of
 from topics.store.memory import MemoryStore
@@ -18,7 +19,7 @@ INSERTS = [b',"lease_id":"lease_%d"' % seq for seq in range(11, 16)]
 
 
 class Run:
-    """A run of TEXTS, seqs 11 to 15, of which a test says what cannot be had."""
+    """A run of TEXTS, seqs 11 to 15; a test chooses which rows are cold or damaged."""
 
     def __init__(self) -> None:
         store = MemoryStore()
@@ -57,36 +58,36 @@ def joined(texts: Any) -> bytes:
 
 
 def test_spans_are_joined_by_commas() -> None:
-    """Stored text as it is, whatever is left out between."""
+    """Stored text is joined without change, gaps included."""
     found = read(of(Run(), (0, 2), (3, 4)), blocking=False)
 
     assert joined(found) == b",".join([TEXTS[0], TEXTS[1], TEXTS[3]])
 
 
 def test_extents_are_joined_likewise() -> None:
-    """Of one run or of several: a reader sees one list."""
+    """Extents of several runs become one list."""
     one, other = Run(), Run()
     records = Records([Extent(one, [(0, 1)]), Extent(other, [(4, 5)])])  # type: ignore[arg-type]
 
     assert joined(read(records, blocking=False)) == TEXTS[0] + b"," + TEXTS[4]
 
 
-def test_pieces_of_an_outcome_stay_in_their_places() -> None:
-    """A head, the records, a tail."""
-    outcome = Outcome([b'{"records":[', of(Run(), (0, 1)), b"]"])
+def test_pieces_of_an_answer_stay_in_their_places() -> None:
+    """Bytes before and after the records keep their places."""
+    pieces = [b'{"records":[', of(Run(), (0, 1)), b"]"]
 
-    assert joined(payload(outcome, blocking=False)) == b'{"records":[' + TEXTS[0] + b"]"
+    assert joined(payload(pieces, blocking=False)) == b'{"records":[' + TEXTS[0] + b"]"
 
 
 def test_what_a_disk_has_is_not_waited_for_on_the_loop() -> None:
-    """None says so; a thread may wait. (§3)"""
+    """None means that a thread has to read the records. (§3)"""
     run = Run()
     run.is_cold = True
     records = of(run, (0, 1))
 
     assert read(records, blocking=False) is None
     assert of_jobs(records, blocking=False) is None
-    assert payload(Outcome([b"[", records, b"]"]), blocking=False) is None
+    assert payload([b"[", records, b"]"], blocking=False) is None
     assert joined(read(records, blocking=True)) == TEXTS[0]
 
 
@@ -98,28 +99,28 @@ def test_what_a_disk_has_is_not_waited_for_on_the_loop() -> None:
     ],
 )
 def test_what_cannot_be_read_is_named_by_its_seqs(error: Exception, reason: str) -> None:
-    """The client learns between which seqs the damage lies, and no file's name. (§3)"""
+    """The client gets the range of seqs and no file name. (§3)"""
     run = Run()
     run.damaged[2] = error
 
     refusal = read(of(run, (1, 4)), blocking=False)
 
     assert isinstance(refusal, Rejection)
-    assert refusal.code.status == 500
+    assert STATUSES[refusal.code] == 500
     assert refusal.detail == {"reason": reason, "first_seq": 12, "last_seq": 14}
     assert "seg" not in refusal.message
-    assert payload(Outcome([of(run, (1, 4))]), blocking=True) is not None
+    assert isinstance(payload([of(run, (1, 4))], blocking=True), Rejection)
 
 
 def test_damage_found_before_there_was_anything_to_read_is_told_alike() -> None:
-    """A whole run, when its columns do not verify."""
+    """The same refusal is made for a run whose columns do not verify."""
     refusal = refusal_of(DamagedRun(Corrupt("a.seg", 0, "damaged"), 11, 15))
 
     assert refusal.detail == {"reason": "corrupt", "first_seq": 11, "last_seq": 15}
 
 
 def test_records_are_cut_anew_where_more_or_less_is_asked_for() -> None:
-    """With tags; and what is inserted stands before them. (§3, §10.2)"""
+    """Tags are added on request; inserted fields precede them. (§3, §10.2)"""
     tagged = joined(read(of(Run(), (0, 2), tags=True), blocking=False))
     leased = joined(of_jobs(of(Run(), (0, 2), tags=True, inserts=INSERTS), blocking=False))
 
@@ -129,7 +130,7 @@ def test_records_are_cut_anew_where_more_or_less_is_asked_for() -> None:
 
 
 def test_a_job_that_cannot_be_read_is_no_harm_to_those_beside_it() -> None:
-    """Each by itself, in order, with its own lease. (§10.2)"""
+    """Each job is read on its own, in order, with its own lease. (§10.2)"""
     run = Run()
     run.damaged[1] = Corrupt("a.seg", 512, "a block does not verify")
 
@@ -141,7 +142,7 @@ def test_a_job_that_cannot_be_read_is_no_harm_to_those_beside_it() -> None:
 
 
 def test_a_run_that_is_damaged_is_not_looked_at_for_each_job() -> None:
-    """Once is enough: a long stretch of damage costs one look."""
+    """A long range of damaged jobs is read once."""
     run = Run()
     whole = DamagedRun(Corrupt("a.seg", 0, "damaged"), 11, 15)
     run.damaged = dict.fromkeys(range(5), whole)

@@ -1,9 +1,10 @@
-"""Refusals that a driver makes by itself: the same envelope as everybody's (§0.5)."""
+"""Refusals that a driver makes itself have the envelope of all others (§0.5)."""
 
 import json
 
 import pytest
 
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.refusals import refusal
 
@@ -15,7 +16,7 @@ def test_every_code_has_its_status_and_the_envelope(code: ErrorCode) -> None:
     body = b"".join(answer.body)
     headers = dict(answer.headers)
 
-    assert answer.status == code.status
+    assert answer.status == STATUSES[code]
     error = json.loads(body)["error"]
     assert (error["code"], error["message"]) == (code.code, "why")
     assert error["detail"]["k"] == 1
@@ -31,7 +32,7 @@ def test_what_has_no_detail_says_none() -> None:
 
 
 def test_http_may_have_a_closer_status() -> None:
-    """431 and 501 are no lines of the table; the code stays the table's."""
+    """431 and 501 are not in the table of errors; the code is."""
     answer = refusal(ErrorCode.INVALID_REQUEST, "too many headers", status=431)
 
     assert answer.status == 431
@@ -40,11 +41,11 @@ def test_http_may_have_a_closer_status() -> None:
 
 @pytest.mark.parametrize("close", [False, True])
 def test_a_connection_that_cannot_go_on_is_ended(close: bool) -> None:
-    """The rest of a body that nobody read would be taken for the next request."""
+    """The rest of an unread body would be parsed as the next request."""
     assert refusal(ErrorCode.PAYLOAD_TOO_LARGE, "too large", close=close).close is close
 
 
 @pytest.mark.parametrize("code", [ErrorCode.THROTTLED, ErrorCode.NOT_READY])
-def test_who_may_come_again_is_told_when(code: ErrorCode) -> None:
+def test_a_temporary_refusal_has_retry_after(code: ErrorCode) -> None:
     """`Retry-After` on 429 and 503. (§0.6)"""
     assert int(dict(refusal(code, "busy").headers)[b"retry-after"]) >= 1

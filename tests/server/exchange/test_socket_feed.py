@@ -1,5 +1,5 @@
-"""A WebSocket's far side as its driver uses it, over a runtime.  What the messages say is in the
-transcripts (`socket*`); here is what is between it and its driver (§7.7)."""
+"""The server's side of a WebSocket and its driver (§7.7); the transcripts `socket*` have the
+messages."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ async def settled() -> None:
 
 
 def test_a_reply_comes_before_what_is_watched() -> None:
-    """A client that asks hears of it first. (§7.7)"""
+    """Replies come before frames. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 1))
@@ -42,8 +42,8 @@ def test_a_reply_comes_before_what_is_watched() -> None:
     play(story)
 
 
-def test_who_takes_no_replies_is_not_heard() -> None:
-    """What waits for a client is bounded: its next command waits until it reads. (§7.7)"""
+def test_a_client_that_reads_no_replies_has_to_wait() -> None:
+    """Pending replies are bounded: a command waits until the client has read earlier replies. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = SocketFeed(runtime)
@@ -76,7 +76,7 @@ def test_who_takes_no_replies_is_not_heard() -> None:
 
 
 def test_a_binary_message_is_answered_with_an_error() -> None:
-    """The socket stays. (§7.7)"""
+    """The socket stays open. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = SocketFeed(runtime)
@@ -91,7 +91,7 @@ def test_a_binary_message_is_answered_with_an_error() -> None:
 
 
 def test_a_publish_in_class_fsync_is_acknowledged_when_it_is_durable() -> None:
-    """The reply waits for the sync, as an answer over HTTP does. (§7.7, §2)"""
+    """The reply waits for the sync, as an HTTP answer does. (§7.7, §2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", durability="fsync"))
@@ -114,7 +114,7 @@ def test_a_publish_in_class_fsync_is_acknowledged_when_it_is_durable() -> None:
 
 
 def test_a_write_of_a_client_that_has_gone_stays_written() -> None:
-    """Nobody hears of it, and that is no error. (§7.7)"""
+    """A publish that was begun is completed after the client has disconnected. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", durability="fsync"))
@@ -137,8 +137,8 @@ def test_a_write_of_a_client_that_has_gone_stays_written() -> None:
     play(story)
 
 
-def test_a_stop_is_told_behind_the_reply_that_is_owed() -> None:
-    """What was asked before is answered before the end. (§7.7)"""
+def test_a_stop_sends_the_pending_reply_first() -> None:
+    """A pending reply is sent before the final error. (§7.7)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", durability="fsync"))
@@ -161,8 +161,8 @@ def test_a_stop_is_told_behind_the_reply_that_is_owed() -> None:
     play(story)
 
 
-def test_what_is_asked_while_it_stops_is_refused() -> None:
-    """As over HTTP. (§8.2)"""
+def test_a_command_during_a_stop_is_refused() -> None:
+    """A command during the stop is refused with `shutting_down`. (§8.2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = SocketFeed(runtime)

@@ -1,5 +1,5 @@
-"""A watch session's stream as its driver pulls it, over a runtime.  What it says, and when, is in
-the transcripts (`watch_*`); here is what is between it and its driver (§7.3-§7.6)."""
+"""The stream of a watch session and its driver (§7.3-§7.6); the transcripts `watch_*` have its
+frames."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from server.runtime.test_runtime import LIMITS, WatchedStore, append, play, told
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import DeleteTopic
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.runtime.runtime import Runtime
 
@@ -40,7 +40,7 @@ async def settled() -> None:
 
 
 def test_a_piece_comes_when_there_is_news() -> None:
-    """The driver waits in `next`, and a publication wakes it. (§7.5)"""
+    """A publication wakes the driver that waits in `next`. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -54,8 +54,8 @@ def test_a_piece_comes_when_there_is_news() -> None:
     play(story)
 
 
-def test_who_writes_at_once_wakes_no_task() -> None:
-    """The frame goes to the client within the turn that published it. (§7.3)"""
+def test_a_driver_that_can_write_gets_the_frame_at_once() -> None:
+    """A driver that can write gets the frame in the turn that published it. (§7.3)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -75,8 +75,8 @@ def test_who_writes_at_once_wakes_no_task() -> None:
     play(story)
 
 
-def test_what_a_client_has_no_room_for_is_for_next() -> None:
-    """It was pulled once and is given once: nothing doubles, nothing is left out. (§7.6)"""
+def test_a_frame_that_cannot_be_written_comes_from_next() -> None:
+    """A frame that the driver cannot write comes from `next`, once. (§7.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -97,7 +97,7 @@ def test_what_a_client_has_no_room_for_is_for_next() -> None:
 
 
 def test_a_write_that_fails_ends_the_stream() -> None:
-    """The position may be ahead of what the client got: it has to come back and say. (§7.4)"""
+    """The session may be ahead of the client, so the client has to reconnect with its id. (§7.4)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -118,7 +118,7 @@ def test_a_write_that_fails_ends_the_stream() -> None:
 
 
 def test_a_stream_that_was_closed_gives_nothing_more() -> None:
-    """Whoever still waits is let go; the session stays for the client to come back. (§7.4)"""
+    """`close` ends a pending `next`; the session stays for a reconnect. (§7.4)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -138,19 +138,19 @@ def test_a_stream_that_was_closed_gives_nothing_more() -> None:
 
 
 def test_an_unknown_session_has_no_stream() -> None:
-    """404, before there is a stream. (§7.6)"""
+    """An unknown session is 404 before a stream is opened. (§7.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         with pytest.raises(Rejection) as refused:
             WatchFeed(runtime, "wid_nobody", None)
 
-        assert refused.value.code.status == 404
+        assert refused.value.code is ErrorCode.NOT_FOUND
 
     play(story)
 
 
 def test_a_stop_says_a_last_word_to_who_waits() -> None:
-    """503, and the end. (§7.5)"""
+    """A stopping server sends an error frame with code 503 and ends the stream. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)
@@ -166,7 +166,7 @@ def test_a_stop_says_a_last_word_to_who_waits() -> None:
 
 
 def test_a_topic_that_goes_wakes_its_watcher() -> None:
-    """At once, and the stream goes on for the others. (§7.5)"""
+    """The watcher gets a frame at once, and the stream goes on. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)

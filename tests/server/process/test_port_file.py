@@ -1,4 +1,4 @@
-"""The file that receives the bound address: whole or not at all, and in nobody's place."""
+"""The file with the bound address: whole or not at all, and in no other file's place."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from topics.server.process.port_file import BadPortFile
 
 
 def test_the_address_is_a_line(tmp_path: Path) -> None:
-    """And nothing else is left beside it."""
+    """The file has the address alone, and no draft is left."""
     path = tmp_path / "port"
     port_file.check(path)
 
@@ -21,7 +21,7 @@ def test_the_address_is_a_line(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_server_left_is_replaced(tmp_path: Path) -> None:
-    """By rename: a reader that has it open reads the old one to its end."""
+    """The file is replaced by rename: a process that has it open reads the old content."""
     path = tmp_path / "port"
     path.write_text("127.0.0.1:4000 and more\n")
     with path.open() as reader:
@@ -31,8 +31,8 @@ def test_what_an_earlier_server_left_is_replaced(tmp_path: Path) -> None:
     assert path.read_text() == "127.0.0.1:4123\n"
 
 
-def test_a_draft_that_a_killed_server_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    """A process of the same number had begun one."""
+def test_the_draft_of_a_killed_server_is_removed(tmp_path: Path) -> None:
+    """A draft of a process with the same id is removed."""
     path = tmp_path / "port"
     path.with_name(f"port.{os.getpid()}.tmp").write_text("half")
 
@@ -43,8 +43,8 @@ def test_a_draft_that_a_killed_server_left_is_in_nobodys_way(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("act", [port_file.check, lambda path: port_file.write(path, "x:1")])
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
-def test_what_is_no_plain_file_is_left_alone(tmp_path: Path, act: object, kind: str) -> None:
-    """Somebody put it there for something; a rename would take it away."""
+def test_only_a_plain_file_is_replaced(tmp_path: Path, act: object, kind: str) -> None:
+    """A directory, a link or a pipe is refused and not replaced."""
     path = tmp_path / "port"
     other = tmp_path / "other"
     other.write_text("kept")
@@ -64,8 +64,8 @@ def test_what_is_no_plain_file_is_left_alone(tmp_path: Path, act: object, kind: 
 
 
 @pytest.mark.parametrize("parent", ["missing", "file"])
-def test_a_parent_that_takes_no_file_is_told_at_once(tmp_path: Path, parent: str) -> None:
-    """Before anything is opened, in a line that names the setting."""
+def test_an_unusable_parent_is_refused(tmp_path: Path, parent: str) -> None:
+    """The check fails before anything is opened and names the setting."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(BadPortFile, match=r"^TOPICS_PORT_FILE "):
@@ -75,7 +75,7 @@ def test_a_parent_that_takes_no_file_is_told_at_once(tmp_path: Path, parent: str
 def test_a_write_that_fails_leaves_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk was full, or the directory went."""
+    """A failed rename removes the draft."""
 
     def refuse(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")

@@ -30,7 +30,7 @@ class Process:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def address(self) -> tuple[str, int]:
-        """Where it listens, once it has told."""
+        """Where it listens, once it has logged that."""
         file = self.directory / "port"
         deadline_s = time.monotonic() + DEADLINE_S
         while not file.exists():
@@ -46,7 +46,7 @@ class Process:
         self._process.send_signal(signal.SIGTERM)
 
     def until(self, word: str) -> None:
-        """Wait until the runtime was told something."""
+        """Wait until the runtime got a call."""
         deadline_s = time.monotonic() + DEADLINE_S
         while word not in self.life():
             assert time.monotonic() < deadline_s
@@ -56,7 +56,7 @@ class Process:
         return file.read_text().split() if file.exists() else []
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and all it said."""
+        """Its exit code and its whole output."""
         _, said = self._process.communicate(timeout=DEADLINE_S)
         return self._process.returncode, said
 
@@ -75,7 +75,7 @@ def process(directory: Path, fault: str = "", port: int = 0) -> Iterator[Process
 
 
 def test_a_signal_ends_a_server_in_order(tmp_path: Path) -> None:
-    """SIGTERM: no new work, then the disk, then exit 0. (§0.6)"""
+    """SIGTERM: no new requests, then the disk, then exit 0. (§0.6)"""
     with process(tmp_path) as server, server.connect() as client:
         client.sendall(GET % b"/echo")
         assert client.recv(100).startswith(b"HTTP/1.1 200")
@@ -90,7 +90,7 @@ def test_a_signal_ends_a_server_in_order(tmp_path: Path) -> None:
 
 
 def test_a_wait_in_flight_is_answered_on_the_way_down(tmp_path: Path) -> None:
-    """A long poll at SIGTERM gets its answer, told that the connection ends with it. (§0.6)"""
+    """A long poll at SIGTERM gets its response, which says that the connection closes. (§0.6)"""
     with process(tmp_path) as server, server.connect() as client:
         client.sendall(GET % b"/wait" + GET % b"/echo")
         server.until("start")
@@ -110,7 +110,7 @@ def test_a_wait_in_flight_is_answered_on_the_way_down(tmp_path: Path) -> None:
 
 
 def test_a_request_that_does_not_end_is_left_behind(tmp_path: Path) -> None:
-    """The grace has an end, and what hangs does not keep the disk from being closed. (§0.6)"""
+    """The grace period ends, and a request that hangs does not prevent closing the disk. (§0.6)"""
     with process(tmp_path, "endless") as server, server.connect() as client:
         client.sendall(GET % b"/wait")
         with server.connect() as other:
@@ -123,7 +123,7 @@ def test_a_request_that_does_not_end_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_what_hangs(tmp_path: Path) -> None:
-    """Whoever asks twice is not kept waiting: exit 1."""
+    """A second signal ends the process at once: exit 1."""
     with process(tmp_path, "hangs") as server:
         server.address()
         server.signal()
@@ -134,7 +134,7 @@ def test_a_second_signal_ends_what_hangs(tmp_path: Path) -> None:
 
 
 def test_a_process_that_spins_ends_all_the_same(tmp_path: Path) -> None:
-    """The last deadline needs no turn of the loop: exit 1, and where it hung."""
+    """The last deadline needs no turn of the loop: exit 1, with the stack where it hung."""
     with process(tmp_path, "spins") as server:
         server.address()
         server.signal()
@@ -155,7 +155,7 @@ def test_a_process_that_spins_ends_all_the_same(tmp_path: Path) -> None:
 def test_data_that_cannot_be_served_ends_the_process(
     tmp_path: Path, fault: str, code: int, said: str
 ) -> None:
-    """2 unusable, 3 proven corrupt, each in one line that says what and where."""
+    """2 unusable, 3 proven corrupt, each in one line with what and where."""
     with process(tmp_path, fault) as server:
         got, lines = server.end()
 
@@ -164,7 +164,7 @@ def test_data_that_cannot_be_served_ends_the_process(
 
 
 def test_a_bug_is_neither(tmp_path: Path) -> None:
-    """A failure of ours is 1, with a traceback that no message can break out of."""
+    """A bug is exit 1, with a traceback that no message can break out of."""
     with process(tmp_path, "bug") as server:
         code, said = server.end()
 
@@ -174,8 +174,8 @@ def test_a_bug_is_neither(tmp_path: Path) -> None:
 
 
 def test_a_signal_of_a_map_leaves_a_trace(tmp_path: Path) -> None:
-    """A file that is cut short while it is mapped ends the process; what it was doing, and in which
-    thread, is on its standard error."""
+    """A file that is cut short while it is mapped ends the process; the stack of each thread is on
+    its standard error."""
     with process(tmp_path, "cut") as server:
         code, said = server.end()
 
@@ -230,7 +230,7 @@ def link(path: Path) -> None:
 def test_a_port_file_that_is_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
-    """A rename would replace a pipe or a link that is there for something; nothing is left behind."""
+    """A rename would replace a pipe or a link that has a purpose; nothing is left behind."""
     monkeypatch.chdir(tmp_path)  # the name of a socket is bounded
     path = Path("port")
     make(path)
@@ -248,7 +248,7 @@ def test_a_port_file_that_is_something_else_is_refused(
 
 @pytest.mark.parametrize("name", ["absent/port", "file/port", "n" * 300, "/dev/full", "/", ".."])
 def test_a_port_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
-    """A directory that is missing, or none; a name that is too long; a device."""
+    """A directory that is missing, or is a file; a name that is too long; a device."""
     (tmp_path / "file").write_text("x")
 
     with pytest.raises(port_file.BadPortFile, match=r"^TOPICS_PORT_FILE .* cannot be written: "):
@@ -270,7 +270,7 @@ def test_a_port_file_is_refused_before_anything_is_opened(tmp_path: Path) -> Non
 
 
 def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -> None:
-    """What was opened meanwhile is stopped; exit 2."""
+    """Everything that was opened meanwhile is stopped; exit 2."""
     with process(tmp_path, "port taken") as server:
         code, said = server.end()
 
@@ -281,7 +281,7 @@ def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -
 
 
 def test_the_server_loads_nothing_of_the_command_line() -> None:
-    """A server is ready in half a second: what it does not use it does not import."""
+    """A server is ready in half a second, so it imports no module that it does not use."""
     code = (
         "import sys, topics.server.process.server, topics.server.transport.http1, topics.server.runtime.runtime\n"
         "print({'rich', 'httpx', 'click', 'pyarrow', 'pandas'} & set(sys.modules))"

@@ -1,4 +1,4 @@
-"""Calls on a thread of their own: in order, reported on the loop, and never in its way."""
+"""Calls on a thread: in order, reported on the loop, without blocking it."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ def play(story: Callable[[Worker], Awaitable[None]]) -> None:
 
 
 def test_calls_are_made_in_order_and_not_on_the_loop() -> None:
-    """One thread has them all."""
+    """One thread makes all calls."""
     threads: list[int] = []
     order: list[int] = []
 
@@ -38,8 +38,8 @@ def test_calls_are_made_in_order_and_not_on_the_loop() -> None:
     assert threads[0] != threading.get_ident()
 
 
-def test_what_comes_of_a_call_is_told_on_the_loop() -> None:
-    """What it returned, or None and what it raised."""
+def test_a_call_is_reported_on_the_loop() -> None:
+    """A call reports its value, or None and its exception."""
     told: list[tuple[Any, BaseException | None, int]] = []
     error = OSError("no space")
 
@@ -57,7 +57,7 @@ def test_what_comes_of_a_call_is_told_on_the_loop() -> None:
 
 
 def test_a_call_that_fails_does_not_end_the_thread() -> None:
-    """Whatever it raised: those behind it are made."""
+    """Later calls are made whatever an earlier one raised."""
 
     async def story(worker: Worker) -> None:
         with pytest.raises(SystemExit):
@@ -68,7 +68,7 @@ def test_a_call_that_fails_does_not_end_the_thread() -> None:
 
 
 def test_the_loop_goes_on_while_a_call_waits() -> None:
-    """That is what the thread is for."""
+    """A blocking call does not block the loop."""
     may_go = threading.Event()
 
     async def story(worker: Worker) -> None:
@@ -82,8 +82,8 @@ def test_the_loop_goes_on_while_a_call_waits() -> None:
     play(story)
 
 
-def test_who_stopped_waiting_is_told_nothing() -> None:
-    """The call is made all the same, and its end disturbs nobody."""
+def test_a_cancelled_wait_disturbs_nothing() -> None:
+    """A cancelled call is made all the same, and later calls are reported."""
     may_go = threading.Event()
 
     async def story(worker: Worker) -> None:
@@ -97,8 +97,8 @@ def test_who_stopped_waiting_is_told_nothing() -> None:
     play(story)
 
 
-def test_a_stop_lets_happen_what_was_asked_for() -> None:
-    """And the thread ends behind it."""
+def test_a_stop_makes_pending_calls() -> None:
+    """Pending calls are made, then the thread ends."""
     made: list[int] = []
     threads: list[threading.Thread] = []
 
@@ -117,8 +117,8 @@ def test_a_stop_lets_happen_what_was_asked_for() -> None:
     assert not threads[0].is_alive()
 
 
-def test_a_worker_that_had_nothing_to_do_has_no_thread() -> None:
-    """Neither before its first call, nor after a stop without one."""
+def test_a_worker_without_calls_has_no_thread() -> None:
+    """A worker starts its thread with its first call."""
     before = threading.active_count()
 
     async def story(worker: Worker) -> None:
@@ -127,8 +127,8 @@ def test_a_worker_that_had_nothing_to_do_has_no_thread() -> None:
     play(story)
 
 
-def test_a_loop_that_is_gone_hears_nothing() -> None:
-    """The server has ended while a disk hung: the call returns to nobody."""
+def test_a_closed_loop_gets_no_report() -> None:
+    """A call that returns after the loop was closed is not reported."""
     may_go, has_gone = threading.Event(), threading.Event()
     worker = Worker("of-a-test")
 
@@ -144,10 +144,10 @@ def test_a_loop_that_is_gone_hears_nothing() -> None:
 
 
 def test_nothing_of_a_call_is_kept_until_the_next() -> None:
-    """It may have been a body of 64 MiB."""
+    """A call may hold a body of 64 MiB, so the worker drops it before it waits for the next."""
 
     class Body:
-        """Something large."""
+        """An object with a weak reference."""
 
     kept: list[weakref.ref[Body]] = []
 

@@ -1,7 +1,8 @@
-"""Dead letters: jobs that were delivered too often, on their way to another topic (§10.6).
+"""Dead letters: jobs that were delivered too often move to another topic (§10.6).
 
-The joint between queues and copies.  A job leaves its queue and arrives where it goes in one entry
-of the log; what is refused there stays, and is tried again after a pause.
+The joint between queues and copies.  A job leaves its queue and arrives in the dead-letter topic in
+one entry of the log, so that a crash neither loses it nor leaves it in both; a job that is refused
+there stays, and is tried again after a pause.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.state.queue import Job, Place, Queue
 from topics.protocol.state.topic import Topic, seq_spans
 
+MOVED_MAX: Final = 1000
+"""Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
 DAMAGED_REST_MS: Final = 600_000
 """After which a job that could not be read is tried again: a disk's trouble may have passed, or a
 file have come back."""
@@ -33,14 +36,11 @@ BACKOFF_MAX_MS: Final = 5000
 
 
 class DeadLetters:
-    """Dying jobs of the queues of one engine.
+    """Exhausted jobs of the queues of one engine, on their way to dead-letter topics.
 
     Args:
-        moved: Called for a queue whose dying jobs were moved, or refused, later than asked.
+        moved: Called for a queue whose exhausted jobs were moved, or refused, later than asked.
         report: Called with a sentence about damage that an operator should hear of.
-
-    Attributes:
-        gate: What must have happened before those moved since somebody set it to NOW are shown.
     """
 
     def __init__(
@@ -53,10 +53,21 @@ class DeadLetters:
         self._report = report
         self._state = unit.state
         self._moved = moved
-        self.gate = Gate.NOW
 
-    def bury(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> None:
-        """Move dying jobs to the dead-letter topic, as soon as their text is here (§10.6)."""
+    def move(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
+        """Jobs that may be claimed, and were delivered too often, move as soon as their text is
+        here; nobody can claim them meanwhile.
+
+        That they are exhausted is no event: after a crash the next claim finds it out again.
+
+        Returns:
+            What must have happened before the dead letters that moved at once are shown.
+        """
+        for job in jobs:
+            queue.exhaust(job)
+        return self._read(topic, queue, jobs, moment)
+
+    def _read(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
         jobs = sorted(jobs, key=lambda job: job.seq)
         extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
         texts: list[list[Buffer]] = []
@@ -64,14 +75,19 @@ class DeadLetters:
             try:
                 found = run.read(spans)
             except (Corrupt, OSError) as error:
-                self._unreadable(topic, queue, jobs, error, moment)
-                return
+                return self._unreadable(topic, queue, jobs, error, moment)
             if found is None:
                 done = partial(self._fetched, topic, jobs, extents, moment)
                 self._unit.fetches.append(Fetch(extents, done))
-                return
+                return Gate.NOW
             texts.append(found)
-        self._move(topic, queue, jobs, extents, texts, moment)
+        return self._copy(topic, queue, jobs, extents, texts, moment)
+
+    def _read_halves(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
+        """Some of the jobs cannot be read, or are refused: find out which, half by half."""
+        half = len(jobs) // 2
+        first = self._read(topic, queue, jobs[:half], moment)
+        return _later(first, self._read(topic, queue, jobs[half:], moment))
 
     def _fetched(
         self,
@@ -81,7 +97,7 @@ class DeadLetters:
         asked_at: Moment,
         texts: list[list[Buffer]] | Exception,
     ) -> None:
-        """The text of dying jobs has come; some of them may have gone meanwhile."""
+        """The text of exhausted jobs has come; some of them may have gone meanwhile."""
         queue = self._state.queues.get(topic.topic_id)
         if queue is None or self._unit.read_only:
             return
@@ -91,9 +107,9 @@ class DeadLetters:
         if isinstance(texts, Exception):
             self._unreadable(topic, queue, left, texts, moment)
         elif len(left) == len(jobs):
-            self._move(topic, queue, jobs, extents, texts, moment)
+            self._copy(topic, queue, jobs, extents, texts, moment)
         elif left:
-            self.bury(topic, queue, left, moment)
+            self._read(topic, queue, left, moment)
         self._moved(topic, queue)
 
     def _unreadable(
@@ -103,7 +119,7 @@ class DeadLetters:
         jobs: list[Job],
         error: Exception,
         moment: Moment,
-    ) -> None:
+    ) -> Gate:
         """The text of some of these cannot be read: they are passed over, and the others move, once
         it is known which."""
         spoiled = jobs if len(jobs) <= 1 else []
@@ -111,12 +127,9 @@ class DeadLetters:
             spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
         if spoiled:
             self.spoil(topic, queue, [(job, error) for job in spoiled], moment.now_ms)
-            if left := [job for job in jobs if job.place is Place.DYING]:
-                self.bury(topic, queue, left, moment)
-            return
-        half = len(jobs) // 2
-        self.bury(topic, queue, jobs[:half], moment)
-        self.bury(topic, queue, jobs[half:], moment)
+            left = [job for job in jobs if job.place is Place.DYING]
+            return self._read(topic, queue, left, moment) if left else Gate.NOW
+        return self._read_halves(topic, queue, jobs, moment)
 
     def spoil(
         self, topic: Topic, queue: Queue, jobs: Sequence[tuple[Job, Exception]], now_ms: int
@@ -131,7 +144,7 @@ class DeadLetters:
             named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
             self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
 
-    def _move(
+    def _copy(
         self,
         topic: Topic,
         queue: Queue,
@@ -139,7 +152,7 @@ class DeadLetters:
         extents: list[Extent],
         texts: list[list[Buffer]],
         moment: Moment,
-    ) -> None:
+    ) -> Gate:
         """The jobs leave the queue and stand in the dead-letter topic, in one entry of the log; a
         job that is refused there stays, and is tried again later.
 
@@ -168,21 +181,16 @@ class DeadLetters:
         try:
             dest = self._dest(topic, copies, moment)
             gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
-            self.gate = max(self.gate, gate, key=GATES.index)
             if not is_logged:
                 gone = RecordsDeleted(moment.now_ms, topic.topic_id, raw, left, left_bytes)
                 self._unit.emit(gone, logged=False)
+            return gate
         except Rejection:
-            if len(jobs) == 1:
-                self._refused(topic, jobs[0], moment.now_ms)
-                return
-            if not self._takes_any(topic, jobs, copies, moment):
-                for job in jobs:
-                    self._refused(topic, job, moment.now_ms)
-                return
-            half = len(jobs) // 2
-            self.bury(topic, queue, jobs[:half], moment)
-            self.bury(topic, queue, jobs[half:], moment)
+            if len(jobs) > 1 and self._takes_any(topic, jobs, copies, moment):
+                return self._read_halves(topic, queue, jobs, moment)
+            for job in jobs:
+                self._refused(topic, job, moment.now_ms)
+            return Gate.NOW
 
     def _takes_any(self, topic: Topic, jobs: list[Job], copies: Copies, moment: Moment) -> bool:
         """Whether any of the jobs is taken alone: none is where the smallest is not."""
@@ -236,3 +244,7 @@ def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
     """Bytes of the text of records."""
     rows_of = topic.rows_of(spans)
     return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)
+
+
+def _later(one: Gate, other: Gate) -> Gate:
+    return max(one, other, key=GATES.index)

@@ -1,10 +1,11 @@
-"""Passes: the copies that routers owe, made in slices (§6.1).
+"""Forwarding: routers copy what their sources show, in slices (§6.1).
 
-A publication marks its topic in O(1), however many routers lead out of it; a slice then goes round
-the marked topics, one router each, and a round round the routers of a topic.  A pass selects by
-columns what a router is to copy, cuts it out of the source's text and appends it, with the cursor
-that it leads to, as one entry of the log.  What a source lost before it was copied becomes a hole
-of the same size in the destination.  Which pass is under way is known to this process only.
+A publication marks its topic in O(1), however many routers lead out of it.  A slice of work goes
+round the marked topics and visits one router of each; the routers of a topic take turns.  A visit
+selects by columns what the router is to copy, cuts it out of the source's text and appends it, with
+the cursor that it leads to, as one entry of the log: a replay needs neither the source nor a look
+at the destination.  What a source lost before it was copied becomes a hole of the same size in the
+destination.  Which visit is under way is known to this process only.
 """
 
 from collections import deque
@@ -30,9 +31,9 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Reading, Topic, spans_of
 
-PASS_ROWS: Final = 1000
-PASS_BYTES: Final = 512 << 10
-"""Records, and bytes of their text, that one pass copies at most."""
+VISIT_ROWS: Final = 1000
+VISIT_BYTES: Final = 512 << 10
+"""Records, and bytes of their text, that one visit copies at most."""
 SLICE_ROWS: Final = 2000
 SLICE_BYTES: Final = 1 << 20
 SLICE_ROUTERS: Final = 64
@@ -41,7 +42,7 @@ SLICE_LOOKS: Final = 10_000
 MOVE_BYTES: Final = 32
 """Room that one cursor may take in a frame."""
 SCANNED_ROWS_EACH: Final = 100
-"""Rows passed over by their columns that cost as much as one that is copied."""
+"""Rows that a filter leaves out, by their columns, that cost as much as one that is copied."""
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class _Plan:
     """Text on its way from a disk, or here: `extents` of the source, for one router.
 
     Attributes:
-        through: Where the pass leads.
+        through: The cursor after the visit.
         texts: One buffer a span, the error that came instead, or None until either has come.
     """
 
@@ -81,8 +82,8 @@ class _Plan:
     texts: list[list[Buffer]] | Exception | None = None
 
 
-class Passes:
-    """What routers owe, over the topics of one engine.
+class Forwarding:
+    """The routers of one engine at work.
 
     Args:
         rested: Called after each slice: routers may have come to rest without a copy.
@@ -97,7 +98,7 @@ class Passes:
         self._rounds: dict[int, _Round] = {}
         self._retries: list[tuple[int, int]] = []
         self._plans: WeakKeyDictionary[Router, _Plan] = WeakKeyDictionary()
-        """What a router that went, or another config of it, has asked for goes with it."""
+        """Weak: the plan of a router that was deleted, or configured anew, goes with it."""
         self._same: tuple[tuple[list[Extent], bool, bool, bool], Copies] | None = None
         self._passed: dict[int, int] = {}
         """Router id -> cursor, where the slice only passed over records."""
@@ -105,7 +106,7 @@ class Passes:
     # ------------------------------------------------------------------ what is due
 
     def mark(self, source_id: int) -> None:
-        """The routers of a topic may owe something."""
+        """The routers of a topic may have something to copy."""
         known = self._rounds.get(source_id)
         if known is not None:
             known.again = True
@@ -133,7 +134,7 @@ class Passes:
         router.retry()
         self.mark(router.source_id)
 
-    def owes(self, router: Router) -> bool:
+    def has_work(self, router: Router) -> bool:
         """Whether a router has something to do that it can do."""
         if router.is_blocked(self._state.now_ms) or self._unit.read_only:
             return False
@@ -165,7 +166,7 @@ class Passes:
         self._end_slice(moment)
 
     def work(self, router: Router, moment: Moment, left: Slice) -> None:
-        """Go on with one router, whoever else is due, until it waits or the slice is over."""
+        """Go on with one router, before all others, until it waits or the slice is over."""
         while not left.is_over and self._is_ready(router, moment.now_ms):
             self._visit(router, moment, left)
         self._end_slice(moment)
@@ -177,8 +178,8 @@ class Passes:
         self._rested()
 
     def _log_passed(self, moment: Moment) -> None:
-        """Cursors that moved without a copy are told together, so that what was only passed over
-        is not taken for lost where it is evicted later."""
+        """Cursors that moved without a copy are logged together, so that records which a filter left
+        out are not taken for lost where they are evicted later."""
         passed, self._passed = self._passed, {}
         by_id = self._routers.by_id
         moved = [(by_id[i], cursor) for i, cursor in passed.items() if i in by_id]
@@ -209,7 +210,7 @@ class Passes:
     def _cursor(self, router: Router) -> int:
         return self._passed.get(router.router_id, router.cursor)
 
-    # ------------------------------------------------------------------ one pass
+    # ------------------------------------------------------------------ one visit
 
     def _visit(self, router: Router, moment: Moment, left: Slice) -> None:
         left.looks -= 1
@@ -243,8 +244,8 @@ class Passes:
             raise plan.texts
         reading = Reading(
             self._cursor(router),
-            PASS_ROWS,
-            PASS_BYTES,
+            VISIT_ROWS,
+            VISIT_BYTES,
             match=router.match,
             through=None if plan is None else plan.through,
         )
@@ -380,7 +381,7 @@ class Passes:
 
 
 def _stamp(router: Router, source: Topic) -> Stamp:
-    """What tells the copies of an `exactly_once` router: source, its instance, seq, and a key."""
+    """What a copy of an `exactly_once` router says of its origin: source, epoch, seq, and a key."""
     name, epoch = orjson.dumps(source.name), orjson.dumps(source.epoch)
     head = b'{"source":%b,"epoch":%b,"seq":' % (name, epoch)
     key = orjson.dumps(f"{router.name}@{source.epoch}:")[:-1]

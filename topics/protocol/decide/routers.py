@@ -1,6 +1,6 @@
-"""Forwarding: routers' commands, and when what routers owe is worked off (§6).
+"""Router commands: create, show, list and delete routers (§6); and when routers forward.
 
-The joint between routers, topics and passes.
+The joint between routers, their topics and forwarding.
 """
 
 from bisect import bisect_left
@@ -9,8 +9,8 @@ from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
-from topics.protocol.decide.forwarding import Passes
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.forwarding import Forwarding
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.model.commands import (
     Claim,
     Command,
@@ -43,12 +43,12 @@ from topics.protocol.model.outcomes import (
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
 
-Owing = tuple[Sequence[Router], Sequence[Topic]]
-"""Routers that have to come along, farthest first, and the topics in which that is to be seen."""
-_NOTHING: Owing = (), ()
+Upstream = tuple[Sequence[Router], Sequence[Topic]]
+"""Routers that have to catch up, farthest first, and the topics that have to show their copies."""
+_NONE: Upstream = (), ()
 
 
-class Forwarding:
+class RouterCommands:
     """Routers over the topics of one engine.
 
     Args:
@@ -63,117 +63,117 @@ class Forwarding:
         self._state = unit.state
         self._routers = unit.state.routers
         self._rested = rested
-        self._passes = Passes(unit, rested)
+        self._forwarding = Forwarding(unit, rested)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutRouter: self._put,
             GetRouter: self._get,
             ListRouters: self._list,
             DeleteRouter: self._delete,
         }
-        self._owing: dict[type, Callable[[Any], Owing]] = {
-            Diff: self._owing_to_reader,
-            GetTopic: self._owing_to_reader,
-            Claim: self._owing_to_reader,
-            DeleteRecords: self._owing_to_reader,
-            Purge: self._owing_to_reader,
-            CreateWatch: self._owing_to_watcher,
-            GetRouter: self._owing_to_router,
-            DeleteRouter: self._owing_to_router,
-            PutRouter: self._owing_to_change,
-            DeleteTopic: self._owing_to_deletion,
+        self._before: dict[type, Callable[[Any], Upstream]] = {
+            Diff: self._before_read,
+            GetTopic: self._before_read,
+            Claim: self._before_read,
+            DeleteRecords: self._before_read,
+            Purge: self._before_read,
+            CreateWatch: self._before_watch,
+            GetRouter: self._before_router,
+            DeleteRouter: self._before_router,
+            PutRouter: self._before_change,
+            DeleteTopic: self._before_deletion,
         }
 
     # ------------------------------------------------------------------ what happens elsewhere
 
     def on_recovered(self) -> None:
-        """Replay is over: whatever a router owes is due."""
+        """Replay is over: routers that are behind their sources are due."""
         for router in self._routers.by_id.values():
-            self._passes.mark(router.source_id)
+            self._forwarding.mark(router.source_id)
 
     def on_published(self, topic: Topic) -> None:
-        """A topic shows more: its routers owe copies."""
-        self._passes.mark(topic.topic_id)
+        """A topic shows more: its routers have something to copy."""
+        self._forwarding.mark(topic.topic_id)
 
     def on_room(self, topic: Topic) -> None:
         """A topic may take more than before: routers that it blocked try again."""
         if self._routers.is_derived(topic.topic_id):
             for router in self._routers.into(topic.topic_id):
                 if router.blocked is not None:
-                    self._passes.retry(router)
+                    self._forwarding.retry(router)
 
     def on_stopped(self) -> None:
-        """Routers went with a topic, or nothing is written any more: they owe nothing now."""
+        """Routers were deleted, or nothing is written any more: they copy nothing now."""
         self._rested()
 
-    # ------------------------------------------------------------------ what is owed
+    # ------------------------------------------------------------------ forwarding
 
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return self._passes.is_due
+        return self._forwarding.is_due
 
     def step(self, moment: Moment) -> None:
-        """A bounded part of what is owed."""
-        self._passes.step(moment)
+        """Copy a bounded part of what routers have to copy."""
+        self._forwarding.step(moment)
 
     def alarm_ms(self) -> int | None:
         """When a blocked router tries again."""
-        return self._passes.alarm_ms()
+        return self._forwarding.alarm_ms()
 
     def is_awaited(self, topic: Topic) -> bool:
         """Whether copies for a topic are still to come, as far as routers are not blocked."""
         return self._routers.is_derived(topic.topic_id) and any(
-            self._passes.owes(router) for router in self._routers.upstream(topic.topic_id)
+            self._forwarding.has_work(router) for router in self._routers.upstream(topic.topic_id)
         )
 
-    def debt_of(self, command: Command) -> Debt | None:
-        """What is owed to a command before it is decided; None where that is nothing."""
+    def barrier_for(self, command: Command) -> ReadBarrier | None:
+        """What routers have to copy before a command is decided; None where that is nothing."""
         if not self._routers.by_id:
             return None
-        owing = self._owing.get(type(command))
-        if owing is None:
+        upstream_of = self._before.get(type(command))
+        if upstream_of is None:
             return None
-        routers, shows = owing(command)
+        routers, shows = upstream_of(command)
         if not routers:
             return None
-        debt = Debt(self._unit, self._passes, routers, shows)
-        return None if debt.is_settled else debt
+        barrier = ReadBarrier(self._unit, self._forwarding, routers, shows)
+        return None if barrier.is_passed else barrier
 
-    def _owing_to_reader(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Owing:
+    def _before_read(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Upstream:
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_derived(topic.topic_id):
-            return _NOTHING
+            return _NONE
         return self._routers.upstream(topic.topic_id), (topic,)
 
-    def _owing_to_watcher(self, command: CreateWatch) -> Owing:
+    def _before_watch(self, command: CreateWatch) -> Upstream:
         found = (self._state.topics.get(name) for name in command.topics)
         shows = [t for t in found if t is not None and self._routers.is_derived(t.topic_id)]
         routers = [router for t in shows for router in self._routers.upstream(t.topic_id)]
         return list(dict.fromkeys(routers)), shows
 
-    def _owing_to_router(self, command: GetRouter | DeleteRouter) -> Owing:
+    def _before_router(self, command: GetRouter | DeleteRouter) -> Upstream:
         router = self._routers.by_name.get(command.router)
         if router is None:
-            return _NOTHING
+            return _NONE
         # In a ring it is among those upstream, and comes once more when all have been round.
         return [*self._routers.upstream(router.source_id), router], ()
 
-    def _owing_to_change(self, command: PutRouter) -> Owing:
-        """What the config so far owes is forwarded as it says; and a router begins behind what is
-        still on its way to its source."""
+    def _before_change(self, command: PutRouter) -> Upstream:
+        """Records that came under the old config are forwarded as that says; and a router begins
+        behind what is still on its way to its source."""
         router = self._routers.by_name.get(command.router)
         if router is not None and router.config == command.config:
-            return _NOTHING
-        last, _ = _NOTHING if router is None else self._owing_to_router(GetRouter(router.name))
+            return _NONE
+        last, _ = _NONE if router is None else self._before_router(GetRouter(router.name))
         source = self._state.topics.get(command.config.source)
         first = () if source is None else self._routers.upstream(source.topic_id)
         return [*first, *last], () if source is None else (source,)
 
-    def _owing_to_deletion(self, command: DeleteTopic) -> Owing:
+    def _before_deletion(self, command: DeleteTopic) -> Upstream:
         """What was written to a source is copied before it goes."""
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_source(topic.topic_id):
-            return _NOTHING
+            return _NONE
         upstream = self._routers.upstream(topic.topic_id)
         return [*upstream, *self._routers.out_of(topic.topic_id)], ()
 
@@ -209,7 +209,7 @@ class Forwarding:
                 old.cursor if old is not None and is_same else source.head_seq,
             )
         )
-        self._passes.mark(source.topic_id)
+        self._forwarding.mark(source.topic_id)
         return _put(command.router, config, created=old is None)
 
     def _ends(self, command: PutRouter, old: Router | None) -> tuple[Topic | None, Topic | None]:

@@ -1,14 +1,14 @@
-"""Watching's commands: sessions, streams and sockets, as far as the state of topics decides (§7).
+"""Watch commands: sessions, streams and sockets, as far as the state of topics decides (§7).
 
-The joint between `watch` (positions and lifecycles) and what topics there are, how many connections
-may be open, and which of them comes first.
+The joint between watches (positions and lifecycles, `state/watches.py`) and topics: which there are,
+which comes first in a stream, and how many connections may be open.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.decide.topics import effective_priority
+from topics.protocol.decide.topics import effective_priority, note_read
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
@@ -28,11 +28,11 @@ from topics.protocol.state.watches import (
 )
 
 
-class Watching:
+class WatchCommands:
     """Sessions and streams over the topics of one engine."""
 
     def __init__(self, limits: Limits, unit: UnitOfWork, *, besides: Callable[[], int]) -> None:
-        """`besides` tells how many connections stream something else."""
+        """`besides` gives the number of connections that stream something else."""
         self._limits = limits
         self._unit = unit
         self.watches = Watches(self._shown)
@@ -52,7 +52,7 @@ class Watching:
             if command.lenient and name not in self._unit.state.topics:
                 continue
             topic = self._unit.topic(name, moment.now_ms)
-            topic.last_read_ms = moment.now_ms
+            note_read(topic, moment.now_ms)
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)

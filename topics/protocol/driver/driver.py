@@ -22,7 +22,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.group_commit import (
     Deliver,
     GroupCommit,
@@ -126,7 +126,7 @@ class _Waiting:
     deliver: Deliver
     since_ms: int
     at_ms: float = 0.0
-    debt: Debt | None = None
+    debt: ReadBarrier | None = None
     ticket: Ticket | None = None
 
 
@@ -256,7 +256,7 @@ class Driver:
                     raise
                 now_ms = self._host.steady_ms
                 return self._in_line(_Waiting(command, deliver, now_ms, now_ms + RETRY_MS))
-        debt = self.engine.debt_of(command)
+        debt = self.engine.barrier_for(command)
         if debt is not None and not self._pay(debt):
             return self._owe(_Waiting(command, deliver, self._host.steady_ms, debt=debt))
         return self._decide(command, deliver)
@@ -442,13 +442,13 @@ class Driver:
 
     # ------------------------------------------------------------------ what is owed
 
-    def _pay(self, debt: Debt) -> bool:
+    def _pay(self, debt: ReadBarrier) -> bool:
         """Work off a small debt here and now; False where it has to wait."""
         for _ in range(DEBT_SLICES):
-            debt.work(self._moment_of_copies)
+            debt.advance(self._moment_of_copies)
             self._begin_reading()
             self.commit.end_turn()
-            if debt.is_settled:
+            if debt.is_passed:
                 return True
         return False
 
@@ -492,7 +492,7 @@ class Driver:
 
     def work_soon(self) -> None:
         """Copies that routers owe, jobs for who waits: when everybody had a turn."""
-        if self.engine.owes and not self._is_work_due:
+        if self.engine.has_work and not self._is_work_due:
             self._is_work_due = True
             self._host.work_soon()
 
@@ -577,7 +577,7 @@ class Driver:
 
 
 def _is_settled(waiting: _Waiting) -> bool:
-    return waiting.debt is None or waiting.debt.is_settled
+    return waiting.debt is None or waiting.debt.is_passed
 
 
 def _nothing() -> None:

@@ -5,6 +5,9 @@ these, field by field; the hot ones are spliced by templates, which a property t
 these.  A field is required unless its default is `UNSET`; one more is allowed always, since answers
 grow within a version (§0.1).  `performance`, which ends every answer (§0.9), is in none of them: it
 is known only when the answer is sent.
+
+Their names are the schemas' in the document, so some are also those of the events or states that
+they are the wire form of: `models.Tombstone` is a `state.Tombstone` with what a reader needs beside.
 """
 
 from dataclasses import fields
@@ -19,7 +22,7 @@ from topics.protocol.model.limits import Limits
 
 Seq = Annotated[int, Meta(ge=1, description="The record's number in its topic.")]
 Ts = Annotated[int, Meta(ge=0, description="When it was appended, milliseconds since 1970.")]
-Node = Annotated[str | UnsetType, Meta(description="Who wrote it; absent where nobody said.")]
+Node = Annotated[str | UnsetType, Meta(description="Who wrote it; absent where no name was given.")]
 Tag = Annotated[str | UnsetType, Meta(description="Its tag, where asked for; absent where none.")]
 TopicName = Annotated[str, Meta(description="The topic's name.")]
 HeadSeq = Annotated[int, Meta(ge=0, description="The greatest number given out; 0: none.")]
@@ -60,7 +63,7 @@ class ErrorDetail(msgspec.Struct, kw_only=True):
     code: Code
     message: Annotated[str, Meta(description="For people; may change.")]
     detail: Annotated[
-        dict[str, Any] | UnsetType, Meta(description="Where something is to be told.")
+        dict[str, Any] | UnsetType, Meta(description="More about it, where there is more to say.")
     ] = UNSET
 
 
@@ -77,7 +80,7 @@ class Error(msgspec.Struct, kw_only=True):
 
 
 class QueueCounters(msgspec.Struct, kw_only=True):
-    """A queue's jobs: `ready + in_flight + delayed` is `count` (§10.6)."""
+    """A queue's jobs: `ready + in_flight + delayed` is `count` (§10.7)."""
 
     ready: Annotated[Natural, Meta(description="May be claimed.")]
     in_flight: Annotated[Natural, Meta(description="Under a lease.")]
@@ -233,7 +236,7 @@ Deliveries = Annotated[int, Meta(ge=1, description="How often it was delivered, 
 
 
 class Job(Record, kw_only=True):
-    """A leased record (§10.1)."""
+    """A leased record (§10.2)."""
 
     lease_id: LeaseId
     deadline: Deadline
@@ -410,7 +413,7 @@ class ErrorEvent(msgspec.Struct, kw_only=True):
 
 
 class JobEvent(Job, kw_only=True):
-    """One leased job (§10.7)."""
+    """One leased job (§10.8)."""
 
     topic: TopicName
 

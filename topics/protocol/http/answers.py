@@ -1,8 +1,7 @@
 """Outcomes as HTTP answers: a status, and the JSON of the one model that each outcome has.
 
 `RENDERINGS` is the table from an outcome's type to its model and its renderer.  What a renderer makes
-is the text of an object without its braces: HTTP puts it between `{` and the performance block
-(§0.9), the WebSocket behind the `op` of its reply (§7.7).  Answers of every request are templates,
+is the text of an object without its last brace, because the performance block follows (§0.9).  Answers of every request are templates,
 some five times as fast as an encoder; `tests/protocol/http/test_answers.py` decodes what they
 make with the models.
 
@@ -32,12 +31,12 @@ class Rendering:
     """One row: what an outcome is on the wire.
 
     Attributes:
-        fields: Pieces of the object's text, its braces left out.
+        pieces: The object's text, its last brace left out.
         may_create: Whether it is 201 where the outcome says `created`.
     """
 
     model: type[msgspec.Struct]
-    fields: Callable[[Any], list[Piece]]
+    pieces: Callable[[Any], list[Piece]]
     may_create: bool = False
 
 
@@ -48,15 +47,13 @@ def status_of(outcome: Outcome) -> int:
 
 def pieces_of(outcome: Outcome) -> list[Piece]:
     """The object's text, its last brace left out: the performance block follows."""
-    first, *others = RENDERINGS[type(outcome)].fields(outcome)
-    assert isinstance(first, bytes)
-    return [b"{" + first, *others]
+    return RENDERINGS[type(outcome)].pieces(outcome)
 
 
 def claim_around(granted: outcomes.Granted, texts: Sequence[Buffer]) -> list[Buffer]:
     """The answer to a claim, with the texts of its jobs, which were read one by one."""
     commas = [piece for text in texts for piece in (b",", text)][1:]
-    return [b"{" + _claim_head(granted), *commas, _claim_tail(granted)]
+    return [_claim_head(granted), *commas, _claim_tail(granted)]
 
 
 def job_records(jobs: Jobs) -> Records:
@@ -78,6 +75,7 @@ def list_cursor(after: str) -> str:
 
 
 def appended_fields(outcome: outcomes.Appended) -> bytes:
+    """Without the first brace, too: a WebSocket's reply has its own fields before these (§7.7)."""
     first_seq, count = outcome.first_seq, outcome.count
     end_seq = first_seq + count
     seqs = b'"seqs":%b,' % orjson.dumps([*range(first_seq, end_seq)]) if outcome.with_seqs else b""
@@ -97,7 +95,7 @@ def appended_fields(outcome: outcomes.Appended) -> bytes:
 
 
 def _appended(outcome: outcomes.Appended) -> list[Piece]:
-    return [appended_fields(outcome)]
+    return [b"{" + appended_fields(outcome)]
 
 
 def _page(outcome: outcomes.Page) -> list[Piece]:
@@ -114,7 +112,7 @@ def _page(outcome: outcomes.Page) -> list[Piece]:
         head_seq - next_seq,
         outcome.epoch.encode(),
     )
-    return [b'"topic":"%b","records":[' % outcome.topic.encode(), outcome.records, tail]
+    return [b'{"topic":"%b","records":[' % outcome.topic.encode(), outcome.records, tail]
 
 
 def _tombstone(gap: outcomes.Gap, earliest_seq: int, head_seq: int) -> bytes:
@@ -135,7 +133,7 @@ def _granted(outcome: outcomes.Granted) -> list[Piece]:
 
 
 def _claim_head(outcome: outcomes.Granted) -> bytes:
-    return b'"topic":"%b","claimed":[' % outcome.topic.encode()
+    return b'{"topic":"%b","claimed":[' % outcome.topic.encode()
 
 
 def _claim_tail(outcome: outcomes.Granted) -> bytes:
@@ -146,7 +144,7 @@ def _claim_tail(outcome: outcomes.Granted) -> bytes:
 def _held(
     what: bytes, outcome: outcomes.Acked | outcomes.Nacked | outcomes.Extended, more: bytes = b""
 ) -> list[Piece]:
-    text = b'"topic":"%b","%b":%d,"skipped":%b,"ready":%d,"in_flight":%d%b' % (
+    text = b'{"topic":"%b","%b":%d,"skipped":%b,"ready":%d,"in_flight":%d%b' % (
         outcome.topic.encode(),
         what,
         outcome.changed,
@@ -175,13 +173,13 @@ def _extended(outcome: outcomes.Extended) -> list[Piece]:
 
 
 def _encoded(model: msgspec.Struct) -> list[Piece]:
-    return [msgspec.json.encode(model)[1:-1]]
+    return [msgspec.json.encode(model)[:-1]]
 
 
 def _encoded_from(model: msgspec.Struct, *first: str) -> list[Piece]:
     """The model with these fields before those of its base."""
     fields = {name: getattr(model, name) for name in first} | msgspec.structs.asdict(model)
-    return [msgspec.json.encode(fields)[1:-1]]
+    return [msgspec.json.encode(fields)[:-1]]
 
 
 def _topic_put(outcome: outcomes.TopicPut) -> list[Piece]:

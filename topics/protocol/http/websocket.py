@@ -112,7 +112,7 @@ def parse(raw: bytes, limits: Limits) -> Asked:
 
 
 def _request_id(raw: bytes) -> bytes:
-    """The id of a message that is wrong elsewhere, so that its error can be told to whom it is.
+    """The id of a message that is wrong elsewhere, so that the client knows which its error is of.
 
     Raises:
         BadText: What is wrong stood before the end of what is no JSON.

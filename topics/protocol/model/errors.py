@@ -103,7 +103,7 @@ class DamagedRun(Corrupt):
         self.last_seq = last_seq
 
     def refusal(self) -> Rejection:
-        """What is told to whoever asked for something that met it."""
+        """The refusal of a command that met it."""
         return unreadable("corrupt", self.first_seq, self.last_seq)
 
 

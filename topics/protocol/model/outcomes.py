@@ -52,8 +52,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------- topics (§1)
 
 
-@dataclass(frozen=True, slots=True)
-class JobCounts:
+class JobCounts(msgspec.Struct, frozen=True):
     """A queue's jobs: `ready + in_flight + delayed` is the topic's count; `damaged` is a part of
     `delayed` (§10.7)."""
 
@@ -64,8 +63,7 @@ class JobCounts:
     dead_lettered: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(msgspec.Struct, frozen=True):
     """A topic as its readers see it.
 
     Attributes:
@@ -146,8 +144,7 @@ class Appended(Outcome, frozen=True):
     deduped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """Seqs [gap_from, gap_to] are lost to this reader (§3.3)."""
 
     gap_from: int
@@ -155,8 +152,7 @@ class Gap:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(msgspec.Struct, frozen=True):
     """Live records to splice into an answer, comma-separated, in the projection asked for.
 
     `inserts` stand before `"data"`, one a record, each with its leading comma; none where empty.
@@ -213,8 +209,7 @@ class Purged(_RecordsGone, frozen=True):
 # ---------------------------------------------------------------------- queues (§10)
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """Jobs leased to one worker, ascending by seq, each with its lease and delivery."""
 
     topic_id: int
@@ -225,8 +220,7 @@ class Grant:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Jobs:
+class Jobs(msgspec.Struct, frozen=True):
     """The jobs of a grant as records: row for row, what the grant has."""
 
     grant: Grant
@@ -274,8 +268,7 @@ class Extended(_HeldChanged, frozen=True):
 # ---------------------------------------------------------------------- routers (§6)
 
 
-@dataclass(frozen=True, slots=True)
-class Blockage:
+class Blockage(msgspec.Struct, frozen=True):
     """The refusal that stops a router since `since_ms`; it tries again in `retry_ms`."""
 
     code: str
@@ -284,8 +277,7 @@ class Blockage:
     retry_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class RouterView:
+class RouterView(msgspec.Struct, frozen=True):
     """A router, and how far it is.
 
     Attributes:
@@ -334,8 +326,7 @@ class RouterDropped(Outcome, frozen=True):
 # ---------------------------------------------------------------------- watches (§7)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchPosition:
+class WatchPosition(msgspec.Struct, frozen=True):
     """Where a watch stands in a topic, and where the topic is."""
 
     from_seq: int
@@ -362,8 +353,7 @@ class WatchCreated(Outcome, frozen=True):
 # ---------------------------------------------------------------------- answers that come later
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """A long poll with nothing to say yet: it waits for its topic, up to `wait_ms`; where that is
     None, until the engine's own time for it comes (`Engine.alarm_ms`)."""
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from topics.protocol.http.answers import Piece
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
@@ -56,7 +55,8 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
         for first, last in spans:
             for row in range(first, last):
                 extents = [Extent(run, [(row, row + 1)])]
-                one = replace(records, extents=extents, inserts=[next(inserts)])
+                view = records.tags, records.meta, records.data
+                one = Records(extents, *view, [next(inserts)])
                 try:
                     texts = [] if lost is not None else _texts(one, blocking=True) or []
                     yield lost or texts[0]
@@ -75,13 +75,13 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 
 
 def refusal_of(damage: DamagedRun) -> Rejection:
-    """What is told where a run was found damaged before there was anything to read."""
+    """The refusal where a run was found damaged before there was anything to read."""
     log_damage(damage)
     return damage.refusal()
 
 
 def log_damage(what: object) -> None:
-    """For the operator: the client is told seqs, not files."""
+    """For the operator: the client's refusal names seqs, and no files."""
     log.error("cannot read stored records: %s", what)
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Reading(Protocol[T_co]):
+class ThreadCall(Protocol[T_co]):
     """What a thread is busy with: of an `asyncio.Future` as much as is needed."""
 
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
@@ -63,11 +63,11 @@ class Shell(Protocol):
 
     def process(self) -> Process: ...
 
-    def read_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def read_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Wait for a disk where that holds nobody up."""
 
-    def decode_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def decode_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Make a command of a large body, one body at a time, where that holds nobody up."""
 
-    def zip_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def zip_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Compress a large answer, one at a time, where that holds nobody up."""

@@ -18,7 +18,7 @@ from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Reading, Shell
+from topics.server.exchange.shell import Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
 from topics.server.runtime.runtime import Phase
 
@@ -38,7 +38,7 @@ class SocketFeed:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        self._stream = shell.engine.watching.open_socket(self._on_news)
+        self._stream = shell.engine.watch_commands.open_socket(self._on_news)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
@@ -94,8 +94,10 @@ class SocketFeed:
         engine = self._shell.engine
         match order:
             case websocket.Subscribe(topics, view):
-                added = engine.watching.subscribe(self._stream, topics, view, self._shell.now_ms)
-                positions = {w.name: engine.watching.position(w) for w in added}
+                added = engine.watch_commands.subscribe(
+                    self._stream, topics, view, self._shell.now_ms
+                )
+                positions = {w.name: engine.watch_commands.position(w) for w in added}
                 return websocket.subscribed(request_id, positions)
             case websocket.Unsubscribe(topic):
                 was = engine.watches.unsubscribe(self._stream, topic)
@@ -177,7 +179,7 @@ class SocketFeed:
         shell = self._shell
         if shell.phase is not Phase.READY:
             return None if self._is_busy else self._last()
-        frame = shell.engine.watching.next_frame(self._stream, shell.now_ms)
+        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
         return None if frame is None else self._written_or_later(frame)
 
     def _last(self) -> bytes:
@@ -191,7 +193,7 @@ class SocketFeed:
             return message
         self._is_reading = True
 
-        def on_read(done: Reading[list[Buffer] | Rejection | None]) -> None:
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
             self._is_reading = False
             if not self._is_over:
                 self._kept = self._encoded(message, done.result())
@@ -234,7 +236,9 @@ class SocketFeed:
                 return self._last().decode()
             self._news.clear()
             if self._shell.phase is Phase.READY:
-                frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+                frame = self._shell.engine.watch_commands.next_frame(
+                    self._stream, self._shell.now_ms
+                )
                 if frame is not None:
                     return (await self._written(frame)).decode()
             # There may be news already, of a look that only skipped: others first.

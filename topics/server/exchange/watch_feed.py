@@ -19,7 +19,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Reading, Shell
+from topics.server.exchange.shell import Shell, ThreadCall
 from topics.server.runtime.runtime import Phase
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
@@ -39,7 +39,7 @@ class WatchFeed:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._session, self._stream = shell.engine.watching.open_stream(
+        self._session, self._stream = shell.engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms
         )
         self._beat_s = self._session.heartbeat_ms / 1000
@@ -75,7 +75,7 @@ class WatchFeed:
             if end is not None:
                 return self._end(sse.encode_error(*end))
             self._news.clear()
-            frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+            frame = self._shell.engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
             if not await self._has_news():
@@ -147,7 +147,7 @@ class WatchFeed:
             end = SHUTTING_DOWN
         if end is not None:
             return self._end(sse.encode_error(*end))
-        frame = shell.engine.watching.next_frame(self._stream, shell.now_ms)
+        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
         if frame is None:
             return sse.heartbeat(shell.now_ms) if self._is_beat_due else None
         piece = self._written_now(frame)
@@ -163,7 +163,7 @@ class WatchFeed:
         """Have a thread read the frame's records, and wake the driver for them."""
         self._is_reading = True
 
-        def on_read(done: Reading[list[Buffer] | Rejection | None]) -> None:
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
             self._is_reading = False
             if self._is_over:
                 return
@@ -214,7 +214,7 @@ class WatchFeed:
         if not self._is_waiting or self._news.is_set():
             self._news.set()
             return
-        frame = shell.engine.watching.next_frame(stream, shell.now_ms)
+        frame = shell.engine.watch_commands.next_frame(stream, shell.now_ms)
         if frame is None:
             return
         piece = self._written_now(frame)

@@ -13,7 +13,7 @@ from topics.protocol.http import bodies, routes, websocket
 from topics.protocol.http.openapi import document as openapi
 from topics.protocol.http.openapi.field_docs import FIELDS
 from topics.protocol.http.openapi.operations import OPERATIONS, TAGS
-from topics.protocol.http.routes import ROUTES, BodyRule, Feed, Probe, Request, Route
+from topics.protocol.http.routes import ROUTES, BodyRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model import tags
 from topics.protocol.model.errors import ErrorCode
@@ -238,12 +238,12 @@ def named_in(route: Route) -> set[tuple[str, str]]:
 def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:
     query, headers = Asked("node"), Asked()
     match route.target:
-        case Probe() | Feed.SOCKET:
+        case Probe() | StreamKind.SOCKET:
             pass
-        case Feed.WATCH:
+        case StreamKind.WATCH:
             # Read by the exchange itself; the contract's tests come back with both.
             return {("header", "last-event-id"), ("query", "last_event_id")}
-        case Feed.WORK:
+        case StreamKind.WORK:
             routes.parse_work("t", query, Limits())
         case parser:
             header = lambda name: headers.get(name.decode())  # noqa: E731

@@ -190,9 +190,9 @@ def _refusal(status: int, names: list[str]) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     """Components by name: bodies with their words, answers with what is always there."""
     asked = {shape: None for each in OPERATIONS.values() for shape in _asked(each)}
-    told = {shape: None for each in OPERATIONS.values() for shape in _told(each)}
+    answered = {shape: None for each in OPERATIONS.values() for shape in _answered(each)}
     always = (models.Error, models.Performance)
-    kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*told, *always)))}
+    kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*answered, *always)))}
     _, components = msgspec.json.schema_components(kinds.values(), ref_template=_REF)
     assert components.keys() == kinds.keys(), "two shapes of one name"
     bodies = {kind.__name__ for kind in _within(asked)}
@@ -219,7 +219,7 @@ def _answers(operation: Operation) -> Iterator[Shape]:
     yield from (shape for shape in operation.answer.values() if not isinstance(shape, dict))
 
 
-def _told(operation: Operation) -> Iterator[Shape]:
+def _answered(operation: Operation) -> Iterator[Shape]:
     yield from _answers(operation)
     yield from operation.events.values()
 
