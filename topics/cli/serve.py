@@ -61,6 +61,6 @@ def command(**options: Any) -> int:
     and where.
     """
     settings = settings_of(options)
-    from topics.asgi.door import serve as run
+    from topics.server.process.server import serve as run
 
     return run(settings)

@@ -31,8 +31,9 @@ class Deadline:
         self._at_s = None
 
     def close(self) -> None:
-        """Do not ring, and keep nothing alive."""
+        """Do not ring any more, and keep nothing alive."""
         self._at_s = None
+        self._on_due = _nothing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -54,3 +55,7 @@ class Deadline:
             return
         self._at_s = None
         self._on_due()
+
+
+def _nothing() -> None:
+    """What is due when a connection is over."""

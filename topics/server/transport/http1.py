@@ -131,6 +131,7 @@ class Http1:
         if pending is not None:
             pending.cancel()
         self._close_request()
+        self._parser.close()
 
     # ------------------------------------------------------------------ requests
 

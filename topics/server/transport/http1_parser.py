@@ -149,6 +149,11 @@ class Parser:
         pieces, self.body = self.body, []
         return pieces
 
+    def close(self) -> None:
+        """Parse no more, and break the circle with httptools' parser, which refers back here: what
+        is held goes with the last reference, bytes of a client among it."""
+        del self._llhttp
+
     # ------------------------------------------------------------------ heads
 
     def _feed_method(self, data: bytes, at: int) -> int:
