@@ -90,7 +90,7 @@ async def _serve(settings: Settings, listener: socket.socket, stop: Stop, runtim
 
 def _create() -> Callable[[Any], Any]:
     # Only now: what the runtime imports takes a while, and clients may connect meanwhile.
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
 
     return create
 
