@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     "store": PURE
     | MODEL
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
-    "client": STDLIB | {"httptools", "httpx", "msgspec", "orjson", "topics.client"},
+    "client": STDLIB
+    | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},

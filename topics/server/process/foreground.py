@@ -205,11 +205,11 @@ def bound_address(listener: socket.socket) -> str:
 
 def announce(settings: Settings, listener: socket.socket) -> None:
     """Log that the server serves, where, and that it asks for no keys."""
-    from topics import __version__
+    from topics.version import VERSION
 
     address = bound_address(listener)
     data = settings.data_dir.absolute()
-    log.info("topics %s listens on http://%s, data in %s", __version__, address, data)
+    log.info("topics %s listens on http://%s, data in %s", VERSION, address, data)
     if settings.api_keys is None and settings.api_keys_file is None:
         log.warning(
             "NO API KEYS: whoever reaches %s can read, write and delete everything", address

@@ -215,12 +215,12 @@ class _Server:
         faulthandler.dump_traceback_later(STOP_S, exit=True)
 
     def _announce(self) -> None:
-        from topics import __version__
+        from topics.version import VERSION
 
         address = bound_address(self._listener)
         log.info(
             "topics %s listens on http://%s, data in %s",
-            __version__,
+            VERSION,
             address,
             self._settings.data_dir.absolute(),
         )
