@@ -1,4 +1,4 @@
-"""What the application runs on: `topics serve`, and servers of others as they come.
+"""The servers that the application runs on: `topics serve`, and unmodified other servers.
 
 A host is a command, what it speaks, and the little that it does in its own way.
 """
@@ -28,11 +28,11 @@ class Host:
     """A way to run the application.
 
     Attributes:
-        command: The command line for a port; 0 where the host tells its port in `TOPICS_PORT_FILE`.
+        command: The command line for a port; 0 if the host writes its port to `TOPICS_PORT_FILE`.
         is_http2: Whether it is asked over HTTP/2 without TLS, besides HTTP/1.1.
         has_port_file: Whether it obeys `TOPICS_PORT` and `TOPICS_PORT_FILE`.
         stopped: Its exit code after a SIGTERM.
-        alarms: What a line of its log has in it that nobody wants to see.
+        alarms: Texts in its log that are errors.
         left_out: Tests that are not true of it; each is a row of the table in docs/operations.md.
     """
 
