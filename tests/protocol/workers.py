@@ -27,6 +27,24 @@ def held_by(harness: Harness, name: str = "q") -> Queue:
     return harness.engine.state.queues[harness.topic(name).topic_id]
 
 
+def alarm(engine: Harness) -> int:
+    """When the engine wants to be asked though nothing happens until then."""
+    at_ms = engine.engine.alarm_ms()
+    assert at_ms is not None
+    return at_ms
+
+
+def parked(engine: Harness, **fields: object) -> int:
+    """A claim that waits; its token."""
+    assert engine.claim(**{"wait_ms": 10_000, **fields}) is None
+    return engine.last_token
+
+
+def given(engine: Harness) -> list[list[int]]:
+    """The jobs of each answer to those who waited."""
+    return [[job["$seq"] for job in answer["claimed"]] for answer in engine.woken()]
+
+
 class Puller:
     """A worker's push stream as its driver sees it: told that there is news, then asked.
 
