@@ -15,6 +15,7 @@ import pytest
 from contract.api import Api
 from contract.hosts import HYPERCORN
 from contract.server import Server, environment, until
+from contract.streams import connected
 from contract.wire import Http1, check
 
 from topics.asgi import hypercorn
@@ -128,6 +129,28 @@ def test_a_second_signal_ends_what_hangs(server: Server) -> None:
 
     assert server.wait() == 1
     held.wire.reset()
+
+
+def test_a_client_that_takes_nothing_does_not_hold_it_up(server: Server) -> None:
+    """It has its grace, is cut, and the exit code is 0; hypercorn itself would wait for it. (§8.2)"""
+    api = Api(server.connect(Http1))
+    for _ in range(10):
+        api.append("t", *["x" * 90_000] * 10)
+    read = b'{"limit":1000}'
+    head = (
+        b"POST /v0/topics/t/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    )
+    head += b"Content-Length: %d\r\n\r\n" % len(read)
+    with connected(server.port, receive_bytes=4096) as client:
+        client.sendall((head + read) * 40)
+        client.recv(1)
+        server.signal(signal.SIGTERM)
+
+        assert server.wait() == 0
+
+    assert "did not take their last bytes" in server.log_text()
+    server.assert_log_is_quiet()
+    assert Api(server.start().connect(Http1)).state("t")["count"] == 100
 
 
 REPLAY = """

@@ -68,6 +68,8 @@ class Hosted:
         self._is_told = asyncio.Event()
         self.requests = 0
         """Open now: requests, streams and WebSockets."""
+        self.is_ending = False
+        """The host has said `lifespan.shutdown`: its connections have ended."""
         self._is_quiet = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,6 +100,7 @@ class Hosted:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         self._is_told.clear()
+        self.is_ending = False
         self._serve(App(_Closed(STARTING)))
         if self._signals is not None:
             self._signals.hear(self.drain)
@@ -109,13 +112,14 @@ class Hosted:
                 return
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            await self._stop()
+            self.is_ending = True
+            await self.stop()
             await send({"type": "lifespan.shutdown.complete"})
         finally:
             if self._signals is not None:
                 self._signals.close()
             # Where the host gave up, or ended without a word: the store is closed all the same.
-            await self._stop()
+            await self.stop()
 
     def _serve(self, app: App) -> None:
         self._app = app
@@ -140,7 +144,8 @@ class Hosted:
             self._serve(App(runtime.exchange))
         return failure
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Finish what was begun and close the store; nothing where that is done."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.drain()

@@ -30,6 +30,8 @@ IDLE_S: Final = 75
 """Without a request, until a connection is closed: longer than most clients keep theirs."""
 SENT_S: Final = 1
 """What connections get to take their last bytes, once every request has ended or had `GRACE_S`."""
+CLOSE_S: Final = 1
+"""What hypercorn gets to close them."""
 PING_S: Final = 20
 """Between two pings of a WebSocket."""
 
@@ -56,6 +58,7 @@ def serve(settings: Any, create: Callable[[Any], Any] | None = None) -> int:
 async def _serve(settings: Settings, listener: socket.socket, stop: Stop, runtime: Any) -> None:
     hosted = Hosted(lambda: runtime)
     collector = Collector(lambda: runtime.topics)
+    quiet = asyncio.Event()
 
     async def wait_stop() -> None:
         """hypercorn's trigger: called when the log is replayed, and returns once the answers that
@@ -70,22 +73,56 @@ async def _serve(settings: Settings, listener: socket.socket, stop: Stop, runtim
                 await hosted.wait_quiet()
         except TimeoutError:
             log.warning("%d requests did not end in time", hosted.requests)
+        quiet.set()
 
     asyncio.get_running_loop().set_exception_handler(_on_exception)
+    collector.start()
+    app = cast(Any, hosted)  # hypercorn's types of messages are finer than ASGI's
+    serving = asyncio.create_task(
+        serve_app(app, configuration(listener), shutdown_trigger=wait_stop, mode="asgi")
+    )
     # Until hypercorn waits for its trigger, it waits for the replay.
     early = asyncio.create_task(_drain_at(stop, hosted))
-    collector.start()
+    late = asyncio.create_task(_cut_after(quiet, hosted, serving))
     try:
-        app = cast(Any, hosted)  # hypercorn's types of messages are finer than ASGI's
-        await serve_app(app, configuration(listener), shutdown_trigger=wait_stop, mode="asgi")
-    except Exception:
-        if hosted.failure is None:
-            raise
-        if not isinstance(hosted.failure, StoppedEarly):
-            raise hosted.failure from None
+        (ended,) = await asyncio.gather(serving, return_exceptions=True)
+        if late.done() and late.result():
+            await hosted.stop()
+            await _end_tasks()
+            return
+        failure = hosted.failure or ended
+        if failure is not None and not isinstance(failure, StoppedEarly):
+            raise failure
     finally:
         early.cancel()
+        late.cancel()
         collector.close()
+
+
+async def _cut_after(quiet: asyncio.Event, hosted: Hosted, serving: asyncio.Task[None]) -> bool:
+    """Give hypercorn up where it does not come to an end: it waits for a client that takes nothing of
+    what was written to it, however long.
+
+    Returns:
+        Whether it was given up; its task has been told, and ends as it likes.
+    """
+    await quiet.wait()
+    await asyncio.sleep(SENT_S + CLOSE_S)
+    if hosted.is_ending:
+        return False
+    log.warning("connections did not take their last bytes in time")
+    serving.cancel()
+    return True
+
+
+async def _end_tasks() -> None:
+    """End what is left on the loop; a connection of hypercorn's needs to be told twice."""
+    for _ in range(3):
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=CLOSE_S)
 
 
 def _create() -> Callable[[Any], Any]:
