@@ -92,7 +92,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                process_group=0,  # some have their workers in other processes
+                process_group=0 if self.under.has_workers else None,
             )
         if self.under.has_port_file:
             until("the port file", lambda: port_file.exists() or self._has_ended())
@@ -150,8 +150,11 @@ class Server:
         assert self.wait() == -signal.SIGKILL
 
     def _end(self) -> None:
-        """SIGKILL to the process and those that it has started."""
+        """SIGKILL to the process and its workers."""
         assert self._process is not None
+        if not self.under.has_workers:
+            self._process.kill()
+            return
         with suppress(ProcessLookupError):  # it has ended by itself
             os.killpg(self._process.pid, signal.SIGKILL)
 
