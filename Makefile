@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test demo bench lint format clean
+.PHONY: serve test demo bench lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -30,6 +30,9 @@ lint: .venv/ready  ## formatting, lint, types
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: .venv/ready  ## the blocking modules of the client, from the asynchronous ones
+	$(BIN)/python -m topics.client._generate
 
 clean:
 	rm -rf .venv build dist *.egg-info

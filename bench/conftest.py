@@ -34,6 +34,7 @@ class Scale:
         singles: Records in the log one by one.
         topics: Topics of the many-topics benchmarks.
         most_topics: Topics of those that look for what grows with them.
+        scattered: Records of which every third is deleted at once.
     """
 
     rounds: int
@@ -43,11 +44,12 @@ class Scale:
     singles: int
     topics: int
     most_topics: int
+    scattered: int
 
 
-FULL = Scale(20, 1_000_000, 10_000_000, 1_000_000, 200_000, 10_000, 100_000)
-USUAL = Scale(10, 1_000_000, 1_000_000, 300_000, 50_000, 10_000, 10_000)
-QUICK = Scale(1, 20_000, 20_000, 5_000, 500, 200, 200)
+FULL = Scale(20, 1_000_000, 10_000_000, 1_000_000, 200_000, 10_000, 100_000, 4_000_000)
+USUAL = Scale(10, 1_000_000, 1_000_000, 300_000, 50_000, 10_000, 10_000, 4_000_000)
+QUICK = Scale(1, 20_000, 20_000, 5_000, 500, 200, 200, 20_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.driver import Read, Ticket
+from topics.protocol.driver.group_commit import Deliver, Reply, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.http.answers import pieces_of
 from topics.protocol.http.metrics import Process
 from topics.protocol.maintenance.schedule import Chore
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
@@ -37,6 +38,34 @@ NOTHING_SEALED = Limits(segment_max_records=1 << 30, segment_max_bytes=1 << 30)
 T = TypeVar("T")
 
 
+class _Host(InlineHost):
+    """Counts the CPU time of what a server has threads for.
+
+    Attributes:
+        aside_s: All of it, seconds.
+    """
+
+    aside_s = 0.0
+
+    def write_log(self, step: Write) -> None:
+        begun = time.thread_time()
+        lsn = self.store.write(step.frames)
+        self.aside_s += time.thread_time() - begun
+        self.driver.commit.wrote(lsn, 0.0)
+
+    def sync_log(self, step: Sync) -> None:
+        begun = time.thread_time()
+        lsn = self.store.sync()
+        self.aside_s += time.thread_time() - begun
+        self.driver.commit.synced(lsn, 0.0)
+
+    def read(self, step: Read) -> None:
+        begun = time.thread_time()
+        found = step.fetch.read()
+        self.aside_s += time.thread_time() - begun
+        self.driver.fetched(step.fetch, found)
+
+
 class Desk:
     """A recovered engine under its driver, whose host does everything at once.
 
@@ -47,7 +76,7 @@ class Desk:
     def __init__(self, store: Store, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.store = store
-        self.host = InlineHost(self.limits, store, NOW_MS)
+        self.host = _Host(self.limits, store, NOW_MS)
         self.driver = self.host.driver
         self.engine = self.driver.engine
         self.upkeep = self.driver.maintenance.upkeep
@@ -81,9 +110,28 @@ class Desk:
         assert isinstance(result, Outcome)
         return result
 
+    def turns(self, command: Command) -> tuple[Outcome, list[float]]:
+        """Decide a command that may take many turns; CPU time of each on the event loop, seconds."""
+        replies: list[Reply] = []
+        times: list[float] = []
+
+        def timed(call: Callable[[], object]) -> None:
+            begun, aside = time.thread_time(), self.host.aside_s
+            call()
+            times.append(time.thread_time() - begun - (self.host.aside_s - aside))
+
+        timed(lambda: self.driver.submit(command, replies.append))
+        while not replies:
+            timed(self.driver.end_turn)
+            if not replies:
+                timed(self.driver.work_off)
+        result = replies[0].result
+        assert isinstance(result, Outcome)
+        return result, times
+
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def turn(self) -> None:
         """Write what was decided, as one batch, and publish it."""
@@ -189,7 +237,7 @@ def fetch(outcome: Outcome) -> list[Buffer]:
     """The stored text that an outcome refers to, as it goes to the socket."""
     return [
         buffer
-        for piece in outcome.pieces
+        for piece in pieces_of(outcome)
         if isinstance(piece, Records)
         for run, spans in piece.extents
         for buffer in run.read_blocking(spans)

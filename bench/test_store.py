@@ -28,7 +28,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def events_of(desk: Desk, body: bytes) -> Frames:
     """The events of one append, decided, encoded and applied but not written."""
-    desk.engine.submit(append("t", body), token=None, now_ms=NOW_MS, room=desk.room)
+    desk.engine.submit(append("t", body), token=None, moment=desk.moment)
     return desk.engine.take_frames()
 
 
@@ -82,7 +82,7 @@ def test_seal(benchmark: Any, goal: Any, desk: Desk, scale: Scale) -> None:
 def busy(desk: Desk, scale: Scale) -> Desk:
     """Many topics, each with a record that only the log holds."""
     for n in range(scale.topics):
-        desk.engine.submit(put(f"topic-{n}"), token=None, now_ms=NOW_MS, room=desk.room)
+        desk.engine.submit(put(f"topic-{n}"), token=None, moment=desk.moment)
     desk.turn()
     desk.sync()
     write_everywhere(desk, scale.topics)
@@ -93,7 +93,7 @@ def write_everywhere(desk: Desk, topics: int) -> None:
     body = append_body(1, 64)
     for n in range(topics):
         command = append(f"topic-{n}", body)
-        desk.engine.submit(command, token=None, now_ms=NOW_MS, room=desk.room)
+        desk.engine.submit(command, token=None, moment=desk.moment)
         if n % 100 == 99:
             desk.turn()
     desk.turn()

@@ -106,7 +106,7 @@ def test_a_large_gzipped_body_is_no_matter(memory_topics: MemoryTopics) -> None:
             return asked.status_code
 
     assert asyncio.run(story()) == 201
-    transport = memory_topics.client._carrier.transport
+    transport = memory_topics.client.session.connections.transport
     with httpx.Client(transport=transport, base_url="http://memory") as client:
         asked = client.post("/v0/topics/jobs", content=body, headers=headers)
     assert (asked.status_code, asked.json()["head_seq"]) == (200, 2)

@@ -1,10 +1,10 @@
-"""What a server can be told, and where it was told so.
+"""The settings of a server and their origins.
 
 Owns the one table of settings: a field of `Settings` is a row (name, type, default, bounds, help,
 group), and the environment variables, the options of `topics serve`, the output of `topics config`
 and the limits of the core all follow from it.  An option wins over the environment, which wins over
-the default.  Refuses to know what a setting does, and to guess: a value that does not parse, or
-lies outside its bounds, is `BadSetting` and no server starts.
+the default.  Knows nothing of what a setting does, and never guesses: a value that does not parse,
+or lies outside its bounds, is a `BadSetting`, and the server does not start.
 
 Invariant: no `Settings` exists that would serve strangers without a key (§0.2).
 """
@@ -26,18 +26,18 @@ from topics.protocol.model.limits import Limits
 
 PREFIX: Final = "TOPICS_"
 NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_JOB_")
-"""What the client commands read, and what `topics work` tells the commands that it runs."""
+"""Variables of the client commands, and those that `topics work` sets for the commands it runs."""
 
 U64_MAX: Final = 2**64 - 1
 Value = str | int | bool | Path | tuple[str, ...] | None
 
 
 class BadSetting(Exception):
-    """A setting that cannot be obeyed: one line, naming the variable or option (exit code 2)."""
+    """A setting that is invalid: one line that names the variable or option (exit code 2)."""
 
 
 class Origin(Enum):
-    """Who chose a value."""
+    """Where a value comes from."""
 
     DEFAULT = "default"
     ENVIRONMENT = "environment"
@@ -116,7 +116,7 @@ def _path(text: str) -> Path:
 
 
 def _words(expected: str, shape: str) -> Callable[[str], tuple[str, ...]]:
-    """A list, each word of a shape: one that nothing can ever match is a mistake, not a rule."""
+    """A list of words that match a pattern; a word that no request can match is refused."""
     is_sound = re.compile(shape, re.ASCII | re.IGNORECASE).fullmatch
 
     def parse(text: str) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _row(
     is_flag: bool = False,
     is_secret: bool = False,
 ) -> Any:
-    """A field that is a row of the table; typed Any, as the field's annotation has the last word."""
+    """A field that is a row of the table; typed Any, because the field's annotation is its type."""
     row = {"group": group, "help": help, "parse": parse, "is_flag": is_flag, "is_secret": is_secret}
     return field(default=default, repr=not is_secret, metadata=row)
 
@@ -166,7 +166,7 @@ _FILE: Final = _integer(64 << 10, 1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything in force, each value parsed and inside its bounds.
+    """The settings in force, each parsed and inside its bounds.
 
     Raises:
         BadSetting: The combination would serve strangers without a key, or names keys, which this
@@ -263,10 +263,10 @@ class Settings:
     )
 
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
-    """Who chose each value, by name; what is not in it is a default."""
+    """The origin of each value, by name; a missing name is a default."""
 
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What whoever set this up should hear, though the server starts; a line each."""
+    """Warnings for the operator about a server that starts nevertheless; a line each."""
 
     def __post_init__(self) -> None:
         _refuse_keys(self)
@@ -277,7 +277,7 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        """What the core takes of it."""
+        """The limits of the core."""
         own_name = {"max_hot_bytes": "hot_max_bytes"}
         names = [f.name for f in fields(Limits)]
         return Limits(**{name: getattr(self, own_name.get(name, name)) for name in names})
@@ -289,7 +289,7 @@ def _setting(row: Field[Any]) -> Setting:
 
 
 TABLE: Final[tuple[Setting, ...]] = tuple(_setting(f) for f in fields(Settings) if f.metadata)
-"""Every setting, in the order in which a person should read them."""
+"""Every setting, in reading order."""
 
 
 def load(
@@ -298,16 +298,16 @@ def load(
     *,
     is_terminal: bool = False,
 ) -> Settings:
-    """What is in force.
+    """The settings in force.
 
     Args:
         environ: The environment; an empty variable counts as one that is not set.
-        options: Setting name -> the option's text, None where it was not given; an empty one is a
-            mistake (`--data-dir "$UNSET"`), and is refused.
-        is_terminal: Whether people read the log; decides the default of `log_format`.
+        options: Setting name -> the option's text, None where it was not given; an empty text is
+            refused, because it is mostly an unset variable (`--data-dir "$UNSET"`).
+        is_terminal: Whether the log goes to a terminal; decides the default of `log_format`.
 
     Raises:
-        BadSetting: A value does not parse, is out of bounds, or must not be.
+        BadSetting: A value does not parse, is out of bounds, or is not allowed.
     """
     values: dict[str, Any] = {} if not is_terminal else {"log_format": "text"}
     origins: dict[str, Origin] = {}
@@ -325,8 +325,8 @@ def load(
 
 
 def _strays(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """A line about variables that look like settings and are none: said, as a misspelt setting is
-    one that does not hold, and not refused, as the name may be another program's."""
+    """A warning about variables that look like settings and are none.  A misspelt setting has no
+    effect, so it is reported; it is not refused, because the name may be another program's."""
     known = [setting.env for setting in TABLE]
     strays = []
     for name in sorted(environ):
@@ -338,7 +338,7 @@ def _strays(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def shown(setting: Setting, settings: Settings) -> str:
-    """A value as a person may see it: a secret only says whether it is set."""
+    """A value for display; of a secret only whether it is set."""
     value = getattr(settings, setting.name)
     if setting.is_secret and value is not None:
         return "(set)"
@@ -350,7 +350,7 @@ def shown(setting: Setting, settings: Settings) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server bound to `host`."""
+    """Whether a server bound to `host` is reachable from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -368,7 +368,7 @@ def _parse(setting: Setting, text: str, where: str) -> Value:
 
 
 def _refuse_keys(settings: Settings) -> None:
-    # A server that ignored its keys would run open while its owner believes it is closed.
+    # A server that ignored its keys would be open while its operator believes it is closed.
     for name, value in (
         ("TOPICS_API_KEYS", settings.api_keys),
         ("TOPICS_API_KEYS_FILE", settings.api_keys_file),
@@ -383,6 +383,6 @@ def _refuse_keys(settings: Settings) -> None:
 def _refuse_strangers(settings: Settings) -> None:
     if not is_loopback(settings.host) and not settings.allow_insecure_no_auth:
         raise BadSetting(
-            f"TOPICS_HOST {settings.host} is not loopback and there are no API keys: anybody who "
+            f"TOPICS_HOST {settings.host} is not loopback and there are no API keys: anyone who "
             "reaches it could read, write and delete; set TOPICS_ALLOW_INSECURE_NO_AUTH=1 to allow it"
         )

@@ -1,4 +1,4 @@
-"""Clients below any HTTP library's manners: they send what a test says and no more."""
+"""Clients below any HTTP library: they send what a test gives them and no more."""
 
 import socket
 import struct
@@ -28,7 +28,7 @@ class Client:
         self.socket.sendall(data)
 
     def until_end(self) -> bytes:
-        """All that comes until the server ends the connection."""
+        """All that arrives until the server ends the connection."""
         got = b""
         try:
             while more := self.socket.recv(65_536):
@@ -55,7 +55,7 @@ class Client:
         return more
 
     def reset(self) -> None:
-        """Leave with a RST."""
+        """Disconnect with a RST."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -121,7 +121,7 @@ class Client2(Client):
 
 
 def flood(client: Client2, kind: str, count: int) -> None:
-    """`count` frames of a kind; a server that hangs up meanwhile is what is asked for."""
+    """`count` frames of a kind; the server may close the connection meanwhile."""
     try:
         stream = client.ask(end=False) if kind == "empty" else 0
         for i in range(count):

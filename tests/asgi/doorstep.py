@@ -1,6 +1,6 @@
-"""A server process for the door's tests: the real door around a runtime that does as it is told.
+"""A server process for the door's tests: the real door around a scripted runtime.
 
-Usage: doorstep.py DIRECTORY PORT [FAULT]; what the runtime was told stands in DIRECTORY/life.
+Usage: doorstep.py DIRECTORY PORT [FAULT]; the runtime's calls are in DIRECTORY/life.
 """
 
 import asyncio

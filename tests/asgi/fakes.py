@@ -53,7 +53,7 @@ class FakePending:
 
 @dataclass
 class FakeFeed:
-    """Implements `answers.Written`: what the test puts goes to `next`; it may write, too."""
+    """Implements `answers.Written`: what the test puts is returned by `next`; it may write, too."""
 
     pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     write: Callable[[bytes], bool] | None = None
@@ -152,7 +152,7 @@ class Served:
         return asyncio.run_coroutine_threadsafe(made, self.loop).result(DEADLINE_S)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait, on the server's loop, until it holds."""
+        """Wait, on the server's loop, until the condition holds."""
 
         async def poll() -> None:
             async with asyncio.timeout(DEADLINE_S):
@@ -162,7 +162,7 @@ class Served:
         self.call(poll())
 
     def tasks_now(self) -> int:
-        """Tasks on the server's loop, without the one that asks; on that loop only."""
+        """Tasks on the server's loop, without the one that counts them; on that loop only."""
         return len(asyncio.all_tasks()) - 1
 
     def tasks(self) -> int:

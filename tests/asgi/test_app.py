@@ -75,7 +75,8 @@ class Server:
 def ask(
     app: App, scope: Scope, *messages: Message, takes: bool = True, stays: bool = False
 ) -> Server:
-    """One request with its messages there already; unless it stays, the client leaves after."""
+    """One request whose messages are all there already; unless it stays, the client disconnects
+    after them."""
 
     async def run() -> Server:
         server = Server(takes=takes)
@@ -97,7 +98,7 @@ def within(made: Awaitable[Any]) -> Any:
 
 
 def test_the_exchange_sees_the_head_as_it_came() -> None:
-    """Percent-escapes are decoded once, by the exchange and nobody before it. (§0.1)"""
+    """Percent-escapes are decoded once, by the exchange and not before it. (§0.1)"""
     exchange = FakeExchange()
     scope = {**http(b"/v0/topics/a%2Fb", (b"x-a", b"1")), "query_string": b"a=%20"}
 
@@ -110,7 +111,7 @@ def test_the_exchange_sees_the_head_as_it_came() -> None:
 
 
 def test_a_body_in_pieces_is_one_body() -> None:
-    """How a client cuts its body is no concern of the exchange. (§0.3)"""
+    """The exchange gets one body, however the client cuts it. (§0.3)"""
     got = ask(App(FakeExchange()), http(), body(b"ab", more=True), body(b"cd", more=True), body())
 
     assert (got.status, got.body) == (200, b"abcd")
@@ -125,7 +126,7 @@ def test_a_small_answer_is_two_messages() -> None:
 
 
 def test_a_large_answer_goes_out_in_bounded_pieces() -> None:
-    """A piece is what a slow client may hold up at once."""
+    """One piece is the most that a slow client keeps in memory."""
     got = ask(App(FakeExchange()), http(b"/big"), body())
 
     sizes = [len(m["body"]) for m in got.sent[1:]]
@@ -135,7 +136,7 @@ def test_a_large_answer_goes_out_in_bounded_pieces() -> None:
 
 
 def test_a_refused_request_with_a_small_body_keeps_its_connection() -> None:
-    """What came with the head is read, so nothing is left that would have to end the connection."""
+    """A body that came with the head is read, so the connection need not end."""
     got = ask(App(FakeExchange()), http(b"/refuse", (b"content-length", b"2")), body(b"ab"))
 
     assert got.status == 404
@@ -153,7 +154,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_unread(version: str) -> Non
 
 
 def test_a_body_that_grows_too_large_is_refused_while_it_comes() -> None:
-    """Without a length the count decides, at the first byte too many. (§0.6)"""
+    """Without a length the bytes are counted, and refused at the first byte too many. (§0.6)"""
     pieces = [body(b"x" * (1 << 20), more=True)] * 9
     exchange = FakeExchange()
 
@@ -175,7 +176,7 @@ def test_a_body_that_grows_too_large_is_refused_while_it_comes() -> None:
 def test_a_head_that_two_servers_could_read_differently_is_refused(
     headers: list[tuple[bytes, bytes]],
 ) -> None:
-    """Bad framing is 400, before anything else, and ends the connection. (§0.6)"""
+    """Ambiguous framing is 400, before any other check, and ends the connection. (§0.6)"""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(b"/echo", *headers), body(b"ab"))
@@ -234,7 +235,8 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
 
 
 def test_all_bodies_share_one_budget() -> None:
-    """Beyond it a body is refused with 429 and `max_body_memory`; answered ones give back. (§11)"""
+    """Beyond it a body is refused with 429 and `max_body_memory`; an answered request frees its
+    share. (§11)"""
     app = App(FakeExchange(), Timeouts(drain_s=0.05), Limits(bodies_bytes=1000))
 
     async def run() -> tuple[Server, Server, Server]:
@@ -259,7 +261,7 @@ def test_all_bodies_share_one_budget() -> None:
 
 
 def test_an_answer_that_waits_is_written_when_it_comes() -> None:
-    """A long poll holds nothing but a task. (§3)"""
+    """A long poll costs a task and no more. (§3)"""
     exchange = FakeExchange()
 
     async def run() -> Server:
@@ -278,7 +280,7 @@ def test_an_answer_that_waits_is_written_when_it_comes() -> None:
 
 
 def test_a_wait_is_cancelled_when_its_client_leaves() -> None:
-    """Nobody waits for a client that is gone. (§3)"""
+    """No task waits for a client that has disconnected. (§3)"""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(b"/wait"), body())
@@ -288,7 +290,7 @@ def test_a_wait_is_cancelled_when_its_client_leaves() -> None:
 
 
 def test_a_client_that_leaves_with_half_a_body_is_not_answered() -> None:
-    """The exchange is told that no body will come, and hears of none."""
+    """The exchange learns that no body will come, and gets none."""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(), body(b"ab", more=True))
@@ -299,14 +301,14 @@ def test_a_client_that_leaves_with_half_a_body_is_not_answered() -> None:
 
 
 def test_a_client_that_does_not_read_is_given_up() -> None:
-    """The answer stays unfinished, which tells the server to end the connection."""
+    """The response stays unfinished, which makes the server end the connection."""
     got = ask(App(FakeExchange(), QUICK), http(), body(b"x"), takes=False)
 
     assert got.sent == []
 
 
 def test_a_bug_is_a_500_in_the_envelope() -> None:
-    """`internal`, and the process goes on. (§0.6)"""
+    """`internal`, and the process continues. (§0.6)"""
     got = ask(App(FakeExchange()), http(b"/crash"), body())
 
     assert (got.status, got.error["code"]) == (500, "internal")
@@ -314,7 +316,7 @@ def test_a_bug_is_a_500_in_the_envelope() -> None:
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
 def test_a_refused_body_is_consumed_until_the_client_is_gone(version: str) -> None:
-    """A server that queues for an application that stopped listening would be stuck with it."""
+    """A server that queues for an application that no longer receives would be blocked by it."""
     scope = http(b"/refuse", (b"content-length", b"99999999"), version=version)
 
     async def run() -> Server:
@@ -341,7 +343,7 @@ def test_a_refused_body_is_consumed_until_the_client_is_gone(version: str) -> No
 
 @pytest.mark.parametrize("extensions", [{"websocket.http.response": {}}, {}])
 def test_a_websocket_is_denied_as_its_path_would_be(extensions: dict[str, Any]) -> None:
-    """A path that is no WebSocket answers 404 in the envelope, where the server can carry it."""
+    """A path that has no WebSocket answers 404 in the envelope, if the server can send it."""
     scope = {**http(b"/refuse"), "type": "websocket", "extensions": extensions}
 
     got = ask(App(FakeExchange()), scope, {"type": "websocket.connect"})
@@ -353,7 +355,7 @@ def test_a_websocket_is_denied_as_its_path_would_be(extensions: dict[str, Any]) 
 
 
 def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
-    """What is there over HTTP is not a WebSocket for that."""
+    """A path that exists over HTTP has no WebSocket for that."""
     scope = {**http(b"/echo"), "type": "websocket", "extensions": {"websocket.http.response": {}}}
 
     got = ask(App(FakeExchange()), scope, {"type": "websocket.connect"})

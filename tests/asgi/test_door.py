@@ -1,4 +1,4 @@
-"""The front door: the socket it opens, the order in which it stops, the codes with which it ends."""
+"""The front door: the socket that it opens, the order in which it stops, its exit codes."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ class Process:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def address(self) -> tuple[str, int]:
-        """Where it listens, once it has told."""
+        """Where it listens, once it has logged that."""
         file = self.directory / "port"
         deadline_s = time.monotonic() + DEADLINE_S
         while not file.exists():
@@ -50,7 +50,7 @@ class Process:
         self._process.send_signal(signal.SIGTERM)
 
     def until(self, word: str) -> None:
-        """Wait until the runtime was told something."""
+        """Wait until the runtime got a call."""
         deadline_s = time.monotonic() + DEADLINE_S
         while word not in self.life():
             assert time.monotonic() < deadline_s
@@ -60,7 +60,7 @@ class Process:
         return file.read_text().split() if file.exists() else []
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and all it said."""
+        """Its exit code and its whole output."""
         _, said = self._process.communicate(timeout=DEADLINE_S)
         return self._process.returncode, said
 
@@ -79,7 +79,7 @@ def process(directory: Path, fault: str = "", port: int = 0) -> Iterator[Process
 
 
 def test_a_signal_ends_a_server_in_order(tmp_path: Path) -> None:
-    """SIGTERM: no new work, then the disk, then exit 0. (§0.6)"""
+    """SIGTERM: no new requests, then the disk, then exit 0. (§0.6)"""
     with process(tmp_path) as server, server.connect() as client:
         client.sendall(GET % b"/echo")
         assert client.recv(100).startswith(b"HTTP/1.1 200")
@@ -94,7 +94,7 @@ def test_a_signal_ends_a_server_in_order(tmp_path: Path) -> None:
 
 
 def test_a_wait_in_flight_is_answered_on_the_way_down(tmp_path: Path) -> None:
-    """A long poll at SIGTERM gets its answer, told that the connection ends with it. (§0.6)"""
+    """A long poll at SIGTERM gets its response, which says that the connection closes. (§0.6)"""
     with process(tmp_path) as server, server.connect() as client:
         client.sendall(GET % b"/wait" + GET % b"/echo")
         server.until("start")
@@ -114,7 +114,7 @@ def test_a_wait_in_flight_is_answered_on_the_way_down(tmp_path: Path) -> None:
 
 
 def test_a_request_that_does_not_end_is_left_behind(tmp_path: Path) -> None:
-    """The grace has an end, and what hangs does not keep the disk from being closed. (§0.6)"""
+    """The grace period ends, and a request that hangs does not prevent closing the disk. (§0.6)"""
     with process(tmp_path, "endless") as server, server.connect() as client:
         client.sendall(GET % b"/wait")
         with server.connect() as other:
@@ -127,7 +127,7 @@ def test_a_request_that_does_not_end_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_what_hangs(tmp_path: Path) -> None:
-    """Whoever asks twice is not kept waiting: exit 1."""
+    """A second signal ends the process at once: exit 1."""
     with process(tmp_path, "hangs") as server:
         server.address()
         server.signal()
@@ -138,7 +138,7 @@ def test_a_second_signal_ends_what_hangs(tmp_path: Path) -> None:
 
 
 def test_a_process_that_spins_ends_all_the_same(tmp_path: Path) -> None:
-    """The last deadline needs no turn of the loop: exit 1, and where it hung."""
+    """The last deadline needs no turn of the loop: exit 1, with the stack where it hung."""
     with process(tmp_path, "spins") as server:
         server.address()
         server.signal()
@@ -159,7 +159,7 @@ def test_a_process_that_spins_ends_all_the_same(tmp_path: Path) -> None:
 def test_data_that_cannot_be_served_ends_the_process(
     tmp_path: Path, fault: str, code: int, said: str
 ) -> None:
-    """2 unusable, 3 proven corrupt, each in one line that says what and where."""
+    """2 unusable, 3 proven corrupt, each in one line with what and where."""
     with process(tmp_path, fault) as server:
         got, lines = server.end()
 
@@ -168,7 +168,7 @@ def test_data_that_cannot_be_served_ends_the_process(
 
 
 def test_a_bug_is_neither(tmp_path: Path) -> None:
-    """A failure of ours is 1, with a traceback that no message can break out of."""
+    """A bug is exit 1, with a traceback that no message can break out of."""
     with process(tmp_path, "bug") as server:
         code, said = server.end()
 
@@ -178,8 +178,8 @@ def test_a_bug_is_neither(tmp_path: Path) -> None:
 
 
 def test_a_signal_of_a_map_leaves_a_trace(tmp_path: Path) -> None:
-    """A file that is cut short while it is mapped ends the process; what it was doing, and in which
-    thread, is on its standard error."""
+    """A file that is cut short while it is mapped ends the process; the stack of each thread is on
+    its standard error."""
     with process(tmp_path, "cut") as server:
         code, said = server.end()
 
@@ -202,13 +202,14 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_address_is_refused() -> None:
-    """The resolver's complaint, in the same line."""
+    """The resolver's error is in the same line."""
     with pytest.raises(door.Unbindable, match=r"cannot listen on no\.such\.invalid:1"):
         door.listen("no.such.invalid", 1)
 
 
 def test_accepted_sockets_notice_dead_peers() -> None:
-    """They inherit what was set on the listener, the abort of a peer that takes nothing included."""
+    """They inherit the listener's options, including the abort of a peer that acknowledges
+    nothing."""
     with (
         door.listen("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),
@@ -222,7 +223,7 @@ def test_accepted_sockets_notice_dead_peers() -> None:
 
 
 def test_the_port_file_is_written_whole(tmp_path: Path) -> None:
-    """Its reader finds nothing or the address; no draft stays behind."""
+    """Its reader finds no file or the address; no temporary file is left."""
     with door.listen("127.0.0.1", 0) as listener:
         address = door.bound_address(listener)
         for _ in range(2):
@@ -254,7 +255,7 @@ def link(path: Path) -> None:
 def test_a_port_file_that_is_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
-    """A rename would replace a pipe or a link that is there for something; nothing is left behind."""
+    """A rename would replace a pipe or a link that has a purpose; nothing is left behind."""
     monkeypatch.chdir(tmp_path)  # the name of a socket is bounded
     path = Path("port")
     make(path)
@@ -272,7 +273,7 @@ def test_a_port_file_that_is_something_else_is_refused(
 
 @pytest.mark.parametrize("name", ["absent/port", "file/port", "n" * 300, "/dev/full", "/", ".."])
 def test_a_port_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
-    """A directory that is missing, or none; a name that is too long; a device."""
+    """A directory that is missing, or is a file; a name that is too long; a device."""
     (tmp_path / "file").write_text("x")
 
     with pytest.raises(port_file.BadPortFile, match=r"^TOPICS_PORT_FILE .* cannot be written: "):
@@ -294,7 +295,7 @@ def test_a_port_file_is_refused_before_anything_is_opened(tmp_path: Path) -> Non
 
 
 def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -> None:
-    """What was opened meanwhile is stopped; exit 2."""
+    """Everything that was opened meanwhile is stopped; exit 2."""
     with process(tmp_path, "port taken") as server:
         code, said = server.end()
 
@@ -307,7 +308,7 @@ def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -
 def test_the_bound_on_connections_follows_the_one_on_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All that the hard bound allows, less what the store needs."""
+    """All descriptors of the hard limit, less those that the store needs."""
     bounds = [(1024, 4096)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: bounds[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, both: bounds.append(both))
@@ -317,7 +318,7 @@ def test_the_bound_on_connections_follows_the_one_on_files(
 
 
 def test_the_server_loads_nothing_of_the_command_line() -> None:
-    """A server is ready in half a second: what it does not use it does not import."""
+    """A server is ready in half a second, so it imports no module that it does not use."""
     code = (
         "import sys, topics.asgi.door, topics.asgi.connection, topics.server.runtime.runtime\n"
         "print({'rich', 'httpx', 'click', 'pyarrow', 'pandas'} & set(sys.modules))"
@@ -328,7 +329,7 @@ def test_the_server_loads_nothing_of_the_command_line() -> None:
 
 
 class Guest(asyncio.Protocol):
-    """A connection that only comes."""
+    """A connection that sends nothing."""
 
     def __init__(self, guests: list["Guest"]) -> None:
         self.transport: asyncio.BaseTransport | None = None
@@ -343,7 +344,7 @@ class Guest(asyncio.Protocol):
 
 
 async def see_out(guests: list[Guest]) -> None:
-    """End the connections, which a loop that is closed would not survive."""
+    """End the connections, which must not outlive the loop."""
     for guest in guests:
         while guest.transport is None:
             await asyncio.sleep(0)
@@ -355,8 +356,8 @@ async def see_out(guests: list[Guest]) -> None:
 def test_a_crowd_is_let_in_a_few_at_a_time(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """However many connections wait, one turn of the loop accepts a few of them: asyncio would take
-    the whole backlog, and whoever is in already would wait for it."""
+    """However many connections wait, one turn of the loop accepts a few of them: asyncio would
+    accept the whole backlog, and open connections would wait for that."""
     crowd = 8 * door.ACCEPTS
     guests: list[Guest] = []
 
@@ -384,7 +385,7 @@ def test_a_crowd_is_let_in_a_few_at_a_time(
 def test_more_connections_wait_in_the_kernel_than_are_accepted_at_once(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """The backlog stays what it was: a crowd is not turned away because it is let in slowly."""
+    """The backlog keeps its size: accepting a few at a time refuses no connection."""
     crowd = 8 * door.ACCEPTS
     guests: list[Guest] = []
 

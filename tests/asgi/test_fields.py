@@ -1,4 +1,4 @@
-"""Which heads of HTTP/2 are sound (RFC 9113, 8.2 and 8.3)."""
+"""Which heads of HTTP/2 are well-formed (RFC 9113, 8.2 and 8.3)."""
 
 import pytest
 
@@ -84,7 +84,7 @@ FAULTY: dict[str, Fields] = {
 
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_sound_head_has_no_fault(kind: str) -> None:
-    """Whatever RFC 9113 allows goes on to the exchange."""
+    """A head that RFC 9113 allows is passed on to the exchange."""
     assert fault_of_head(SOUND[kind]) is None
 
 
@@ -98,7 +98,7 @@ def test_a_malformed_head_is_named(kind: str) -> None:
     "fields", [((b":path", b"/"),), ((b"X", b"y"),), ((b"x", b"y\n"),), ((b"upgrade", b"x"),)]
 )
 def test_malformed_trailers_are_named(fields: Fields) -> None:
-    """They are headers without pseudo-headers."""
+    """Trailers are headers without pseudo-headers."""
     assert fault_of_trailers(fields)
     assert fault_of_trailers(((b"x-checksum", b"1"),)) is None
 
@@ -112,10 +112,10 @@ def test_malformed_trailers_are_named(fields: Fields) -> None:
     ],
 )  # fmt: skip
 def test_a_length_is_a_number(values: tuple[bytes, ...], length: int | None) -> None:
-    """What is none declares nothing here."""
+    """Anything else declares no length here."""
     assert content_length([*HEAD, *((b"content-length", value) for value in values)]) == length
 
 
 def test_a_list_is_as_large_as_its_settings_say() -> None:
-    """32 bytes a field beside its own. (RFC 9113, 6.5.2)"""
+    """32 bytes a field in addition to its own. (RFC 9113, 6.5.2)"""
     assert size_bytes([(b"ab", b"cde"), (b"", b"")]) == 69

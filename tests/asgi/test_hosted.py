@@ -26,7 +26,7 @@ APPLICATION_HOSTS = [host for host in STOCK if host is not HYPERCORN]
 
 
 class FakeRuntime:
-    """A runtime whose replay ends when the test says so, or with a failure."""
+    """A runtime whose replay ends when the test lets it, or with a failure."""
 
     def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
         self.exchange = FakeExchange()
@@ -149,7 +149,7 @@ def test_data_that_cannot_be_opened_fails_the_lifespan(failure: Exception, messa
 
 
 def test_settings_that_cannot_be_obeyed_fail_the_lifespan() -> None:
-    """What fails before there is a runtime is told in the same way."""
+    """A failure before there is a runtime is reported in the same way."""
 
     def create() -> FakeRuntime:
         raise BadSetting("TOPICS_FLUSH_MS: not a number")
@@ -220,7 +220,7 @@ def test_a_stop_during_the_replay_fails_the_startup() -> None:
 
 
 def test_without_a_lifespan_nothing_is_opened() -> None:
-    """A request to an engine that nobody started is 503 `not_ready`. (§0.6)"""
+    """A request to an engine that was not started is 503 `not_ready`. (§0.6)"""
     created: list[FakeRuntime] = []
 
     async def story() -> None:
@@ -373,7 +373,7 @@ def test_a_second_process_on_a_data_directory_does_not_start(host: Host, tmp_pat
 
 @pytest.mark.parametrize("host", APPLICATION_HOSTS, ids=lambda host: host.name)
 def test_a_directory_of_something_else_does_not_start(host: Host, tmp_path: Path) -> None:
-    """The store's line is what the host prints. (§0.6)"""
+    """The host prints the store's line. (§0.6)"""
     data = tmp_path / "data"
     data.mkdir()
     (data / "holiday.jpg").touch()

@@ -42,7 +42,7 @@ BRISK = Timeouts(first_s=0.1, window_s=0.1, write_s=0.2, drain_s=0.1)
 
 
 class Counting:
-    """An application that counts the bytes of body that its server took."""
+    """An application that counts the body bytes that its server took."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -107,7 +107,7 @@ GET = b"GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def test_both_protocols_are_spoken_on_one_port() -> None:
-    """HTTP/1.1 and HTTP/2 by prior knowledge, told apart by the first bytes. (§0.1)"""
+    """HTTP/1.1 and HTTP/2 by prior knowledge, distinguished by the first bytes. (§0.1)"""
     with served() as server, Client(server.port) as one, Client2(server.port) as two:
         one.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
         stream = two.ask(end=False)
@@ -119,7 +119,7 @@ def test_both_protocols_are_spoken_on_one_port() -> None:
 
 
 def test_a_preface_may_come_byte_by_byte() -> None:
-    """A prefix of the preface decides nothing yet: `P` may also be a POST."""
+    """A prefix of the preface decides nothing yet: `P` may also begin a POST."""
     with served() as server, Client2(server.port) as two, Client(server.port) as one:
         for byte in b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx":
             one.send(bytes([byte]))
@@ -139,7 +139,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_streams_share_a_connection() -> None:
-    """A request that waits holds up none of its neighbours."""
+    """A request that waits does not delay the other streams."""
     with served() as server, Client2(server.port) as client:
         waiting = client.ask(b"/wait")
         quick = client.ask(b"/echo")
@@ -152,7 +152,7 @@ def test_streams_share_a_connection() -> None:
 
 
 def test_a_head_request_has_no_body() -> None:
-    """HEAD answers like GET without a body. (§0.6)"""
+    """HEAD is answered like GET without a body. (§0.6)"""
     with served() as server, Client2(server.port) as two, Client(server.port) as one:
         one.send(GET.replace(b"GET /echo", b"HEAD /big") + GET)
         first = one.socket.recv(65_536)
@@ -183,7 +183,7 @@ def test_a_head_request_has_no_body() -> None:
     ],
 )
 def test_bad_framing_is_refused_in_the_envelope(request_bytes: bytes, status: int) -> None:
-    """Every refusal has the shape of §0.5, also those that no application saw."""
+    """Every refusal has the shape of §0.5, also one that no application saw."""
     with served() as server, Client(server.port) as client:
         client.send(request_bytes)
         got, headers, body = client.answer()
@@ -195,7 +195,7 @@ def test_bad_framing_is_refused_in_the_envelope(request_bytes: bytes, status: in
 
 
 def test_stock_refuses_without_a_body() -> None:
-    """Stock: status and nothing."""
+    """Stock: a status and no body."""
     with stock() as (port, _, _), Client(port) as client:
         client.send(b"nonsense\r\n\r\n")
 
@@ -217,8 +217,8 @@ def test_stock_refuses_without_a_body() -> None:
 def test_a_target_may_be_in_absolute_form(
     target: bytes, host: bytes, path: bytes, query: bytes
 ) -> None:
-    """Any server must take it, and the host that it names is the one that is asked, whatever the
-    Host says (RFC 9112 §3.2.2)."""
+    """Any server must accept it, and the host in it is the one requested, whatever the Host says
+    (RFC 9112 §3.2.2)."""
     with served() as server, Client(server.port) as client:
         client.send(GET.replace(b"/echo", target))
 
@@ -230,7 +230,7 @@ def test_a_target_may_be_in_absolute_form(
 
 @pytest.mark.parametrize("target", [b"http:///echo", b"http://me@b/echo"])
 def test_a_target_in_absolute_form_names_a_host(target: bytes) -> None:
-    """And nobody who asks (RFC 9110 §4.2.4)."""
+    """It names a host, and no user (RFC 9110 §4.2.4)."""
     with served() as server, Client(server.port) as client:
         client.send(GET.replace(b"/echo", target))
 
@@ -250,7 +250,7 @@ def test_an_upgrade_to_h2c_is_ignored() -> None:
 
 
 def test_a_path_that_is_not_ascii_reaches_the_exchange_escaped() -> None:
-    """HTTP/2 lets any byte through; refusing it is the exchange's, in the envelope. (§0.6)"""
+    """HTTP/2 allows any byte; the exchange refuses it, in the envelope. (§0.6)"""
     with served() as server, Client2(server.port) as client:
         assert client.body(client.ask(b"/caf\xc3\xa9\x7f"))[0] == 200
         assert server.exchange.heads[0].path == b"/caf%C3%A9%7F"
@@ -266,7 +266,7 @@ def refused(client: Client2, stream: int) -> tuple[int, str]:
 
 
 def asked(client: Client2, headers: list[tuple[bytes, bytes]], *, end: bool = True) -> int:
-    """Send a head as it is; h2 would not send all of them."""
+    """Send a head as it is; h2 would refuse to send some of them."""
     stream, encoder = client.h2.get_next_available_stream_id(), client.h2.encoder
     block = encoder.encode(headers)
     client.h2.encoder = SimpleNamespace(encode=lambda _: block)
@@ -302,7 +302,7 @@ def asked(client: Client2, headers: list[tuple[bytes, bytes]], *, end: bool = Tr
 def test_a_malformed_head_costs_its_stream_alone(
     headers: list[tuple[bytes, bytes]], end: bool
 ) -> None:
-    """400 in the envelope; the neighbours go on (RFC 9113, 8.1.1). (§0.5)"""
+    """400 in the envelope; the other streams continue (RFC 9113, 8.1.1). (§0.5)"""
     with served() as server, Client2(server.port) as client:
         waiting = client.ask(b"/wait")
         bad = asked(client, headers, end=end)
@@ -317,7 +317,7 @@ def test_a_malformed_head_costs_its_stream_alone(
 
 
 def test_a_malformed_head_request_has_no_body() -> None:
-    """HEAD is answered without one, whatever is wrong with it. (§0.6)"""
+    """A malformed HEAD is answered without a body. (§0.6)"""
     with served() as server, Client2(server.port) as client:
         bad = asked(client, [(b":method", b"HEAD"), *SOUND[1:], (b"upgrade", b"x")])
 
@@ -326,7 +326,7 @@ def test_a_malformed_head_request_has_no_body() -> None:
 
 @pytest.mark.parametrize("pieces", [[b"abc", b"d"], [b"abcd"], [b"ab"], [b""], [b"ab", b""]])
 def test_a_body_of_another_length_is_malformed(pieces: list[bytes]) -> None:
-    """400, and the exchange never saw it whole; what it was given to wait for is over."""
+    """400, and the exchange never got it whole; its wait for the body is over."""
     with served() as server, Client2(server.port) as client:
         bad = asked(client, [*SOUND, (b"content-length", b"3")], end=False)
         for i, piece in enumerate(pieces):
@@ -353,7 +353,7 @@ def test_a_head_that_promises_a_body_and_ends_is_malformed() -> None:
 
 
 def test_a_body_that_is_malformed_behind_its_answer_ends_the_stream() -> None:
-    """An answer is begun once; what of it the client did not take yet is not for it."""
+    """A response is begun once; the rest that the client did not take yet is not sent."""
     head = [*SOUND[:2], (b":path", b"/refuse"), SOUND[3], (b"content-length", b"1")]
     with served() as server, Client2(server.port, window=0) as client:
         bad = asked(client, head, end=False)
@@ -379,7 +379,7 @@ def test_malformed_trailers_are_refused(name: bytes) -> None:
 
 
 def test_a_refusal_that_has_no_room_is_a_reset() -> None:
-    """Nothing waits in memory for a client that opens no window."""
+    """No refusal waits in memory for a client that opens no window."""
     with served() as server, Client2(server.port, window=0) as client:
         bad = asked(client, SOUND[1:])
 
@@ -387,7 +387,7 @@ def test_a_refusal_that_has_no_room_is_a_reset() -> None:
 
 
 def test_a_header_list_is_bounded() -> None:
-    """Over 32 KiB it is 431 in the envelope, and the connection goes on. (§0.5)"""
+    """Over 32 KiB it is 431 in the envelope, and the connection continues. (§0.5)"""
     with served() as server, Client2(server.port) as client:
         bad = asked(client, [*SOUND, *((b"x-%d" % i, b"y" * 1000) for i in range(40))])
 
@@ -397,7 +397,7 @@ def test_a_header_list_is_bounded() -> None:
 
 
 def test_a_header_list_without_bounds_ends_the_connection() -> None:
-    """A few bytes that stand for megabytes are not decoded for the sake of an answer."""
+    """A few bytes that stand for megabytes are not decoded to send a response."""
     with served() as server, Client2(server.port) as client:
         stream = asked(client, [*SOUND, *[(b"x", b"y" * 4000)] * 100])
         with pytest.raises((EOFError, ConnectionError)):
@@ -406,7 +406,8 @@ def test_a_header_list_without_bounds_ends_the_connection() -> None:
 
 
 def test_a_block_that_cannot_be_decoded_ends_the_connection() -> None:
-    """HPACK has a state that both sides share: after an error in it no further head can be read."""
+    """HPACK has state that both sides share: after an error in it no further head can be
+    decoded."""
     with served() as server, Client2(server.port) as client:
         assert client.body(client.ask())[0] == 200
         client.send(b"\0\0\x01\x01\x05\0\0\0\x03\x80")
@@ -419,7 +420,7 @@ def test_a_block_that_cannot_be_decoded_ends_the_connection() -> None:
 
 
 def test_a_slow_head_is_cut_off() -> None:
-    """A head must be whole within the idle time (slow loris)."""
+    """A head must be whole within the idle timeout (slow loris)."""
     with served(guard=QUICK) as server, Client(server.port) as client:
         client.send(b"GET /echo HTTP/1.1\r\nHost:")
         assert client.until_end() == b""
@@ -427,7 +428,7 @@ def test_a_slow_head_is_cut_off() -> None:
 
 
 def test_an_idle_connection_ends() -> None:
-    """After an answer the same time runs again."""
+    """After a response the same timeout runs again."""
     with served(guard=QUICK) as server, Client(server.port) as client:
         client.send(GET)
         assert client.answer()[0] == 200
@@ -469,7 +470,7 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 
 def test_a_closed_window_holds_little_and_not_for_ever() -> None:
-    """HTTP/2: no byte leaves the application's hands for a client that takes none."""
+    """HTTP/2: the application sends no byte to a client that takes none."""
     timeouts = Timeouts(write_s=0.5)
     with served(timeouts) as server, Client2(server.port, window=0) as client:
         streams = [client.ask(b"/big") for _ in range(10)]
@@ -482,14 +483,15 @@ def test_a_closed_window_holds_little_and_not_for_ever() -> None:
 
 
 async def held(server: Served) -> int:
-    """Bytes of answers that wait for their clients' windows."""
+    """Bytes of responses that wait for their clients' windows."""
     (connection,) = server.house.connections
     assert isinstance(connection._server, Http2)
     return sum(len(out.data) for out in connection._server._outbound.values())
 
 
 def test_stock_takes_a_whole_answer_for_a_closed_window() -> None:
-    """Stock: its gate reopens although nothing was taken, and 64 MiB wait in memory."""
+    """Stock: its flow control reopens although the client took nothing, and 64 MiB wait in
+    memory."""
     with stock() as (port, counting, tasks), Client2(port, window=0) as client:
         stream = client.ask(b"/big")
         client.until(h2.events.ResponseReceived, stream)
@@ -516,7 +518,7 @@ def test_frames_that_cost_a_client_nothing_are_counted(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ping", "settings", "empty"])
 def test_a_budget_is_not_met_by_good_faith(kind: str) -> None:
-    """A hundred of them are nobody's attack."""
+    """A hundred of them are not an attack."""
     with served() as server, Client2(server.port) as client:
         client.until(h2.events.RemoteSettingsChanged)
         flood(client, kind, 100)
@@ -531,7 +533,7 @@ def test_stock_serves_a_flood() -> None:
 
 
 def test_connections_are_bounded() -> None:
-    """Beyond the bound a connection is reset at once; those that are open go on."""
+    """Beyond the limit a connection is reset at once; open ones continue."""
     with served(max_connections=2) as server, Client(server.port) as a, Client(server.port) as b:
         for client in (a, b):
             client.send(GET)
@@ -560,7 +562,7 @@ def test_many_requests_on_one_http2_connection_are_no_reason_to_end_it() -> None
 
 
 def test_an_early_answer_leaves_nothing_behind() -> None:
-    """A body that nobody wanted: stock kept two tasks and what was queued, for ever."""
+    """After a refused body stock kept two tasks and their queues for ever."""
     with served(BRISK, QUICK) as server, Client(server.port) as client:
         client.send(b"POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n")
         status, headers, _ = client.answer()
@@ -575,7 +577,7 @@ def test_an_early_answer_leaves_nothing_behind() -> None:
 
 
 def test_a_refused_body_does_not_hold_up_its_neighbours() -> None:
-    """HTTP/2: the stream is reset with NO_ERROR once answered, and the connection lives."""
+    """HTTP/2: the stream is reset with NO_ERROR once answered, and the connection continues."""
     with served() as server, Client2(server.port) as client:
         refused = client.ask(b"/refuse", end=False)
         client.h2.send_data(refused, b"x" * 1000)
@@ -588,7 +590,7 @@ def test_a_refused_body_does_not_hold_up_its_neighbours() -> None:
 def test_data_for_a_stream_that_was_answered_is_no_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """HTTP/2: stock looks the stream up, fails, and takes the connection down."""
+    """HTTP/2: stock looks the stream up, fails, and ends the connection."""
     with served() as server, Client2(server.port) as client:
         late = client.ask(b"/refuse", end=False)
         for _ in range(20):
@@ -601,7 +603,8 @@ def test_data_for_a_stream_that_was_answered_is_no_failure(
 
 
 def test_a_request_behind_one_that_waits_is_reaped_with_it() -> None:
-    """HTTP/1.1: who pipelines and leaves is noticed although nobody reads his socket."""
+    """HTTP/1.1: a client that pipelines and disconnects is noticed although its socket is not
+    read."""
     with served(guard=QUICK) as server:
         client = Client(server.port)
         client.send(GET.replace(b"/echo", b"/wait") + GET)
@@ -614,7 +617,7 @@ def test_a_request_behind_one_that_waits_is_reaped_with_it() -> None:
 
 @pytest.mark.parametrize("make", [Client, Client2])
 def test_a_wait_ends_with_its_client(make: type[Client]) -> None:
-    """On both protocols a client that leaves cancels what it waited for. (§3)"""
+    """On both protocols a disconnect cancels the waiting request. (§3)"""
     with served() as server:
         client = make(server.port)
         if isinstance(client, Client2):
@@ -629,7 +632,7 @@ def test_a_wait_ends_with_its_client(make: type[Client]) -> None:
 
 
 def test_a_reset_stream_cancels_its_wait() -> None:
-    """HTTP/2: the connection lives, the request does not."""
+    """HTTP/2: the request is cancelled, and the connection continues."""
     with served() as server, Client2(server.port) as client:
         stream = client.ask(b"/wait")
         server.until(lambda: bool(server.exchange.waits and server.exchange.waits[0].deliver))
@@ -661,7 +664,7 @@ EARLY = b"\x81\x80\0\0\0\0"
 def test_a_websocket_where_none_is_leaves_nothing_behind(
     path: bytes, frames: bytes, status: int, code: str
 ) -> None:
-    """Denied in the envelope, also with frames sent before the answer. (§0.5)"""
+    """Denied in the envelope, also with frames sent before the response. (§0.5)"""
     with served(guard=QUICK) as server, Client(server.port) as client:
         client.send(HANDSHAKE % path + frames)
         got, headers, body = client.answer()
@@ -673,7 +676,7 @@ def test_a_websocket_where_none_is_leaves_nothing_behind(
 
 
 def test_a_refused_handshake_is_refused_once() -> None:
-    """What comes behind an answer that is on its way is nobody's."""
+    """Bytes after a response that is being sent are dropped."""
     answers = []
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -742,7 +745,7 @@ def test_a_websocket_on_http2_is_denied_likewise(
 
 
 def test_frames_before_the_answer_hold_up_nobody() -> None:
-    """Also where the client takes no byte of the refusal."""
+    """Other requests are served, also if the client takes no byte of the refusal."""
     with served() as server, Client2(server.port, window=0) as client:
         stream = connected(client, CONNECT, EARLY)
         client.until(h2.events.StreamReset, stream)
@@ -753,7 +756,7 @@ def test_frames_before_the_answer_hold_up_nobody() -> None:
 
 
 def test_no_extension_of_websocket_is_agreed_on() -> None:
-    """permessage-deflate inflates without a bound, so it is never offered back."""
+    """permessage-deflate inflates without a limit, so it is never accepted."""
     kept = hardening.without_extensions(
         [(b"sec-websocket-extensions", b"permessage-deflate"), (b"upgrade", b"websocket")]
     )
@@ -765,7 +768,7 @@ def test_no_extension_of_websocket_is_agreed_on() -> None:
 
 
 def test_another_hypercorn_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The corrections were written against known files; others refuse to start."""
+    """The corrections are written against known files; with others the server refuses to start."""
     check_stock()
     other = tmp_path / "h11.py"
     other.write_text("changed\n")
@@ -779,7 +782,7 @@ def test_another_hypercorn_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_a_failing_connection_says_so_in_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug below the application ends its connection, and no other."""
+    """A bug below the application ends its connection, and no other, and is logged in one line."""
     from topics.asgi.connection import Connection
 
     def fail(self: Connection) -> None:
@@ -822,7 +825,8 @@ def test_a_refused_head_has_no_body_and_no_trace(caplog: pytest.LogCaptureFixtur
 )
 @pytest.mark.parametrize("before", [b"", GET], ids=["first", "pipelined"])
 def test_a_head_that_cannot_be_read_has_no_body_either(head: bytes, before: bytes) -> None:
-    """Nothing may follow the head of an answer to HEAD, whatever is wrong with it. (§0.6)"""
+    """No byte may follow the head of a response to HEAD, however malformed the request is.
+    (§0.6)"""
     with served() as server, Client(server.port) as client:
         client.send(before + head)
         received = client.until_end()
@@ -834,7 +838,7 @@ def test_a_head_that_cannot_be_read_has_no_body_either(head: bytes, before: byte
 
 
 def test_a_get_after_a_head_has_its_body() -> None:
-    """The method of the request that is refused counts, and not of the one before. (§0.5)"""
+    """The method of the refused request counts, and not that of the one before. (§0.5)"""
     with served() as server, Client(server.port) as client:
         client.send(GET.replace(b"GET", b"HEAD"))
         client.send(b"GET /ec ho HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -846,7 +850,7 @@ def test_a_get_after_a_head_has_its_body() -> None:
 
 
 def test_a_broken_handshake_is_the_request_without_it() -> None:
-    """An Upgrade that cannot be done is ignored, so the answer is an ordinary one."""
+    """An Upgrade that cannot be done is ignored, so the response is an ordinary one."""
     with served() as server, Client(server.port) as client:
         client.send(
             b"GET /echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
@@ -857,7 +861,7 @@ def test_a_broken_handshake_is_the_request_without_it() -> None:
 
 
 def test_a_refusal_does_not_wait_for_a_body_that_does_not_come() -> None:
-    """Both framings at once, and nothing after: the answer is there before the linger ends."""
+    """Both framings at once, and no body: the refusal is sent before the linger ends."""
     with served(Timeouts(drain_s=60.0)) as server, Client(server.port) as client:
         client.send(
             b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
@@ -869,8 +873,8 @@ def test_a_refusal_does_not_wait_for_a_body_that_does_not_come() -> None:
 
 
 def test_a_connection_that_ended_leaves_nothing_to_the_collector() -> None:
-    """Whether it was idle, served, or cut off in the middle of a body: its memory is free when it is
-    gone, and not when the garbage collector comes round."""
+    """Idle, served, or cut off in the middle of a body: its memory is freed when it ends, and not
+    at the next garbage collection."""
     began = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n" + bytes(40_000)
     gc.disable()
     try:

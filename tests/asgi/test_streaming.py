@@ -1,4 +1,4 @@
-"""The drivers of what goes on, and the feeds behind them: streams and WebSockets (§7.3-§7.7)."""
+"""The drivers of streams and WebSockets, and the feeds behind them (§7.3-§7.7)."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ DEADLINE_S = 100.0
 
 
 def run(made: Coroutine[Any, Any, T]) -> T:
-    """Run a test's story; what never ends fails instead."""
+    """Run a test's story; one that never ends fails instead."""
 
     async def bounded() -> T:
         async with asyncio.timeout(DEADLINE_S):
@@ -46,7 +46,7 @@ async def never(*ignored: Any) -> Any:
 
 @dataclass
 class FakeFeed:
-    """Pieces, and then its end or nothing more."""
+    """Yields its pieces, and then ends or yields nothing more."""
 
     pieces: list[bytes]
     ends: bool = True
@@ -65,7 +65,7 @@ class FakeFeed:
 
 @dataclass
 class Client:
-    """What was sent; it takes `takes` messages and then no more."""
+    """Keeps what was sent; it takes `takes` messages and then no more."""
 
     takes: int = 1_000_000
     sent: list[Any] = field(default_factory=list)
@@ -84,7 +84,7 @@ HEADERS = ((b"content-type", b"text/event-stream"),)
 
 
 def test_a_feed_that_ends_ends_the_answer() -> None:
-    """Head, a message a piece, and an empty last one; the feed is closed once. (§7.3)"""
+    """Head, a message for each piece, and an empty last one; the feed is closed once. (§7.3)"""
     feed, client = FakeFeed([b"one", b"two"]), Client()
     run(stream(Streaming(200, HEADERS, feed), client.send, never()))
 
@@ -100,7 +100,7 @@ def test_a_feed_that_ends_ends_the_answer() -> None:
 
 
 def test_head_sends_the_head_only() -> None:
-    """No feed was opened for it. (§0.6, §7.3)"""
+    """HEAD opens no feed. (§0.6, §7.3)"""
     client = Client()
     run(stream(Streaming(200, HEADERS, None), client.send, never()))
     assert [m["type"] for m in client.sent] == ["http.response.start", "http.response.body"]
@@ -108,7 +108,7 @@ def test_head_sends_the_head_only() -> None:
 
 
 def test_a_client_that_takes_nothing_is_cut() -> None:
-    """After its deadline, without an end, which tells the server to end the connection. (§7.6)"""
+    """After its deadline, without an end, which makes the server end the connection. (§7.6)"""
     feed, client = FakeFeed([b"one", b"two", b"three"]), Client(takes=2)
     run(stream(Streaming(200, HEADERS, feed), client.send, never(), take_s=SHORT_S))
     assert client.body == b"one"
@@ -117,7 +117,7 @@ def test_a_client_that_takes_nothing_is_cut() -> None:
 
 
 def test_a_client_that_reads_again_gets_the_last_word() -> None:
-    """Under any server: once it takes the piece that it left, the error and the end. (§7.6)"""
+    """Under any server: after the piece that it had not taken, the error and the end. (§7.6)"""
     taken: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -151,7 +151,7 @@ def test_the_deadline_is_for_one_piece() -> None:
 
 
 def test_a_client_that_leaves_closes_the_feed() -> None:
-    """Nothing is sent to it any more. (§7.3)"""
+    """After a disconnect nothing more is sent. (§7.3)"""
 
     async def story() -> None:
         gone = asyncio.Event()
@@ -171,7 +171,8 @@ def test_a_client_that_leaves_closes_the_feed() -> None:
 
 @pytest.mark.parametrize("cause", ["feed", "send", "cancelled"])
 def test_whatever_goes_wrong_the_feed_is_closed(cause: str) -> None:
-    """A bug of ours is the caller's to log; a cancelled handler leaves nothing behind. (§11)"""
+    """A bug is raised to the caller, which logs it; a cancelled handler leaves nothing behind.
+    (§11)"""
 
     class Broken(FakeFeed):
         async def next(self) -> bytes | None:
@@ -198,7 +199,7 @@ def test_whatever_goes_wrong_the_feed_is_closed(cause: str) -> None:
 
 
 def test_others_get_a_turn_between_two_pieces() -> None:
-    """A client that takes everything at once does not hold the loop. (§7.6)"""
+    """A client that takes everything at once does not block the loop. (§7.6)"""
 
     async def story() -> None:
         feed, client = FakeFeed([b"x"] * 1000), Client()
@@ -217,7 +218,7 @@ def test_others_get_a_turn_between_two_pieces() -> None:
 
 @dataclass
 class FakeSocket:
-    """Answers each command with itself."""
+    """Answers each command with a copy of it."""
 
     ends: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -246,7 +247,7 @@ class FakeSocket:
 
 
 class Lines:
-    """A WebSocket's client: messages in, by hand."""
+    """A WebSocket's client that a test drives message by message."""
 
     def __init__(self, *messages: Any) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -265,7 +266,7 @@ GONE = {"type": "websocket.disconnect", "code": 1006}
 
 
 def test_commands_are_carried_out_in_order() -> None:
-    """And a client that closes is not told so. (§7.7)"""
+    """And a client that closes gets no Close frame in addition. (§7.7)"""
 
     async def story() -> tuple[FakeSocket, Client]:
         socket, client = FakeSocket(), Client()
@@ -310,7 +311,7 @@ def test_a_binary_message_is_refused_and_the_socket_stays() -> None:
     ids=["ascii", "ascii+1", "wide", "wide+1"],
 )
 def test_a_message_is_at_most_8_mib(message: str, code: int | None) -> None:
-    """Of UTF-8; a longer one ends the socket with 1009. (§7.7)"""
+    """8 MiB of UTF-8; a longer one ends the socket with 1009. (§7.7)"""
     client = Client()
     run(converse(FakeSocket(), client.send, Lines(text(message), GONE).receive))
     closes = [m["code"] for m in client.sent if m["type"] == "websocket.close"]
@@ -327,7 +328,7 @@ def test_a_socket_that_the_server_ends_is_closed() -> None:
 
 @pytest.mark.parametrize("takes", [1, 2])
 def test_a_client_that_takes_no_message_is_cut(takes: int) -> None:
-    """Without a close frame, which it would not take either. (§7.6, §7.7)"""
+    """Without a Close frame, which it would not take either. (§7.6, §7.7)"""
     socket, client = FakeSocket(replies=["a", "b", "c"]), Client(takes=takes)
     run(converse(socket, client.send, never, take_s=SHORT_S))
     assert len(client.sent) == takes
@@ -335,14 +336,14 @@ def test_a_client_that_takes_no_message_is_cut(takes: int) -> None:
 
 
 def test_a_close_that_nobody_takes_is_not_waited_for() -> None:
-    """The deadline holds for it, too. (§7.6)"""
+    """The deadline holds for the Close frame, too. (§7.6)"""
     socket, client = FakeSocket(ends=True), Client(takes=1)
     run(converse(socket, client.send, never, take_s=SHORT_S))
     assert socket.closed == 1
 
 
 def test_a_bug_behind_a_socket_is_told_to_the_caller() -> None:
-    """And the socket is closed. (§7.7)"""
+    """It is raised to the caller, and the socket is closed. (§7.7)"""
 
     class Broken(FakeSocket):
         async def next(self) -> str | None:
@@ -358,7 +359,7 @@ def test_a_bug_behind_a_socket_is_told_to_the_caller() -> None:
 
 
 class Watched(MemoryTopics):
-    """An engine with a session over `t`, and its feeds opened by hand."""
+    """An engine with a session over `t`, and its feeds opened by the test."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -409,7 +410,7 @@ async def kinds(feed: WatchFeed, count: int) -> list[str]:
 
 
 def test_a_feed_beats_when_nothing_was_sent() -> None:
-    """Records first; then heartbeats, one an interval. (§7.6)"""
+    """Records first; then heartbeats, one for each interval. (§7.6)"""
     with Watched() as topics:
 
         async def story() -> list[str]:
@@ -421,7 +422,7 @@ def test_a_feed_beats_when_nothing_was_sent() -> None:
 
 
 def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a reader of its own echoes looks, its client hears of it. (§3.2, §7.6)"""
+    """A client whose feed skips its own records for long still gets heartbeats. (§3.2, §7.6)"""
     monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 1)
     with Watched(node="me") as topics:
         for _ in range(50):
@@ -437,7 +438,7 @@ def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_news_wake_a_feed() -> None:
-    """A write by somebody else is pushed without a beat in between. (§7.3)"""
+    """Another client's write is pushed without a heartbeat in between. (§7.3)"""
     with Watched() as topics:
 
         async def story() -> bytes | None:
@@ -456,7 +457,7 @@ def test_news_wake_a_feed() -> None:
 
 
 def test_a_stop_ends_a_feed_with_an_error() -> None:
-    """503, and after it nothing. (§7.5)"""
+    """503, and nothing after it. (§7.5)"""
     with Watched() as topics:
 
         async def story() -> list[Any]:
@@ -476,7 +477,7 @@ def test_a_stop_ends_a_feed_with_an_error() -> None:
 
 
 def test_a_takeover_ends_the_older_feed_with_an_error() -> None:
-    """409, and the newer one goes on where the session stands. (§7.3)"""
+    """409, and the newer one continues at the session's position. (§7.3)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -493,7 +494,8 @@ def test_a_takeover_ends_the_older_feed_with_an_error() -> None:
 
 
 def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that names it and says where; heartbeats and others go on. (§7.5)"""
+    """An error has the topic and the place of the damage; heartbeats and other topics continue.
+    (§7.5)"""
 
     def damaged(records: Any, *, blocking: bool) -> Any:
         raise Corrupt("segment", 7, "a bad block")
@@ -517,7 +519,7 @@ def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 class Taker:
-    """A `write` with room for some pieces."""
+    """A `write` that accepts a number of pieces."""
 
     def __init__(self, room: int = 1_000_000) -> None:
         self.room = room
@@ -531,7 +533,7 @@ class Taker:
 
 
 async def idle(topics: Watched, taker: Taker) -> tuple[WatchFeed, "asyncio.Task[bytes | None]"]:
-    """A feed that has told all there is and waits, and what waits for it."""
+    """A feed that has sent all there is and waits, and its waiting task."""
     feed = topics.feed()
     feed.write_by(taker)
     await kinds(feed, 3)
@@ -542,13 +544,13 @@ async def idle(topics: Watched, taker: Taker) -> tuple[WatchFeed, "asyncio.Task[
 
 
 async def settle() -> None:
-    """Until whatever is on its way has happened."""
+    """Wait until everything in progress has happened."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 def test_news_of_an_idle_feed_are_written_at_once() -> None:
-    """Each frame by itself, none twice, and the task that waits is left alone. (§7.4)"""
+    """Each frame by itself, none twice, and the waiting task is not woken. (§7.4)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -568,7 +570,7 @@ def test_news_of_an_idle_feed_are_written_at_once() -> None:
 
 
 def test_writes_of_one_turn_are_one_frame() -> None:
-    """News twice are one look. (§7.3)"""
+    """Two writes in a turn are one frame. (§7.3)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -587,7 +589,7 @@ def test_writes_of_one_turn_are_one_frame() -> None:
 
 
 def test_frames_of_one_moment_are_written_one_a_turn() -> None:
-    """As many as there are, and others have their turns in between. (§7.6)"""
+    """One frame in each turn of the loop, so that other tasks run in between. (§7.6)"""
     with Watched(limit=1) as topics:
 
         async def story() -> list[str]:
@@ -606,7 +608,8 @@ def test_frames_of_one_moment_are_written_one_a_turn() -> None:
 
 
 def test_what_is_not_taken_comes_from_next() -> None:
-    """In its place, and what follows waits behind it as a cursor. (§7.6)"""
+    """A frame that the client has no room for is returned by `next`, and what follows waits as a
+    cursor. (§7.6)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -626,7 +629,7 @@ def test_what_is_not_taken_comes_from_next() -> None:
 
 
 def test_cold_records_are_read_before_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has to wait for a disk does so in `next`. (§7.3)"""
+    """A read that has to wait for a disk happens in `next`. (§7.3)"""
     with Watched() as topics:
         stored = payload.read
 
@@ -646,7 +649,7 @@ def test_cold_records_are_read_before_they_are_written(monkeypatch: pytest.Monke
 
 
 def test_a_beat_counts_from_what_was_written() -> None:
-    """A heartbeat says that nothing was sent for a while. (§7.6)"""
+    """The heartbeat's interval begins with the last frame that was written. (§7.6)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -664,7 +667,7 @@ def test_a_beat_counts_from_what_was_written() -> None:
 
 @pytest.mark.parametrize("cause", ["stop", "takeover"])
 def test_a_feed_that_writes_ends_like_any_other(cause: str) -> None:
-    """Its last word comes from `next`, which then ends. (§7.3, §7.5)"""
+    """Its last event comes from `next`, which then ends. (§7.3, §7.5)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -685,7 +688,8 @@ def test_a_feed_that_writes_ends_like_any_other(cause: str) -> None:
 
 
 def test_a_bug_in_a_turn_ends_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that went on would have a gap that nobody tells; the log gets the trace. (§7.5)"""
+    """A stream that continued would have a gap that is not reported; the log gets the traceback.
+    (§7.5)"""
     with Watched() as topics:
 
         def fail(*ignored: Any) -> bytes:
@@ -705,7 +709,7 @@ def test_a_bug_in_a_turn_ends_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_feed_that_was_closed_writes_no_more() -> None:
-    """News that were on their way when the client left are for the next stream. (§7.5)"""
+    """Records that were in progress when the client disconnected are for the next stream. (§7.5)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -762,7 +766,8 @@ def test_a_socket_is_answered_in_order() -> None:
 
 
 def test_who_does_not_take_replies_is_not_heard() -> None:
-    """The next command waits until enough of them are taken; all of them arrive. (§7.6)"""
+    """The next command is not read until the client has taken enough replies; all of them arrive.
+    (§7.6)"""
     with MemoryTopics() as topics:
 
         async def story() -> None:
@@ -790,7 +795,7 @@ def test_who_does_not_take_replies_is_not_heard() -> None:
 
 
 def test_a_socket_that_ends_lets_go_of_who_waits() -> None:
-    """Neither its reader nor its writer is left hanging. (§7.7)"""
+    """Neither the reading nor the writing task is left waiting. (§7.7)"""
     with MemoryTopics() as topics:
 
         async def story() -> None:
@@ -810,7 +815,7 @@ def test_a_socket_that_ends_lets_go_of_who_waits() -> None:
 
 
 class Slow:
-    """A shell whose writes are told when a test says so."""
+    """A shell whose writes are acknowledged when the test lets them."""
 
     def __init__(self, topics: MemoryTopics) -> None:
         self._topics: Any = topics._shell
@@ -827,7 +832,7 @@ class Slow:
 
 
 def test_an_ack_that_is_owed_is_told_before_the_end() -> None:
-    """A stop waits for the write under way, then says that it stops. (§7.7)"""
+    """A stop waits for the write in progress, then sends that the server stops. (§7.7)"""
     with MemoryTopics() as topics:
         shell: Any = Slow(topics)
 
@@ -855,7 +860,7 @@ def test_an_ack_that_is_owed_is_told_before_the_end() -> None:
 
 
 def test_a_write_whose_client_has_gone_is_told_to_nobody() -> None:
-    """It stays written, and whoever ends the turn hears no complaint. (§2, §7.7)"""
+    """It stays written, and the end of the turn raises no error. (§2, §7.7)"""
     with MemoryTopics() as topics:
         shell: Any = Slow(topics)
 

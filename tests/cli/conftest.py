@@ -100,10 +100,19 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., click.testing.Result]:
 @pytest.fixture
 def memory(memory_topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
     """The real engine in memory is what the commands of this test talk to."""
-    transport = memory_topics.client._carrier.transport
+    transport = memory_topics.client.session.connections.transport
     app = httpx.ASGITransport(app=memory_topics.app)
     blocking = functools.partial(topics.client.Client, transport=transport)
     awaited = functools.partial(topics.client.AsyncClient, transport=app)
     monkeypatch.setattr(topics.client, "Client", blocking)
     monkeypatch.setattr(topics.client, "AsyncClient", awaited)
     return memory_topics
+
+
+@pytest.fixture
+def dead(memory: MemoryTopics) -> MemoryTopics:
+    """A queue `jobs`, all of whose jobs die at their second delivery."""
+    memory.client.put_topic(
+        "jobs", type="queue", max_deliveries=1, dead_letter="dead", idempotency_window_ms=120_000
+    )
+    return memory

@@ -23,7 +23,7 @@ import topics.client
 from bench.demo import Server
 from topics.cli import watch as watch_module
 from topics.client import Clock, RawRecord
-from topics.client.calls import reads
+from topics.client.call import decoder_of
 
 BROKEN = httpx.ReadError("broken")
 
@@ -217,7 +217,7 @@ class Watching:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.records.put(reads(RawRecord)(line))
+            self.records.put(decoder_of(RawRecord)(line))
 
     def data(self, count: int) -> list[int]:
         """The data of so many records more."""

@@ -14,7 +14,7 @@ import pytest
 
 from bench.demo import Server
 from topics.cli.work import VARIABLES, environment
-from topics.client import Unreachable, calls
+from topics.client import Unreachable, endpoints
 from topics.testing import MemoryTopics
 
 SHOW = 'echo "$(cat) $TOPICS_JOB_QUEUE $TOPICS_JOB_SEQ ${TOPICS_JOB_TAG-none} $TOPICS_JOB_DELIVERIES" >>'
@@ -105,7 +105,7 @@ def test_options_reach_the_claim(
         asked.append(options)
         raise Unreachable("unreachable", 0, "enough")
 
-    monkeypatch.setattr(calls, "claim", refuse)
+    monkeypatch.setattr(endpoints, "claim", refuse)
 
     run("work", "jobs", "--node", "w7", "--lease", "5m", "--max-jobs", 3, "--", "true")
 

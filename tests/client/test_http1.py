@@ -3,20 +3,20 @@
 import httpx
 import pytest
 
-from topics.client.http1 import BODY_BYTES_MAX, Reading, check_size, header, request
+from topics.client.http1 import BODY_BYTES_MAX, ResponseParser, check_size, header, request
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n"
 
 
-def read(*pieces: bytes, ends: bool = False) -> Reading:
-    reading = Reading()
-    reading.expect()
+def read(*pieces: bytes, ends: bool = False) -> ResponseParser:
+    parser = ResponseParser()
+    parser.expect()
     for piece in pieces:
-        reading.feed(piece)
+        parser.feed(piece)
     if ends:
-        reading.end()
-    return reading
+        parser.end()
+    return parser
 
 
 WHOLE = [
@@ -42,23 +42,23 @@ def test_an_answer(text: bytes, is_reusable: bool, cut: str) -> None:
     """Where it is cut makes no difference; only a connection with nothing left over is kept."""
     pieces = [text] if cut == "whole" else [bytes([byte]) for byte in text]
 
-    reading = read(*pieces)
+    parser = read(*pieces)
 
-    assert (reading.has_head, reading.is_complete) == (True, True)
-    assert (reading.status, b"".join(reading.take())) == (200, b"ok")
-    assert reading.is_reusable == is_reusable
-    assert b"link" not in dict(reading.headers)
+    assert (parser.has_head, parser.is_complete) == (True, True)
+    assert (parser.status, b"".join(parser.take())) == (200, b"ok")
+    assert parser.is_reusable == is_reusable
+    assert b"link" not in dict(parser.headers)
 
 
 def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     """As in HTTP/1.0: it may have been cut, which its JSON tells. (RFC 9112 §6.3)"""
-    reading = read(b"HTTP/1.1 200 OK\r\n\r\no", b"k")
-    assert not reading.is_complete
+    parser = read(b"HTTP/1.1 200 OK\r\n\r\no", b"k")
+    assert not parser.is_complete
 
-    reading.end()
+    parser.end()
 
-    assert (b"".join(reading.take()), reading.is_complete) == (b"ok", True)
-    assert not reading.is_reusable
+    assert (b"".join(parser.take()), parser.is_complete) == (b"ok", True)
+    assert not parser.is_reusable
 
 
 @pytest.mark.parametrize("text", [b"", OK[:20], OK[:-1], CHUNKED[:-5]], ids=repr)
@@ -96,23 +96,23 @@ def test_a_body_without_end() -> None:
 
 def test_nothing_is_sent_where_the_server_spoke_first() -> None:
     """What comes unasked would be the answer to the next request; that is known not to be sent."""
-    reading = Reading()
-    reading.feed(OK)
+    parser = ResponseParser()
+    parser.feed(OK)
 
     with pytest.raises(httpx.ConnectError, match="before a request"):
-        reading.expect()
+        parser.expect()
 
 
 def test_one_answer_after_the_other() -> None:
     """Nothing of an answer is left for the next."""
-    reading = read(OK)
-    reading.expect()
-    assert (reading.has_head, reading.is_complete, reading.take()) == (False, False, [])
+    parser = read(OK)
+    parser.expect()
+    assert (parser.has_head, parser.is_complete, parser.take()) == (False, False, [])
 
-    reading.feed(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
+    parser.feed(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
 
-    assert (reading.status, dict(reading.headers)) == (404, {b"content-length": b"0"})
-    assert reading.is_reusable
+    assert (parser.status, dict(parser.headers)) == (404, {b"content-length": b"0"})
+    assert parser.is_reusable
 
 
 def test_a_request() -> None:

@@ -24,9 +24,7 @@ from topics.client import (
     Retry,
     Unreachable,
 )
-from topics.client.aiopool import BUFFERED_BYTES_MAX, AsyncPool, Connection
-from topics.client.plugged import AsyncPlugged, Plugged
-from topics.client.pool import Pool
+from topics.client.aiopool import BUFFERED_BYTES_MAX, Connection
 
 from .script import ONE_TRY
 from .sockets import WAIT_S, Gate, Line, Peer, answer
@@ -534,7 +532,7 @@ def test_a_loop_after_another() -> None:
             first_seq = (await client.append("jobs", 1)).first_seq
             if is_last:
                 await client.aclose()
-            for connection in client._carrier._idle:
+            for connection in client.session.connections._idle:
                 # As the end of a process would; left to the collector, it would warn.
                 connection.close()
             return first_seq
@@ -643,7 +641,7 @@ def test_a_body_that_goes_slowly() -> None:
         await asyncio.sleep(0)
         for unsent_bytes in (60, 20, 0):
             wire.unsent_bytes = unsent_bytes
-            connection._silent()
+            connection._timed_out()
             await asyncio.sleep(0)
             assert not asking.done()
         connection.data_received(answer(1))
@@ -710,49 +708,3 @@ def test_a_certificate_that_nobody_signed(opened: Any) -> None:
         pytest.raises(Unreachable, match="certificate verify failed"),
     ):
         opened(peer.url).append()
-
-
-@pytest.mark.parametrize(
-    ("environ", "url", "options", "is_own"),
-    [
-        ({}, "http://a.example", {}, True),
-        ({}, "https://a.example", {}, True),
-        ({}, "https://a.example", {"http2": True}, False),
-        ({"HTTP_PROXY": "http://p.example:1"}, "http://a.example", {}, False),
-        ({"HTTP_PROXY": "http://p.example:1"}, "https://a.example", {}, True),
-        ({"ALL_PROXY": "http://p.example:1"}, "https://a.example", {}, False),
-        ({"HTTP_PROXY": "http://p.example:1", "NO_PROXY": "a.example"}, "http://a.example", {}, True),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_needs_more_than_a_connection(
-    environ: dict[str, str],
-    url: str,
-    options: dict[str, Any],
-    is_own: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """HTTP/2 and the environment's proxies are httpx's; a plain connection is our own."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-
-    with Client(url, **options) as client:
-        assert type(client._carrier) is (Pool if is_own else Plugged)
-    kind: Any = AsyncPool if is_own else AsyncPlugged
-    assert type(AsyncClient(url, **options)._carrier) is kind
-
-
-def test_which_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the URL, else of `TOPICS_URL`, else the one that `topics serve` starts."""
-    for kind in (Client, AsyncClient):
-        monkeypatch.delenv("TOPICS_URL", raising=False)
-        assert str(kind()._target.url) == "http://127.0.0.1:4000"
-        monkeypatch.setenv("TOPICS_URL", "http://env.test")
-        assert str(kind()._target.url) == "http://env.test"
-        assert str(kind("http://own.test")._target.url) == "http://own.test"
-        monkeypatch.setenv("TOPICS_URL", "nonsense")
-        with pytest.raises(ValueError, match="'nonsense' is not an http:// or https:// URL"):
-            kind()

@@ -340,13 +340,13 @@ def test_send_blocks_where_too_much_waits(held: Log) -> None:
                 producer.send(n)
                 sent.append(n)
 
-        sending = threading.Thread(target=send, daemon=True)
-        sending.start()
+        prepared = threading.Thread(target=send, daemon=True)
+        prepared.start()
         # What lingers is sent because somebody waits for its room.
         assert held.came.wait(WAIT_S)
         assert len(sent) == 5
         held.may_answer.set()
-        sending.join(WAIT_S)
+        prepared.join(WAIT_S)
         producer.close()
 
     assert held.records == list(range(10))
@@ -365,12 +365,12 @@ def test_closing_wakes_who_waits_for_room(held: Log) -> None:
             except RuntimeError as fault:
                 faults.append(fault)
 
-        sending = threading.Thread(target=send, daemon=True)
-        sending.start()
+        prepared = threading.Thread(target=send, daemon=True)
+        prepared.start()
         assert held.came.wait(WAIT_S)
         closing = threading.Thread(target=producer.close, daemon=True)
         closing.start()
-        sending.join(WAIT_S)
+        prepared.join(WAIT_S)
         held.may_answer.set()
         closing.join(WAIT_S)
 

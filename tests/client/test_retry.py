@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from topics.client import NotReady, Retry, ServerFault, Throttled, TopicsError, Unreachable
-from topics.client.retry import Clock, Standing
+from topics.client.retry import Clock, StreamAttempts
 
 from .script import Script, appended, error, ok, page
 
@@ -176,7 +176,7 @@ class Streamed:
 
     def __init__(self, retry: Retry) -> None:
         self.now_s = 0.0
-        self.standing = Standing(retry, Clock(now_s=lambda: self.now_s))
+        self.standing = StreamAttempts(retry, Clock(now_s=lambda: self.now_s))
 
     def goes_on(
         self, *, lasts_s: float, heard_at_s: float | None = None, outcome: httpx.RequestError = CUT

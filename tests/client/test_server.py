@@ -90,10 +90,10 @@ def test_many(do: Any, name: str) -> None:
     """A long input arrives whole and in order, and a rerun adds nothing. (§0.8)"""
     many = {"batch_records": 700, "key_prefix": "run-1:"}
     first = do(lambda c: c.append_many(name, range(2500), **many))
-    again = do(lambda c: c.append_many(name, range(2500), **many))
+    copy_of = do(lambda c: c.append_many(name, range(2500), **many))
     items = do(lambda c: c.read(name, page_records=999))
 
-    assert (first.batches, first.deduped, again.deduped) == (4, 0, 2500)
+    assert (first.batches, first.deduped, copy_of.deduped) == (4, 0, 2500)
     assert [r.data for r in items] == list(range(2500))
 
 

@@ -31,8 +31,8 @@ from topics.client import (
     Unauthorized,
     Unreachable,
     Watched,
+    sse,
 )
-from topics.client import events as events_module
 
 from .script import ONE_TRY, URL, Script, error, ok
 from .streams import (
@@ -489,14 +489,14 @@ def test_silence_is_a_loss(face: Any) -> None:
     )
     untold = ok({"wid": "w", "topics": {"jobs": {"from_seq": 0, "head_seq": 0, "earliest_seq": 1}}})
 
-    def silence_s(answer: httpx.Response) -> dict[str, float]:
+    def read_timeout_s(answer: httpx.Response) -> dict[str, float]:
         script = Streams(answer, Stream(gone()))
         watched(face, script, heartbeat_ms=10)
         timeout: dict[str, float] = script.requests[1].extensions["timeout"]
         return timeout
 
-    assert silence_s(granted) == {"connect": 30.0, "read": 7.0, "write": 30.0, "pool": 30.0}
-    assert silence_s(untold)["read"] == 125.0
+    assert read_timeout_s(granted) == {"connect": 30.0, "read": 7.0, "write": 30.0, "pool": 30.0}
+    assert read_timeout_s(untold)["read"] == 125.0
 
 
 # ---------------------------------------------------------------------- errors within a stream
@@ -589,7 +589,7 @@ def test_what_is_not_ours_is_said(face: Any, text: bytes) -> None:
 
 def test_a_frame_without_end(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream cannot make the client hold more than one large frame."""
-    monkeypatch.setattr(events_module, "EVENT_BYTES_MAX", 100)
+    monkeypatch.setattr(sse, "EVENT_BYTES_MAX", 100)
 
     with pytest.raises(BadAnswer, match="more than 100 bytes"):
         watched(face, Streams(session(jobs=0), Stream(b"data: " + b"x" * 100)))
@@ -707,12 +707,12 @@ def test_a_topic_made_anew_while_the_session_was_forgotten(face: Any) -> None:
     """A new session cannot tell that a cursor is of an older instance; the epoch does. (§3.3)"""
     audit = {"from_seq": 4, "head_seq": 9, "earliest_seq": 1, "epoch": "e1"}
     jobs = {"from_seq": 5, "head_seq": 8, "earliest_seq": 3, "epoch": "e2"}
-    again = ok({"wid": "w2", "topics": {"jobs": jobs, "audit": audit}})
+    copy_of = ok({"wid": "w2", "topics": {"jobs": jobs, "audit": audit}})
     script = Streams(
         session("w1", jobs=0, audit=4),
         Stream(records(1, 5), fault=BROKEN),
         error(404, "not_found"),
-        again,
+        copy_of,
         ok({"wid": "w3", "topics": {"jobs": {**jobs, "from_seq": 2}, "audit": audit}}),
         Stream(records(3, 4)),
     )

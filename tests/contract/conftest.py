@@ -148,13 +148,13 @@ def wires(wire: Wire) -> Iterator[Callable[[], Wire]]:
 
 @pytest.fixture
 def name() -> str:
-    """The name of a topic that no other test knows."""
+    """The name of a topic that no other test uses."""
     return f"t{next(_names)}"
 
 
 @pytest.fixture
 def private(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers that only this test knows; they end with it."""
+    """Starts servers for one test only; they end with it."""
     make = partial(Server, under=HOSTS[getattr(request, "param", OWN.name)])
     servers: list[Server] = []
 

@@ -38,7 +38,7 @@ def environment(**settings: object) -> dict[str, str]:
 
 
 class Resettable(Protocol):
-    """A connection that can be let go."""
+    """A connection that can be closed."""
 
     def reset(self) -> None: ...
 
@@ -67,7 +67,7 @@ class Server:
         self.port = 0
 
     def connect(self, make: Callable[[int], W]) -> W:
-        """A connection that is let go when the process has ended."""
+        """A connection that is closed when the process has ended."""
         wire = make(self.port)
         self._wires.append(wire)
         return wire
@@ -78,7 +78,7 @@ class Server:
         return environment(**(given | self._settings), data_dir=self.data)
 
     def start(self, *, ready: bool = True) -> Self:
-        """Start the process and wait until it listens, and unless told otherwise is ready."""
+        """Start the process and wait until it listens, and by default until it is ready."""
         assert self._process is None
         port_file = self.home / "port"
         port_file.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ class Server:
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL: the kernel lives on, so what was written is there."""
+        """SIGKILL: the kernel lives on, so everything that was written is there."""
         self._end()
         assert self.wait() == -signal.SIGKILL
 
@@ -182,7 +182,7 @@ class Server:
 
 
 def refusal(settings: Mapping[str, str], cwd: Path) -> tuple[int, str]:
-    """(exit code, standard error) of a server that does not get to serve."""
+    """(exit code, standard error) of a server that refuses to start."""
     ended = subprocess.run(
         OWN.command(0),
         env=dict(settings),

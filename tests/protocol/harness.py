@@ -16,6 +16,8 @@ from topics.protocol.driver.rounds import Call, Maintenance
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.http import bodies
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.maintenance import schedule
 from topics.protocol.maintenance.schedule import Chore
 from topics.protocol.maintenance.upkeep import CheckpointPlan, SealJob
@@ -31,6 +33,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, Event, Image
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.render import project
@@ -70,14 +73,14 @@ class Harness:
         self._tokens = 0
 
     def _hear_of_events(self) -> None:
-        emit = self.engine.turn.emit
+        emit = self.engine.unit.emit
 
         def heard(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
             if logged:
                 self.events.append(event)
 
-        self.engine.turn.emit = heard  # type: ignore[method-assign]
+        self.engine.unit.emit = heard  # type: ignore[method-assign]
 
     # Turns.
 
@@ -85,12 +88,14 @@ class Harness:
         self._tokens += 1
         if self.auto:
             self.pay(command)
-        result = self.engine.submit(
-            command, token=self._tokens, now_ms=self.now_ms, room=lambda _: self.room_bytes
-        )
+        result = self.engine.submit(command, token=self._tokens, moment=self.moment)
         if self.auto:
             self.sync()
         return result
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, lambda _: self.room_bytes)
 
     @property
     def last_token(self) -> int:
@@ -98,19 +103,19 @@ class Harness:
 
     def pay(self, command: Command) -> None:
         """Work off what is owed to a command, as a shell does before it submits one."""
-        debt = self.engine.debt_of(command)
-        while debt is not None and not debt.is_settled:
-            debt.work(self.now_ms, lambda _: self.room_bytes)
+        debt = self.engine.barrier_for(command)
+        while debt is not None and not debt.is_passed:
+            debt.advance(self.moment)
             self.read_fetches()
             self.sync()
 
     def work_off(self) -> None:
         """Do what is owed (copies, jobs for who waits) until nothing is, a turn each."""
-        self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+        self.engine.work_off(self.moment)
         self.read_fetches()
         self.sync()
-        while self.engine.owes:
-            self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+        while self.engine.has_work:
+            self.engine.work_off(self.moment)
             self.read_fetches()
             self.sync()
 
@@ -360,8 +365,8 @@ def shown(outcome: Outcome | Parked) -> Any:
 
 def text_of(outcome: Outcome) -> bytes:
     out = b""
-    for piece in outcome.pieces:
-        out += _records(piece) if isinstance(piece, Records) else piece
+    for piece in pieces_of(outcome):
+        out += _records(piece) if isinstance(piece, Records) else bytes(piece)
     return out + b"}"
 
 
@@ -407,5 +412,5 @@ def status_of(call: Any, *args: Any) -> int:
     try:
         call(*args)
     except Rejection as rejection:
-        return rejection.code.status
+        return STATUSES[rejection.code]
     return 200

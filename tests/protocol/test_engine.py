@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.engine import Engine
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Hole
 from topics.protocol.model.outcomes import Gate, Outcome
@@ -100,7 +101,7 @@ def test_a_wait_ends_with_its_topic() -> None:
     engine.drop()
     (refused,) = engine.woken()
     assert isinstance(refused, Rejection)
-    assert refused.code.status == 404
+    assert STATUSES[refused.code] == 404
     engine.append("x")
     assert engine.woken() == []
 
@@ -181,7 +182,7 @@ def test_a_failed_log_is_read_only() -> None:
     assert engine.seqs() == [1]
     for call, args in ((engine.append, "u"), (engine.put, "u"), (engine.drop, "t")):
         rejection = refusal(call, *args)
-        assert (rejection.code.status, rejection.detail) == (503, {"reason": "read_only"})
+        assert (STATUSES[rejection.code], rejection.detail) == (503, {"reason": "read_only"})
 
 
 @pytest.mark.parametrize("room", [0, 4095])
@@ -194,7 +195,7 @@ def test_no_room_refuses_appends(room: int) -> None:
     for call, args in ((engine.append, ("b",)), (engine.put, ("new",)), (engine.delete, ())):
         named = {"before_seq": 2} if not args else {}
         rejection = refusal(call, *args, **named)
-        assert (rejection.code.status, (rejection.detail or {})["limit"]) == (429, "disk")
+        assert (STATUSES[rejection.code], (rejection.detail or {})["limit"]) == (429, "disk")
     assert engine.seqs() == [1]
     engine.room_bytes = 1 << 30
     assert engine.append("b")["seqs"] == [2]
@@ -208,7 +209,7 @@ def test_events_of_a_turn_share_its_room() -> None:
     engine.room_bytes = 10_000
     engine.append("a")
     engine.append("b")
-    assert refusal(engine.append, "c").code.status == 429
+    assert STATUSES[refusal(engine.append, "c").code] == 429
     engine.write()
     engine.append("c")
 

@@ -29,9 +29,11 @@ import pytest
 from topics.protocol import engine
 from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.admission import Admission
-from topics.protocol.commit.unit_of_work import Turn
-from topics.protocol.decide.forwarding import Passes
-from topics.protocol.decide.queues import Work, _Claimer
+from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.decide.forwarding import Forwarding
+from topics.protocol.decide.leases import Leases
+from topics.protocol.decide.queues import QueueCommands
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.schedule import Chore, Chores, Rotation, UntilWritten
@@ -241,7 +243,7 @@ def segment_numbers_used_again(patch: Patch) -> None:
 
 
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
-    """What the log gets is not what became true."""
+    """The log gets an event that differs from the one that was applied."""
     encode = codec.encode
     patch.setattr(unit_of_work, "encode", lambda event: encode(change(event)))
 
@@ -314,7 +316,7 @@ def tombstone_off_by_one(patch: Patch) -> None:
 
 
 def expiry_counted_twice(patch: Patch) -> None:
-    patch.setattr(Turn, "log_expiry", lambda self, topic, now_ms: None)
+    patch.setattr(UnitOfWork, "log_expiry", lambda self, topic, now_ms: None)
 
 
 def floors_of_the_dead_believed(patch: Patch) -> None:
@@ -339,7 +341,7 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(Turn, "_needs_sync", lambda self, topic: False)
+    patch.setattr(UnitOfWork, "_needs_sync", lambda self, topic: False)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:
@@ -359,12 +361,12 @@ def dead_letters_in_two_entries(patch: Patch) -> None:
 
 
 def _not_logged(patch: Patch, kind: type) -> None:
-    emit = Turn.emit
+    emit = UnitOfWork.emit
 
-    def forgetful(self: Turn, event: Event, *, logged: bool = True, **given: Any) -> None:
+    def forgetful(self: UnitOfWork, event: Event, *, logged: bool = True, **given: Any) -> None:
         emit(self, event, logged=logged and not isinstance(event, kind), **given)
 
-    patch.setattr(Turn, "emit", forgetful)
+    patch.setattr(UnitOfWork, "emit", forgetful)
 
 
 def leases_not_logged(patch: Patch) -> None:
@@ -423,26 +425,26 @@ def unpublished_jobs_claimed(patch: Patch) -> None:
 
 
 def who_waits_is_not_woken(patch: Patch) -> None:
-    patch.setattr(Work, "on_published", lambda self, topic: None)
+    patch.setattr(QueueCommands, "on_published", lambda self, topic: None)
 
 
 def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
-    grant = Work._grant
+    grant = Leases.grant
 
-    def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
+    def forgetful(self: Leases, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
         if isinstance(who, Claim):
             return grant(self, topic, queue, who, *args)
-        emit = self._turn.emit
+        emit = self._unit.emit
         with patch.context() as unlogged:
             lost = lambda event, **given: emit(event, **{**given, "logged": False})  # noqa: E731
-            unlogged.setattr(self._turn, "emit", lost)
+            unlogged.setattr(self._unit, "emit", lost)
             return grant(self, topic, queue, who, *args)
 
-    patch.setattr(Work, "_grant", forgetful)
+    patch.setattr(Leases, "grant", forgetful)
 
 
 def claims_given_more_than_they_asked_for(patch: Patch) -> None:
-    patch.setattr(_Claimer, "wants", property(lambda self: self.limit + 1))
+    patch.setattr(JobWaiter, "wants", property(lambda self: self.limit + 1))
 
 
 def dead_space_never_weighed(patch: Patch) -> None:
@@ -523,7 +525,7 @@ def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
 
 
 def failures_that_are_no_disks_not_heeded(patch: Patch) -> None:
-    """Want of memory in a write, taken for a write of nothing."""
+    """Out of memory in a write is taken for a write of nothing."""
     append = Log._append
 
     def careless(self: Log, kind: int, frames: Frames) -> None:
@@ -564,11 +566,11 @@ def cursor_not_logged_with_its_copies(patch: Patch) -> None:
 
 
 def losses_of_a_source_kept_quiet(patch: Patch) -> None:
-    patch.setattr(Passes, "_pass_loss", lambda self, *args: False)
+    patch.setattr(Forwarding, "_pass_loss", lambda self, *args: False)
 
 
 def debts_never_paid(patch: Patch) -> None:
-    patch.setattr(Engine, "debt_of", lambda self, command: None)
+    patch.setattr(Engine, "barrier_for", lambda self, command: None)
 
 
 MUTANTS = (

@@ -1,4 +1,4 @@
-"""A tiny engine for tests of the store: dicts of records, and the same duties towards a store.
+"""A small engine for tests of the store: dicts of records, with an engine's duties towards a store.
 
 It applies events exactly as it writes them, so that what a store replays can be compared with what
 was written.
@@ -47,7 +47,7 @@ def batch_of(texts: Sequence[bytes], *, tags: Tags | None = None, nodes: Any = N
 
 
 class HotRun:
-    """Records in memory; implements what a seal asks of `ports.Run`."""
+    """Records in memory; implements the part of `ports.Run` that a seal uses."""
 
     def __init__(
         self, first_seq: int, texts: Sequence[bytes], *, tags: Tags = (), nodes: Tags = ()
@@ -99,7 +99,7 @@ def _ids(values: Tags, table: list[str], count: int) -> NDArray[np.uint32]:
 
 
 def entry_of(run: Any, *, topic_id: int = 1) -> SealEntry:
-    """The whole of one run, with its flags now."""
+    """The image of one whole run, with its present flags."""
     piece = SealPiece(run, 0, run.count, run.flags.copy())
     return SealEntry(topic_id, run.first_seq, (piece,))
 
@@ -122,7 +122,7 @@ class Topic:
 
 
 class Ledger:
-    """Implements `ports.RecoverySink`, and is the one who writes."""
+    """Implements `ports.RecoverySink`, and writes to the store."""
 
     def __init__(self, store: Any) -> None:
         self.store: Store = store
@@ -194,7 +194,7 @@ class Ledger:
         return self.store.write(Frames.of(events))
 
     def recovered(self) -> "Ledger":
-        """Begin a new history with what was found."""
+        """Begin a new history with the recovered state."""
         self.shadow = self.content()
         self.history = [self.content()]
         return self

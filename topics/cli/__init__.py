@@ -1,7 +1,7 @@
 """The command line: `topics serve`, and what a person does with a server from a terminal.
 
-Owns the list of commands; each lives in a module of its own, which loads what it needs when it
-runs, so that `topics --help` answers at once.
+Owns the list of commands.  Each is a module of its own, which imports what it needs when it runs,
+so that `topics --help` answers at once.
 """
 
 import click

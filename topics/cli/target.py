@@ -1,4 +1,4 @@
-"""Which server a command talks to, and how patiently."""
+"""The server that a command talks to: its options, its client, and the notice that it waits."""
 
 import os
 import sys
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import httpx
 
     from topics.client import AsyncClient, Client
-    from topics.client.calls import Call
-    from topics.client.wire import AsyncCarrier, Carrier, Sending
+    from topics.client.aiosession import AsyncConnections
+    from topics.client.call import Call
+    from topics.client.session import Connections
+    from topics.client.target import PreparedRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,8 +31,8 @@ def with_client(
     """Give a command its `Client` as first argument, and the options that choose it.
 
     Args:
-        tells_waits: Say on standard error that the server is waited for; a command that tells of
-            its connection itself does not want that.
+        tells_waits: Say on standard error that the command waits for the server; False for a
+            command that reports its connection itself.
     """
 
     @_target_options
@@ -71,20 +73,18 @@ def _target_options(command: F) -> F:
         "--url",
         envvar="TOPICS_URL",
         default=_local_url,
-        show_default="http://127.0.0.1:4000, or where TOPICS_HOST and TOPICS_PORT say",
+        show_default="http://127.0.0.1:4000, or as TOPICS_HOST and TOPICS_PORT say",
         show_envvar=True,
         help="The server.",
     )
-    key = click.option(
-        "--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="Key to present."
-    )
+    key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
     patience = click.option(
         "--retry-for",
         type=click.FloatRange(min=0),
         default=15.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to try again while the server is away, busy or starting.",
+        help="How long to try again while the server does not answer, is busy or is starting.",
     )
     silence = click.option(
         "--timeout",
@@ -92,93 +92,93 @@ def _target_options(command: F) -> F:
         default=30.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long the server may be silent while a request is under way.",
+        help="How long the server may send nothing while a request is under way.",
     )
     return url(key(patience(silence(command))))
 
 
 def _local_url() -> str:
-    """The server that the same environment would start."""
+    """The URL of the server that `topics serve` would start in the same environment."""
     host = os.environ.get("TOPICS_HOST") or "127.0.0.1"
     port = os.environ.get("TOPICS_PORT") or "4000"
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
     return f"http://{shown}:{port}"
 
 
-class _Patience:
-    """Sleeps between attempts, and says once why nothing is seen to happen."""
+class _RetryNotice:
+    """Sleeps between attempts, and says once on standard error that the command tries again."""
 
-    def __init__(self, url: str, *, has_told: bool) -> None:
+    def __init__(self, url: str, *, is_given: bool) -> None:
         self._url = url
-        self._has_told = has_told
+        self._is_given = is_given
 
     def sleep(self, seconds: float) -> None:
-        self._tell()
+        self._give()
         time.sleep(seconds)
 
     async def sleep_async(self, seconds: float) -> None:
         import asyncio
 
-        self._tell()
+        self._give()
         await asyncio.sleep(seconds)
 
-    def _tell(self) -> None:
-        if not self._has_told:
-            self._has_told = True
+    def _give(self) -> None:
+        if not self._is_given:
+            self._is_given = True
             click.echo(f"topics: {self._url} does not answer yet; trying again", err=True)
 
 
 WAITING_S: Final = 2.0
-"""After so long a person wonders whether anything happens."""
+"""How long a person waits without a word before the notice."""
 
 
-class _Waiting:
-    """Says once what is waited for, where a person can see it."""
+class WaitNotice:
+    """Says once what the command waits for, if standard error is a terminal."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.has_told = sys.stderr is None or not sys.stderr.isatty()
+        self.is_given = sys.stderr is None or not sys.stderr.isatty()
 
-    def tell(self) -> None:
-        if not self.has_told:
-            self.has_told = True
+    def give(self) -> None:
+        if not self.is_given:
+            self.is_given = True
             click.echo(f"topics: waiting for {self._url}", err=True)
 
 
-class _Waited:
-    """Carries a `Client`'s calls, and tells of an answer that is long in coming.
+class NoticingConnections:
+    """The connections of a `Client`, with a notice where an answer takes longer than `WAITING_S`.
 
-    A long poll is expected to take its wait.
+    A long poll may take its wait on top of that.
     """
 
-    def __init__(self, carrier: "Carrier", waiting: _Waiting) -> None:
-        self._carrier = carrier
-        self._waiting = waiting
+    def __init__(self, connections: "Connections", notice: WaitNotice) -> None:
+        self._connections = connections
+        self._notice = notice
 
     @property
     def is_closed(self) -> bool:
-        return self._carrier.is_closed
+        return self._connections.is_closed
 
     def close(self) -> None:
-        self._carrier.close()
+        self._connections.close()
 
-    def request(self, call: "Call[Any]", sending: "Sending") -> "httpx.Response":
-        with self._told(call):
-            return self._carrier.request(call, sending)
+    def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "httpx.Response":
+        with self._noticed(call):
+            return self._connections.request(call, prepared)
 
     @contextmanager
-    def stream(self, call: "Call[Any]", sending: "Sending") -> Iterator["httpx.Response"]:
+    def stream(self, call: "Call[Any]", prepared: "PreparedRequest") -> Iterator["httpx.Response"]:
         with ExitStack() as stack:
-            with self._told(call):
-                response = stack.enter_context(self._carrier.stream(call, sending))
+            with self._noticed(call):
+                response = stack.enter_context(self._connections.stream(call, prepared))
             yield response
 
     @contextmanager
-    def _told(self, call: "Call[Any]") -> Iterator[None]:
-        if self._waiting.has_told:
+    def _noticed(self, call: "Call[Any]") -> Iterator[None]:
+        if self._notice.is_given:
             yield
             return
-        timer = threading.Timer(WAITING_S + call.wait_ms / 1000, self._waiting.tell)
+        timer = threading.Timer(WAITING_S + call.wait_ms / 1000, self._notice.give)
         timer.daemon = True
         timer.start()
         try:
@@ -187,39 +187,39 @@ class _Waited:
             timer.cancel()
 
 
-class _AsyncWaited:
+class AsyncNoticingConnections:
     """The same for an `AsyncClient`."""
 
-    def __init__(self, carrier: "AsyncCarrier", waiting: _Waiting) -> None:
-        self._carrier = carrier
-        self._waiting = waiting
+    def __init__(self, connections: "AsyncConnections", notice: WaitNotice) -> None:
+        self._connections = connections
+        self._notice = notice
 
     @property
     def is_closed(self) -> bool:
-        return self._carrier.is_closed
+        return self._connections.is_closed
 
     async def aclose(self) -> None:
-        await self._carrier.aclose()
+        await self._connections.aclose()
 
-    async def request(self, call: "Call[Any]", sending: "Sending") -> "httpx.Response":
-        with self._told(call):
-            return await self._carrier.request(call, sending)
+    async def request(self, call: "Call[Any]", prepared: "PreparedRequest") -> "httpx.Response":
+        with self._noticed(call):
+            return await self._connections.request(call, prepared)
 
     @asynccontextmanager
     async def stream(
-        self, call: "Call[Any]", sending: "Sending"
+        self, call: "Call[Any]", prepared: "PreparedRequest"
     ) -> AsyncIterator["httpx.Response"]:
         async with AsyncExitStack() as stack:
-            with self._told(call):
-                response = await stack.enter_async_context(self._carrier.stream(call, sending))
+            with self._noticed(call):
+                response = await stack.enter_async_context(self._connections.stream(call, prepared))
             yield response
 
     @contextmanager
-    def _told(self, call: "Call[Any]") -> Iterator[None]:
+    def _noticed(self, call: "Call[Any]") -> Iterator[None]:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(WAITING_S + call.wait_ms / 1000, self._waiting.tell)
+        timer = loop.call_later(WAITING_S + call.wait_ms / 1000, self._notice.give)
         try:
             yield
         finally:
@@ -232,14 +232,13 @@ def _client(
     from topics.client import Client, Retry
 
     try:
-        patience = _Patience(url, has_told=not tells_waits)
+        notice = _RetryNotice(url, is_given=not tells_waits)
         retry = Retry(for_s=retry_for_s)
-        client = Client(
-            url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=patience.sleep
-        )
+        client = Client(url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=notice.sleep)
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None
-    client._carrier = _Waited(client._carrier, _Waiting(url))
+    session = client.session
+    session.connections = NoticingConnections(session.connections, WaitNotice(url))
     return client
 
 
@@ -249,12 +248,13 @@ def _async_client(
     from topics.client import AsyncClient, Retry
 
     try:
-        patience = _Patience(url, has_told=False)
+        notice = _RetryNotice(url, is_given=False)
         retry = Retry(for_s=retry_for_s)
         client = AsyncClient(
-            url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=patience.sleep_async
+            url, api_key=api_key, timeout_s=timeout_s, retry=retry, sleep=notice.sleep_async
         )
     except ValueError as error:
         raise Stop(str(error), UNUSABLE) from None
-    client._carrier = _AsyncWaited(client._carrier, _Waiting(url))
+    session = client.session
+    session.connections = AsyncNoticingConnections(session.connections, WaitNotice(url))
     return client

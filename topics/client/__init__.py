@@ -1,13 +1,20 @@
 """A client of the HTTP API: `Client`, and `AsyncClient` with the same calls awaited.
 
-Both faces only carry bytes.  What a request looks like and how an answer is read stands once, in
-`calls`; what is repeated, and when, in `retry`; what takes several requests, in `walks`.  The
-package knows the contract and nothing of the server's own code.
+The package knows the contract, and nothing of the server's own code.  From the top:
+
+- `aio`, `sync`: the clients.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and three more are generated (`_generate`).
+- `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
+- `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
+- Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`), pages
+  and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
+  `job_stream`), workers (`worker_state`, `held_job`).
 """
 
-from topics.client.aio import AsyncClient, AsyncWatch
+from topics.client.aio import AsyncClient
 from topics.client.aioproducer import AsyncProducer, AsyncSent
-from topics.client.aiowork import AsyncHeldJob, AsyncWork
+from topics.client.aiowatch import AsyncWatch
+from topics.client.aioworker import AsyncHeldJob, AsyncWork
 from topics.client.errors import (
     BadAnswer,
     BatchTooLarge,
@@ -76,8 +83,9 @@ from topics.client.options import (
 )
 from topics.client.producer import Producer, Sent
 from topics.client.retry import Clock, Retry
-from topics.client.sync import Client, Watch
-from topics.client.work import HeldJob, Work
+from topics.client.sync import Client
+from topics.client.watch import Watch
+from topics.client.worker import HeldJob, Work
 
 __all__ = [
     "Acked",

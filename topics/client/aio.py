@@ -1,8 +1,10 @@
-"""`AsyncClient`: the API as awaited calls."""
+"""`AsyncClient`: the API as awaited calls.
+
+`Client` in `sync.py` is generated from this module.
+"""
 
 import asyncio
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Awaitable,
@@ -10,17 +12,19 @@ from collections.abc import (
     Coroutine,
     Iterable,
 )
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import httpx
 
-from topics.client import calls, walks, wire
-from topics.client.aiopool import AsyncPool
+from topics.client import endpoints, paging
 from topics.client.aioproducer import AsyncProducer
-from topics.client.aiowork import AsyncHeldJob, AsyncWork
-from topics.client.calls import Call, Leases, Outcome
+from topics.client.aiosession import AsyncSession
+from topics.client.aiowatch import AsyncWatch
+from topics.client.aioworker import AsyncHeldJob, AsyncWork
+from topics.client.batching import Batcher
+from topics.client.endpoints import Leases
+from topics.client.held_job import OnError, log_error
 from topics.client.models import (
     Acked,
     Appended,
@@ -46,7 +50,6 @@ from topics.client.models import (
     TopicDeleted,
     TopicState,
     TopicSummary,
-    Watched,
 )
 from topics.client.options import (
     AppendOptions,
@@ -60,31 +63,48 @@ from topics.client.options import (
     WorkOptions,
     require,
 )
-from topics.client.plugged import AsyncPlugged
-from topics.client.retry import Attempts, Clock, Retry
-from topics.client.watching import Topic, Watcher
-from topics.client.working import OnError, Worker, log_error
+from topics.client.retry import Clock, Retry
+from topics.client.target import parse_target
+from topics.client.watch_state import WatchState, WatchTopics
+from topics.client.worker_state import WorkerState
 
 D = TypeVar("D")
 T = TypeVar("T")
 J = TypeVar("J")
 R = TypeVar("R")
-A = TypeVar("A")
 
 
 class AsyncClient:
-    """`Client` for asyncio: the same calls and arguments, awaited.
+    """A client of one server, for one event loop at a time and any number of its tasks.
 
         async with AsyncClient("http://127.0.0.1:4000") as client:
-            await client.append("jobs", {"url": "s3://b/a.png"})
-            async for item in client.read("jobs", follow=True):
-                print(item)
+            await client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
+            async for item in client.read("jobs"):
+                match item:
+                    case Record(seq=seq, data=data):
+                        print(seq, data)
+                    case Tombstone(gap_from=first, gap_to=last):
+                        print(f"records {first} to {last} are lost")
+
+    It holds its connections: make one and keep it.  Every call raises `TopicsError` or one of its
+    classes where it does not succeed.  A call that the server refused for now (429, 503), or whose
+    connection broke, is sent again until `retry` ends.  An append carries an idempotency key of its
+    own, so that it takes effect once however often it is sent.
 
     Args:
-        transport: What carries the requests, for tests: `httpx.MockTransport(handler)`, or
+        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.
+        api_key: Sent as a bearer token.
+        timeout_s: For connecting, and for each time that the server sends nothing; a long poll adds
+            its wait.
+        retry: How patient to be; `Retry(for_s=0)` tries once.
+        http2: Speak HTTP/2, by negotiation (https).
+        compress: gzip bodies both ways: for a slow link, not for a local server.
+        transport: What answers the requests, for tests: `httpx.MockTransport(handler)`, or
             `httpx.ASGITransport(app)` to call an application without a socket.
-        sleep: Pauses between attempts, for tests.
-        url, api_key, timeout_s, retry, http2, compress, clock: As for `Client`.
+        clock, sleep: Time and chance, for tests.
+
+    Attributes:
+        session: Sends the calls, for this client and the watches, producers and workers it makes.
     """
 
     def __init__(
@@ -100,18 +120,10 @@ class AsyncClient:
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._retry = retry
-        self._clock = clock
-        self._sleep = sleep
-        target = wire.target(
+        target = parse_target(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self._target = target
-        self._carrier: wire.AsyncCarrier = (
-            AsyncPool(target)
-            if transport is None and target.is_plain
-            else AsyncPlugged(target, transport)
-        )
+        self.session = AsyncSession(target, transport, retry=retry, clock=clock, sleep=sleep)
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,48 +137,81 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let the connections go."""
-        await self._carrier.aclose()
+        """Close the connections."""
+        await self.session.aclose()
 
     @property
     def is_closed(self) -> bool:
-        return self._carrier.is_closed
+        return self.session.is_closed
 
-    # What takes options is no coroutine function but gives a coroutine: a mistake in its arguments is
-    # raised by the call, as Python raises its own, and not when somebody awaits it.
+    # A method with options is a plain function that returns a coroutine.  So a mistyped
+    # option is raised by the call, as for any function, and not where it is
+    # awaited.
 
     def put_topic(self, topic: str, **config: Unpack[Config]) -> Coroutine[Any, Any, Configured]:
-        """As `Client.put_topic`."""
-        return self._do(calls.put_topic(topic, config))
+        """Create a topic, or replace its whole config.
+
+            await client.put_topic("jobs", cap_records=1_000_000, durability="fsync")
+
+        An option that is left out returns to its default.  Options: `Config`.
+        """
+        return self.session.do(endpoints.put_topic(topic, config))
 
     def configure_topic(
         self, topic: str, **changes: Unpack[Config]
     ) -> Coroutine[Any, Any, Configured]:
-        """As `Client.configure_topic`."""
+        """Change some fields of an existing topic's config and keep the others.
+
+        Reads the config and puts it back changed: of two such calls at once, the later one wins.
+
+            await client.configure_topic("jobs", ttl_ms=86_400_000)
+        """
         require(Config, changes, "configure_topic()")
         return self._configure(topic, changes)
 
     async def _configure(self, topic: str, changes: Config) -> Configured:
-        config = (await self.topic(topic, touch=False)).config
-        return await self._do(calls.put_topic(topic, calls.merged(config, changes)))
+        state = await self.topic(topic, touch=False)
+        config = endpoints.merged(state.config, changes)
+        return await self.session.do(endpoints.put_topic(topic, config))
 
     async def topic(self, topic: str, *, touch: bool = True) -> TopicState:
-        """As `Client.topic`."""
-        return await self._do(calls.topic(topic, touch=touch))
+        """A topic's state: seqs, counts, config.
+
+        Args:
+            touch: Count as a use of the topic, which raises its automatic priority.
+
+        Raises:
+            TopicNotFound: It does not exist.
+        """
+        return await self.session.do(endpoints.topic(topic, touch=touch))
 
     def topics(self, *, prefix: str = "", page_size: int = 1000) -> AsyncIterator[TopicSummary]:
-        """As `Client.topics`, with `async for`."""
-        return self._walk(walks.topics(prefix=prefix, page_size=page_size))
+        """All topics whose name begins with `prefix`, page by page.
+
+            async for topic in client.topics(prefix="tenant42:"):
+                print(topic.topic, topic.count)
+
+        Args:
+            page_size: Topics of one request.
+        """
+        return self.session.items(paging.topics(prefix=prefix, page_size=page_size))
 
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
-        """As `Client.delete_topic`."""
-        return await self._do(calls.delete_topic(topic, if_empty=if_empty))
+        """Remove a topic with all its records; with `if_empty`, `Conflict` where it has any."""
+        return await self.session.do(endpoints.delete_topic(topic, if_empty=if_empty))
 
     def append(
         self, topic: str, *values: Any, **options: Unpack[AppendOptions]
     ) -> Coroutine[Any, Any, Appended]:
-        """As `Client.append`."""
-        return self._do(calls.append(topic, values, options))
+        """Append one value, or several as one atomic batch: all of them or none.
+
+            await client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
+            await client.append("jobs", 1, 2, NewRecord(3, tag="odd"))
+
+        A value is anything that JSON has a form for, or a `NewRecord` with a tag, node and meta of
+        its own; a NaN or an infinity is a `ValueError`.  Options: `AppendOptions`.
+        """
+        return self.session.do(endpoints.append(topic, values, options))
 
     def append_many(
         self,
@@ -174,22 +219,42 @@ class AsyncClient:
         values: Iterable[Any] | AsyncIterable[Any],
         **options: Unpack[BatchOptions],
     ) -> Coroutine[Any, Any, AppendedMany]:
-        """As `Client.append_many`; the values may also come from an asynchronous iterable."""
-        return self._append_all(walks.Batcher(topic, **options), values)
+        """Append any number of values or `NewRecord`s in batches, each of them atomic.
+
+            with open("jobs.ndjson", "rb") as lines:
+                await client.append_many("jobs", map(msgspec.Raw, lines), key_prefix="import-7:")
+
+        The values come from an iterable or an asynchronous iterable.
+        Options: `BatchOptions`.
+        """
+        return self._append_all(Batcher(topic, **options), values)
 
     async def _append_all(
-        self, batcher: walks.Batcher, values: Iterable[Any] | AsyncIterable[Any]
+        self, batcher: Batcher, values: Iterable[Any] | AsyncIterable[Any]
     ) -> AppendedMany:
         async for value in _each(values):
             if call := batcher.add(value):
-                batcher.took(await self._do(call))
+                batcher.count(await self.session.do(call))
         if call := batcher.flush():
-            batcher.took(await self._do(call))
+            batcher.count(await self.session.do(call))
         return batcher.total
 
     def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> AsyncProducer:
-        """As `Client.producer`, with `async with` and `await producer.send(value)`."""
-        return AsyncProducer(self, topic, **options)
+        """Append single records, many a second; they are sent in batches, in the background.
+
+            async with client.producer("jobs") as producer:
+                for value in values:
+                    await producer.send(value)
+
+        A batch is sent when it is full (`batch_records`, `batch_bytes`), or when its first record
+        has waited for `linger_ms`.  One batch is sent after the other, each under an idempotency
+        key of its own, and again where any call would be.  After a batch that failed nothing more
+        is sent: `flush` and `aclose` raise its error, and so do the records' own results.
+
+        `send` returns an `AsyncSent`; awaited, it is the record's sequence number.
+        Options: `ProducerOptions`.
+        """
+        return AsyncProducer(self.session, topic, **options)
 
     @overload
     def diff(
@@ -204,8 +269,12 @@ class AsyncClient:
     def diff(
         self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[DiffOptions]
     ) -> Coroutine[Any, Any, Diff[Any]]:
-        """As `Client.diff`."""
-        return self._do(calls.diff(topic, record_type, options))
+        """One page of records after `from_seq`; go on from its `next_from_seq`.
+
+        `record_type=RawRecord` leaves the JSON of a record as it is; `Record[T]` decodes `data`
+        into T.  Options: `DiffOptions`.
+        """
+        return self.session.do(endpoints.diff(topic, record_type, options))
 
     @overload
     def read(
@@ -220,54 +289,86 @@ class AsyncClient:
     def read(
         self, topic: str, *, record_type: type[Any] = Record, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[Any]:
-        """As `Client.read`, with `async for`."""
-        return self._walk(walks.Reader(topic, record_type, **options))
+        """The records after `from_seq`, in order, and a `Tombstone` where some were lost.
+
+            async for item in client.read("flights", follow=True, record_type=Record[Departure]):
+                ...
+
+        Your cursor is the `seq` of the last record you have dealt with: keep it, and give it as
+        `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
+        page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
+        """
+        return self.session.items(paging.RecordPages(topic, record_type, **options))
 
     @overload
     def watch(
         self,
-        *topics: Topic,
+        *topics: WatchTopics,
         include_data: Literal[True] = True,
         **options: Unpack[WatchOptions],
-    ) -> "AsyncWatch[Record[Any]]": ...
+    ) -> AsyncWatch[Record[Any]]: ...
 
     @overload
     def watch(
-        self, *topics: Topic, include_data: Literal[False], **options: Unpack[WatchOptions]
-    ) -> "AsyncWatch[RecordHead]": ...
+        self, *topics: WatchTopics, include_data: Literal[False], **options: Unpack[WatchOptions]
+    ) -> AsyncWatch[RecordHead]: ...
 
     @overload
     def watch(
         self,
-        *topics: Topic,
+        *topics: WatchTopics,
         record_type: type[R],
         include_data: bool = True,
         **options: Unpack[WatchOptions],
-    ) -> "AsyncWatch[R]": ...
+    ) -> AsyncWatch[R]: ...
 
     def watch(
         self,
-        *topics: Topic,
+        *topics: WatchTopics,
         record_type: type[Any] = Record,
         include_data: bool = True,
         **options: Unpack[WatchOptions],
-    ) -> "AsyncWatch[Any]":
-        """As `Client.watch`, with `async for` and `async with`."""
-        watcher = Watcher(
+    ) -> AsyncWatch[Any]:
+        """The records of topics as they come, over one connection, until the loop is left.
+
+            async for topic, item in client.watch("jobs", tail=True):
+                ...
+            async with client.watch({"jobs": 4096, "audit": {"from_ts": since_ms}}) as watch:
+                async for topic, item in watch:
+                    ...
+
+        Topics are names, a list of names, or a mapping that says where each begins.
+
+        An item is a record, a `Tombstone` where records were lost, or `TopicGone` where a topic was
+        deleted; with the last topic the watch ends.  A lost connection is made again, and so is a
+        watch session that the server has forgotten.  Raised is only what fails for as long as
+        `retry` allows, and `Conflict` where another stream opened the same session.
+
+        Options: `WatchOptions`; `record_type` as for `diff`; `include_data=False` gives records
+        without their data.
+        """
+        state = WatchState(
             topics,
             record_type,
-            retry=self._retry,
-            clock=self._clock,
+            retry=self.session.retry,
+            clock=self.session.clock,
             include_data=include_data,
             **options,
         )
-        return AsyncWatch(self, watcher)
+        return AsyncWatch(self.session, state)
 
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: Match | None = None
     ) -> Deleted:
-        """As `Client.delete`."""
-        return await self._do(calls.delete(topic, before_seq=before_seq, match=match))
+        """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
+
+            await client.delete("jobs", before_seq=480_001)
+            await client.delete("chat", match=("tag", "Glob", "room-42:*"))
+            await client.delete("chat", match="room-42:msg-7")          # exactly this tag
+
+        They leave no tombstone (§5).
+        """
+        return await self.session.do(endpoints.delete(topic, before_seq=before_seq, match=match))
 
     async def purge(
         self,
@@ -277,8 +378,18 @@ class AsyncClient:
         keep: int | None = None,
         filter: str | None = None,
     ) -> Purged:
-        """As `Client.purge`."""
-        return await self._do(calls.purge(topic, seq=seq, keep=keep, filter=filter))
+        """Remove all records, or those that `filter` matches: below `seq`, or all but the newest
+        `keep`.
+
+            await client.purge("orders", filter="orders.*.eu", keep=100)
+
+        Args:
+            seq: Exclusive upper bound; not together with `keep`.
+            keep: How many of the newest matching records stay.
+            filter: Subject pattern over the tag's dot-separated tokens: `*` is one token, a final
+                `>` one or more.
+        """
+        return await self.session.do(endpoints.purge(topic, seq=seq, keep=keep, filter=filter))
 
     @overload
     async def claim(
@@ -313,15 +424,44 @@ class AsyncClient:
         wait_ms: int | None = None,
         job_type: type[Any] = Job,
     ) -> Claimed[Any]:
-        """As `Client.claim`."""
-        call = calls.claim(queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms)
-        return await self._do(call)
+        """Lease up to `max` jobs of a queue; `work` does this and all that follows in a loop.
+
+            claimed = await client.claim("jobs", node="w1", max=16, wait_ms=30_000)
+            ...
+            await client.ack("jobs", claimed.jobs, node="w1")
+
+        A job that is neither acked nor extended before its deadline is leased to another worker.
+        A claim whose connection broke is repeated; the jobs that the lost answer may have leased
+        are handed out again when that lease ends.
+
+        Args:
+            node: The name of the worker; its acks must have the same.
+            max: The most jobs to lease; the server grants 1000 by default.
+            lease_ms: Length of the leases, within [100, 86,400,000]; by default the queue's.
+            wait_ms: Where nothing is ready, wait for a first job, at most 30,000.
+            job_type: `Job[T]` decodes `data` into T.
+
+        Raises:
+            TopicNotFound: The queue does not exist.
+            Conflict: The topic is not a queue.
+        """
+        call = endpoints.claim(
+            queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms
+        )
+        return await self.session.do(call)
 
     async def ack(
         self, queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None = None
     ) -> Acked:
-        """As `Client.ack`."""
-        return await self._do(calls.ack(queue, jobs, node=node, lease_ids=lease_ids))
+        """Say that jobs are done, which deletes them.
+
+            await client.ack("jobs", claimed.jobs, node="w1")          # as they were claimed
+            await client.ack("jobs", [480101], node="w1", lease_ids=["lease_7f3a9c"])
+
+        Jobs as they were claimed carry their lease ids: a job that is leased to another worker by
+        now is `skipped`, and stays that worker's.  Bare seqs count while `node` holds their leases.
+        """
+        return await self.session.do(endpoints.ack(queue, jobs, node=node, lease_ids=lease_ids))
 
     async def nack(
         self,
@@ -332,9 +472,13 @@ class AsyncClient:
         delay_ms: int = 0,
         lease_ids: list[str] | None = None,
     ) -> Nacked:
-        """As `Client.nack`."""
-        call = calls.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
-        return await self._do(call)
+        """Give jobs back undone, to be claimed again after `delay_ms` (at most a day).
+
+        `jobs` and `lease_ids` as for `ack`.  Without lease ids the call is not repeated where its
+        answer was lost: the same node may have claimed the jobs again meanwhile.
+        """
+        call = endpoints.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
+        return await self.session.do(call)
 
     async def extend(
         self,
@@ -345,9 +489,9 @@ class AsyncClient:
         lease_ms: int,
         lease_ids: list[str] | None = None,
     ) -> Extended:
-        """As `Client.extend`."""
-        call = calls.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
-        return await self._do(call)
+        """Let the leases of jobs end `lease_ms` from now; `jobs` and `lease_ids` as for `ack`."""
+        call = endpoints.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
+        return await self.session.do(call)
 
     @overload
     def work(self, queue: str, **options: Unpack[WorkOptions]) -> AsyncWork[Any]: ...
@@ -389,14 +533,30 @@ class AsyncClient:
         on_error: OnError[AsyncHeldJob[Any]] = log_error,
         job_type: type[Job[Any]] = Job,
         **options: Unpack[WorkOptions],
-    ) -> "AsyncWork[Any] | Awaitable[int]":
-        """As `Client.work`: `async for`, `async with`, a `handler` that is awaited, and `work` itself
-        where there is one."""
-        worker = Worker(queue, job_type, retry=self._retry, clock=self._clock, **options)
-        work = AsyncWork(self, worker)
+    ) -> AsyncWork[Any] | Awaitable[int]:
+        """Work on a queue: claim its jobs, extend their leases, and ack or nack each.
+
+            await client.work("jobs", resize, concurrency=4)       # until it is interrupted
+
+            async with client.work("jobs", node="w1") as work:     # or one after the other
+                async for job in work:
+                    async with job:
+                        await resize(job.data)
+
+        With a `handler` it runs `AsyncWork.run`, and returns how many jobs were done.  Without one
+        it returns an `AsyncWork` to iterate over.  Leases are extended in the background.  Every
+        ack and nack carries the job's lease id, so that a worker that comes too late changes
+        nothing.
+
+        Options: `WorkOptions`; `concurrency` and `on_error` as for `AsyncWork.run`;
+        `job_type=Job[T]` decodes `data` into T.
+        """
+        session = self.session
+        state = WorkerState(queue, job_type, retry=session.retry, clock=session.clock, **options)
+        work = AsyncWork(session, state)
         if handler is None:
             return work
-        return work._run_all(handler, concurrency, on_error)
+        return _run(work, handler, concurrency, on_error)
 
     async def put_router(
         self,
@@ -411,8 +571,24 @@ class AsyncClient:
         allow_cycle: bool = False,
         guarantee: Guarantee = "at_least_once",
     ) -> RouterConfig:
-        """As `Client.put_router`."""
-        call = calls.put_router(
+        """Copy every record that is appended to `source` from now on to `dest`.
+
+            await client.put_router("orders-audit", "orders", "audit", filter="eu.*")
+
+        Replaces the router of that name, if there is one; the same call again changes nothing.
+
+        Args:
+            filter: Forward only records whose tag matches, in the grammar of `delete`.
+            preserve_node: Copies keep the `node` of their writer, so that it can leave them out.
+            preserve_tag: Copies keep their tag.
+            create_dest: False raises `TopicNotFound` where `dest` does not exist.
+            allow_cycle: Allow a ring of routers; a record goes round it 8 times at most.
+            guarantee: "exactly_once" appends no copy twice, whatever crashes.
+
+        Raises:
+            Conflict: It would close a ring (`detail["cycle"]`), or `dest` has another source.
+        """
+        call = endpoints.put_router(
             name,
             source,
             dest,
@@ -423,11 +599,11 @@ class AsyncClient:
             allow_cycle=allow_cycle,
             guarantee=guarantee,
         )
-        return await self._do(call)
+        return await self.session.do(call)
 
     async def router(self, name: str) -> Router:
-        """As `Client.router`."""
-        return await self._do(calls.router(name))
+        """A router, how far it is, and what blocks it.  Raises `RouterNotFound`."""
+        return await self.session.do(endpoints.router(name))
 
     def routers(
         self,
@@ -437,143 +613,57 @@ class AsyncClient:
         dest: str | None = None,
         page_size: int = 1000,
     ) -> AsyncIterator[RouterSummary]:
-        """As `Client.routers`, with `async for`."""
-        walk = walks.routers(prefix=prefix, source=source, dest=dest, page_size=page_size)
-        return self._walk(walk)
+        """All routers whose name begins with `prefix`, of this source and destination, page by
+        page.
+
+            async for router in client.routers(source="orders"):
+                print(router.dest, router.lag)
+
+        Args:
+            page_size: Routers of one request.
+        """
+        pages = paging.routers(prefix=prefix, source=source, dest=dest, page_size=page_size)
+        return self.session.items(pages)
 
     async def delete_router(self, name: str) -> RouterDeleted:
-        """As `Client.delete_router`."""
-        return await self._do(calls.delete_router(name))
+        """Stop forwarding at once; the copies that were made stay."""
+        return await self.session.do(endpoints.delete_router(name))
 
     async def health(self) -> Health:
-        """As `Client.health`."""
-        return await self._do(calls.health())
+        """Whether the process answers.  A refusal is not retried."""
+        return await self.session.do(endpoints.health())
 
     async def ready(self) -> Ready:
-        """As `Client.ready`."""
-        return await self._do(calls.ready())
+        """Whether the server serves; raises `NotReady` at once while it replays its log or
+        drains."""
+        return await self.session.do(endpoints.ready())
 
     async def metrics(self) -> dict[str, Any]:
-        """As `Client.metrics`."""
-        return await self._do(calls.metrics())
+        """The server's metrics as one object."""
+        return await self.session.do(endpoints.metrics())
 
     async def metrics_text(self) -> str:
-        """As `Client.metrics_text`."""
-        return await self._do(calls.metrics_text())
+        """The server's metrics as Prometheus text."""
+        return await self.session.do(endpoints.metrics_text())
 
     async def limits(self) -> dict[str, Any]:
-        """As `Client.limits`."""
-        return await self._do(calls.limits())
-
-    def _open(
-        self, call: Call[Any], silence_s: float
-    ) -> AbstractAsyncContextManager[httpx.Response]:
-        return self._carrier.stream(call, wire.streaming(call, silence_s))
-
-    async def _walk(self, walk: walks.Walk[A, T]) -> AsyncIterator[T]:
-        while (call := walk.call()) is not None:
-            for item in walk.take(await self._do(call)):
-                yield item
-
-    async def _do(self, call: Call[T]) -> T:
-        attempts = Attempts(call, self._retry, self._clock)
-        outcome = await self._send(call)
-        while (pause_s := attempts.pause_s(outcome)) is not None:
-            await self._sleep(pause_s)
-            outcome = await self._send(call)
-        return call.result(outcome)
-
-    async def _send(self, call: Call[Any]) -> Outcome:
-        sending = wire.sending(self._target, call)
-        try:
-            return await self._carrier.request(call, sending)
-        except httpx.RequestError as error:
-            return error
+        """The limits in force."""
+        return await self.session.do(endpoints.limits())
 
 
-class AsyncWatch(Generic[R]):
-    """What `AsyncClient.watch` gives: `Watch` for asyncio.
-
-    A wait that is cancelled, say by `asyncio.timeout`, costs the connection and no item.
-    """
-
-    def __init__(self, client: AsyncClient, watcher: Watcher[R]) -> None:
-        self._client = client
-        self._watcher = watcher
-        self._items = self._run()
-        self._is_closed = False
-
-    @property
-    def cursor(self) -> str | None:
-        """As `Watch.cursor`."""
-        return self._watcher.cursor
-
-    async def __aenter__(self) -> Self:
-        await self._subscribe()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """As `Watch.close`."""
-        self._is_closed = True
-        await self._items.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Watched[R]:
-        if self._is_closed:
-            raise StopAsyncIteration
-        try:
-            return await anext(self._items)
-        except StopAsyncIteration:
-            raise
-        except BaseException:
-            self._items = self._run()
-            raise
-
-    async def _run(self) -> AsyncGenerator[Watched[R], None]:
-        watcher = self._watcher
-        while not watcher.is_over:
-            await self._subscribe()
-            for item in watcher.owed():
-                yield item
-            if watcher.is_over:
-                return
-            call, silence_s = watcher.stream()
-            try:
-                async with self._client._open(call, silence_s) as response:
-                    outcome: Outcome = response
-                    if watcher.opens(response):
-                        async for piece in response.aiter_bytes():
-                            for item in watcher.take(piece):
-                                yield item
-                            if not watcher.is_listening:
-                                break
-                    else:
-                        await response.aread()
-            except httpx.RequestError as error:
-                outcome = error
-            if not watcher.is_over:
-                await self._pause(watcher.ended(call, outcome))
-
-    async def _subscribe(self) -> None:
-        while (call := self._watcher.call()) is not None:
-            await self._pause(self._watcher.posted(call, await self._client._send(call)))
-
-    async def _pause(self, pause_s: float) -> None:
-        if pause_s:
-            await self._client._sleep(pause_s)
+async def _run(
+    work: AsyncWork[D],
+    handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+    concurrency: int,
+    on_error: OnError[AsyncHeldJob[D]],
+) -> int:
+    async with work:
+        return await work.run(handler, concurrency=concurrency, on_error=on_error)
 
 
-async def _each(values: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+async def _each(  # async only
+    values: Iterable[T] | AsyncIterable[T],
+) -> AsyncIterator[T]:
     if isinstance(values, AsyncIterable):
         async for value in values:
             yield value

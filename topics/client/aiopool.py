@@ -1,8 +1,8 @@
 """Connections of an `AsyncClient`: HTTP/1.1 over asyncio's transports, kept between requests.
 
-Owns at most `CONNECTIONS_MAX` of them.  Each carries one exchange at a time, and is kept only where
-that exchange came to its end: a request that timed out or was cancelled takes its connection with it,
-so that nobody reads another's answer.
+Owns at most `CONNECTIONS_MAX` connections.  Each carries one exchange at a time.  Invariant: a
+connection is used again only where its last answer was read to the end.  A request that timed out
+or was cancelled closes its connection, so that no request can read the answer of another.
 """
 
 import asyncio
@@ -17,28 +17,29 @@ from typing import Any, Final, cast
 
 import httpx
 
-from topics.client.calls import Call
-from topics.client.http1 import Reading, check_size
-from topics.client.pool import CLOSED, CONNECTIONS_MAX, IDLE_S, tls_context, told
-from topics.client.wire import Sending, Target
+from topics.client.call import Call
+from topics.client.http1 import ResponseParser, check_size
+from topics.client.pool import CLOSED, CONNECTIONS_MAX, IDLE_S, os_error_text, tls_context
+from topics.client.target import PreparedRequest, Target
 
 BUFFERED_BYTES_MAX: Final = 256 << 10
-"""Of a stream whose reader is slower than its server; the connection is not read on meanwhile."""
+"""What is buffered of a stream whose reader is slower than its server; above it, nothing is read
+from the connection until the reader has taken it."""
 EYEBALLS_S: Final = 0.25
-"""Before the next of a host's addresses is tried beside the first (RFC 8305 §8)."""
+"""The pause before the next address of a host is tried in parallel (RFC 8305 §8)."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection, and what is read from it."""
+    """One connection, and the answers read from it."""
 
     def __init__(self) -> None:
-        self.reading = Reading()
+        self.parser = ResponseParser()
         self.idle_since_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._fault: httpx.RequestError | None = None
-        self._sign: asyncio.Future[None] | None = None
-        """Of life; where somebody waits for it."""
-        self._silence_s = 0.0
+        self._arrival: asyncio.Future[None] | None = None
+        """Done when bytes or the end arrive; None while no request waits for them."""
+        self._read_timeout_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0
         self._is_paused = False
@@ -46,25 +47,25 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is one by its methods only.
+        # uvloop's transport has the methods, but not the base class.
         self._transport = cast(asyncio.Transport, transport)
         self._poll = select.poll()
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         try:
-            self.reading.feed(data)
+            self.parser.feed(data)
         except httpx.RequestError as error:
             self._break(error)
             return
-        if self.reading.buffered_bytes > BUFFERED_BYTES_MAX and not self._is_paused:
+        if self.parser.buffered_bytes > BUFFERED_BYTES_MAX and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()
 
     def eof_received(self) -> None:
         try:
-            self.reading.end()
+            self.parser.end()
         except httpx.RequestError as error:
             self._break(error)
         self._wake()
@@ -73,108 +74,110 @@ class Connection(asyncio.Protocol):
         if error is None:
             self.eof_received()
         else:
-            what = told(error) if isinstance(error, OSError) else str(error)
+            what = os_error_text(error) if isinstance(error, OSError) else str(error)
             self._break(httpx.ReadError(what))
 
     # ------------------------------------------------------------------ one exchange
 
     @property
     def is_fresh(self) -> bool:
-        """Whether a request may be sent: the server has neither closed it nor said anything."""
-        if not self.reading.is_reusable or monotonic() - self.idle_since_s > IDLE_S:
+        """Whether a request may be sent: the server has neither closed the connection nor sent
+        anything."""
+        if not self.parser.is_reusable or monotonic() - self.idle_since_s > IDLE_S:
             return False
-        # The loop may not have got to what the kernel knows.
+        # What the kernel knows, the loop may not have read yet.
         return not self._poll.poll(0)
 
-    async def ask(self, request: bytes, silence_s: float) -> None:
+    async def ask(self, request: bytes, read_timeout_s: float) -> None:
         """Send a request, and read the head of its answer.
 
         Raises:
-            httpx.TransportError: The connection broke, or was silent for too long.
+            httpx.TransportError: The connection broke, or nothing came in time.
         """
-        self.reading.expect()
-        self._silence_s = silence_s
+        self.parser.expect()
+        self._read_timeout_s = read_timeout_s
         self._transport.write(request)
-        while not self.reading.has_head:
+        while not self.parser.has_head:
             await self._more()
 
     async def body(self) -> bytes:
-        """The rest of an answer, whole."""
-        reading = self.reading
-        pieces = reading.take()
+        """The whole body of an answer."""
+        parser = self.parser
+        pieces = parser.take()
         size_bytes = sum(map(len, pieces))
-        while not reading.is_complete:
+        while not parser.is_complete:
             await self._more()
-            some = reading.take()
+            some = parser.take()
             size_bytes += sum(map(len, some))
             pieces += some
             check_size(size_bytes)
         return b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The rest of an answer, as it comes."""
-        reading = self.reading
+        """The body of an answer, as it comes."""
+        parser = self.parser
         while True:
-            for piece in reading.take():
+            for piece in parser.take():
                 yield piece
-            if reading.is_complete and not reading.buffered_bytes:
+            if parser.is_complete and not parser.buffered_bytes:
                 return
-            if not reading.buffered_bytes:
+            if not parser.buffered_bytes:
                 await self._more()
 
     async def _more(self) -> None:
-        """Wait for a sign of life: at least a byte, or the end."""
+        """Wait for at least a byte, or the end."""
         if self._fault is not None:
             raise self._fault
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
-        self._sign = self._loop.create_future()
+        self._arrival = self._loop.create_future()
         self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._timer = self._loop.call_later(self._silence_s, self._silent)
+        self._timer = self._loop.call_later(self._read_timeout_s, self._timed_out)
         try:
-            await self._sign
+            await self._arrival
         finally:
             self._timer.cancel()
-            self._sign = None
+            self._arrival = None
         if self._fault is not None:
             raise self._fault
 
-    def _silent(self) -> None:
+    def _timed_out(self) -> None:
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
-            # It still takes what is sent; a large body over a slow link is no silence.
+            # The server still reads the request: a large body over a slow link takes its time.
             self._unsent_bytes = unsent_bytes
-            self._timer = self._loop.call_later(self._silence_s, self._silent)
+            self._timer = self._loop.call_later(self._read_timeout_s, self._timed_out)
         elif unsent_bytes:
             self._break(httpx.WriteTimeout("the server takes nothing more of the request"))
         else:
             self._break(httpx.ReadTimeout("no answer in time"))
 
     def _break(self, error: httpx.RequestError) -> None:
-        self.reading.is_reusable = False
-        if self._fault is None and not self.reading.is_complete:
+        self.parser.is_reusable = False
+        if self._fault is None and not self.parser.is_complete:
             self._fault = error
         self._wake()
 
     def _wake(self) -> None:
-        if self._sign is not None and not self._sign.done():
-            self._sign.set_result(None)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     # ------------------------------------------------------------------ its end
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another request may follow: also, all of the last one was taken."""
+        """Whether the connection may carry another request; all of the last one must have been
+        sent."""
         is_sent = not self._transport.get_write_buffer_size()
-        return self.reading.is_reusable and is_sent and not self._is_paused
+        return self.parser.is_reusable and is_sent and not self._is_paused
 
     def close(self) -> None:
         self._transport.abort()
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a stream, as it comes."""
+    """The body of a streamed answer, as it comes."""
 
     def __init__(self, connection: Connection, target: Target, call: Call[Any]) -> None:
         self._connection, self._target, self._call = connection, target, call
@@ -184,14 +187,14 @@ class _Body(httpx.AsyncByteStream):
             async for piece in self._connection.pieces():
                 yield piece
         except httpx.RequestError as error:
-            self._target.blame(error, self._call)
+            self._target.name_request(error, self._call)
             raise
 
 
 class AsyncPool:
     """Carries the calls of an `AsyncClient`.
 
-    Connections belong to the event loop that they were made in: in another one, new ones are made.
+    Connections belong to the event loop that they were made in; in another loop, new ones are made.
     """
 
     def __init__(self, target: Target) -> None:
@@ -201,11 +204,11 @@ class AsyncPool:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots = asyncio.Semaphore(CONNECTIONS_MAX)
         self._idle: deque[Connection] = deque()
-        """The one that was used last is the last."""
+        """In the order of their last use, the latest at the end."""
         self._used: set[Connection] = set()
 
     async def aclose(self) -> None:
-        """Let all connections go; those under way break."""
+        """Close all connections; exchanges under way fail."""
         self.is_closed = True
         connections = [*self._idle, *self._used]
         self._idle.clear()
@@ -214,52 +217,58 @@ class AsyncPool:
         for connection in connections:
             connection.close()
         if connections:
-            # So that the loop may end next: it closes a socket one turn later.
+            # The transport closes its socket in the next turn of the loop, which may be the last.
             await asyncio.sleep(0)
 
-    async def request(self, call: Call[Any], sending: Sending) -> httpx.Response:
+    # `request` and `stream` repeat these lines: an asynchronous context manager for them would add
+    # to the cost of every request.
+
+    async def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
         """One exchange.
 
         Raises:
-            httpx.RequestError: It did not come to its end.
+            httpx.RequestError: The answer did not come, or not to its end.
         """
         connection = None
         try:
-            request = self._target.bytes_of(call, sending.headers, sending.body)
+            request = self._target.encode(call, prepared)
             connection = await self._take()
-            await connection.ask(request, sending.silence_s)
+            await connection.ask(request, prepared.read_timeout_s)
             body = await connection.body()
-            reading = connection.reading
-            return httpx.Response(reading.status, headers=reading.headers, content=body)
+            parser = connection.parser
+            return httpx.Response(parser.status, headers=parser.headers, content=body)
         except httpx.RequestError as error:
-            self._target.blame(error, call)
+            self._target.name_request(error, call)
             raise
         finally:
             if connection is not None:
                 self._put(connection)
 
     @asynccontextmanager
-    async def stream(self, call: Call[Any], sending: Sending) -> AsyncIterator[httpx.Response]:
-        """An exchange whose answer is read as it comes; leaving the context ends it."""
+    async def stream(
+        self, call: Call[Any], prepared: PreparedRequest
+    ) -> AsyncIterator[httpx.Response]:
+        """An exchange whose answer is read as it comes; leaving the context closes its
+        connection."""
         connection = None
         try:
-            request = self._target.bytes_of(call, sending.headers, sending.body)
+            request = self._target.encode(call, prepared)
             connection = await self._take()
-            await connection.ask(request, sending.silence_s)
+            await connection.ask(request, prepared.read_timeout_s)
             yield httpx.Response(
-                connection.reading.status,
-                headers=connection.reading.headers,
+                connection.parser.status,
+                headers=connection.parser.headers,
                 stream=_Body(connection, self._target, call),
             )
         except httpx.RequestError as error:
-            self._target.blame(error, call)
+            self._target.name_request(error, call)
             raise
         finally:
             if connection is not None:
                 self._put(connection)
 
     async def _take(self) -> Connection:
-        """A connection to send a request on; the server may close it all the same."""
+        """A connection to send a request on.  The server may still close it in the same moment."""
         if self.is_closed:
             raise RuntimeError(CLOSED)
         if self._loop is not (loop := asyncio.get_running_loop()):
@@ -280,7 +289,7 @@ class AsyncPool:
         return connection
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Connections of a loop that has ended can only be forgotten."""
+        """Forget the connections of a loop that has ended: they cannot be closed there any more."""
         self._loop = loop
         self._slots = asyncio.Semaphore(CONNECTIONS_MAX)
         self._idle.clear()
@@ -302,9 +311,9 @@ class AsyncPool:
         return None
 
     def _put(self, connection: Connection) -> None:
-        """Keep a connection that another request may follow on, and let any other go."""
+        """Keep a connection that may carry another request, and close any other."""
         if connection not in self._used:
-            # Of a loop that has ended.
+            # It belongs to a loop that has ended.
             return
         self._used.discard(connection)
         now_s = connection.idle_since_s = monotonic()
@@ -333,7 +342,7 @@ class AsyncPool:
         except TimeoutError:
             raise httpx.ConnectTimeout("no connection in time") from None
         except OSError as error:
-            raise httpx.ConnectError(told(error)) from error
+            raise httpx.ConnectError(os_error_text(error)) from error
         return connection
 
 

@@ -1,7 +1,8 @@
-"""What a call can raise: one class for what a program would catch, `TopicsError` for all of it.
+"""What a call can raise: `TopicsError`, and a class of its own for each case that a program may
+catch.
 
 Owns the mapping from an error envelope (§0.5) to a class.  A code that is not in the table, from a
-newer server, becomes the class of its status, so that a program never meets an unknown exception.
+newer server, becomes the class of its status, so that every exception is one of these.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ class TopicsError(Exception):
     Attributes:
         code: `error.code` of the answer, stable; "unreachable" or "bad_answer" where there is none.
         status: HTTP status; 0 where no answer came.
-        message: For people.
+        message: For a person to read.
         detail: Structured context of the answer, empty where it has none.
         retry_after_s: What `Retry-After` asked for; None without one.
     """
@@ -42,15 +43,15 @@ class TopicsError(Exception):
 
 
 class Unreachable(TopicsError):
-    """No answer came: nothing listens there, the connection broke, or it took too long."""
+    """No answer came: nothing listens at the address, the connection broke, or it took too long."""
 
 
 class BadAnswer(TopicsError):
-    """Something answered, but not in the form of this API: is the URL that of a `topics` server?"""
+    """An answer came that is not in the form of this API: is the URL that of a `topics` server?"""
 
 
 class InvalidRequest(TopicsError):
-    """400 and its kin: the request is wrong and stays wrong however often it is sent."""
+    """400 and other 4xx: the request is wrong, and sending it again does not help."""
 
 
 class BatchTooLarge(InvalidRequest):
@@ -66,15 +67,15 @@ class PayloadTooLarge(InvalidRequest):
 
 
 class Unauthorized(TopicsError):
-    """401: no key, or one that the server does not know."""
+    """401: the request has no key, or one that the server does not know."""
 
 
 class Forbidden(TopicsError):
-    """403: the key does not reach as far."""
+    """403: the key does not allow this call."""
 
 
 class NotFound(TopicsError):
-    """404: no such thing."""
+    """404: what the call names does not exist."""
 
 
 class TopicNotFound(NotFound):
@@ -82,12 +83,12 @@ class TopicNotFound(NotFound):
 
 
 class RouterNotFound(NotFound):
-    """404: no router of that name."""
+    """404: the router does not exist."""
 
 
 class Conflict(TopicsError):
-    """409: the topic's state forbids it (another type, not empty, not a queue, a cycle), or another
-    stream took a watch over."""
+    """409: the topic's state forbids the call (its type, its records, a ring of routers), or
+    another stream opened the same watch."""
 
 
 class TopicFull(TopicsError):
@@ -95,26 +96,30 @@ class TopicFull(TopicsError):
 
 
 class Throttled(TopicsError):
-    """429: a cap is reached or the server is under pressure, still so when the retries ended."""
+    """429: a cap was reached or the server was under load, and still was when the retries ended."""
 
 
 class NotReady(TopicsError):
-    """503: the server replays its log or shuts down."""
+    """503: the server replays its log, or shuts down."""
 
 
 class ServerFault(TopicsError):
-    """500 and its kin.  Whether a write took effect is unknown; its idempotency key would tell."""
+    """500 and other 5xx.  Whether a write took effect is unknown; sent again under the same
+    idempotency key, it takes effect once."""
 
 
 class LeaseLost(TopicsError):
-    """A job that was worked on is not ours any more: its lease ran out, and the answer says that an
-    ack or an extension came too late.  It is told, and never raised: another has, or had, the job.
+    """A worker's lease ran out before its job was done: the server skipped the ack or the
+    extension.
+
+    It is given to `on_error`, and never raised.  Another worker has, or had, the job.
     """
 
 
 class NotSent(TopicsError):
     """A record of a producer that was not sent, because a batch before it failed (its `__cause__`).
-    Other than a record of that batch, it is certainly not in the topic."""
+
+    It is certainly not in the topic; of the records of the failed batch that may be unknown."""
 
 
 _BY_CODE: Final[dict[str, type[TopicsError]]] = {
@@ -152,19 +157,32 @@ _ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
 
 
 def error_of(status: int, body: bytes, retry_after_s: float | None) -> TopicsError:
-    """The exception of an answer that is not 2xx."""
-    try:
-        error = _ENVELOPE.decode(body).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    """The exception for an answer that is not 2xx."""
+    error = _decoded(body)
+    if error is None:
         return BadAnswer("bad_answer", status, f"HTTP {status} without an error envelope")
     kind = _BY_CODE.get(error.code) or _kind_of(status)
     return kind(error.code, status, error.message, error.detail, retry_after_s)
 
 
+def detail_of(body: bytes) -> Mapping[str, Any]:
+    """`error.detail` of an answer that is not 2xx; empty where there is none."""
+    error = _decoded(body)
+    return (error.detail if error is not None else None) or {}
+
+
 def stream_error(status: int, message: str, retry_after_s: float) -> TopicsError:
-    """The exception of an `error` event within a stream, which has a status and no code (§7.5)."""
+    """The exception for an `error` event of a stream, which has a status and no code (§7.5)."""
     code = _STREAM_CODES.get(status, "stream_ended")
     return _kind_of(status)(code, status, message, None, retry_after_s)
+
+
+def _decoded(body: bytes) -> _Error | None:
+    """The error of an envelope; None where the body is none, say a proxy's page."""
+    try:
+        return _ENVELOPE.decode(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _kind_of(status: int) -> type[TopicsError]:

@@ -1,8 +1,8 @@
-"""HTTP/1.1 as a client speaks it: the bytes of a request, and an answer read from pieces of any size.
+"""HTTP/1.1 for a client: the bytes of a request, and an answer parsed from pieces of any size.
 
 Owns no connection and waits for nothing: `pool` and `aiopool` carry the bytes.  The grammar is that
 of llhttp, by the public API of httptools.  Invariant: a connection may be used again only where its
-answer was read to its end, and nothing came after it.
+answer was read to the end and nothing came after it.
 """
 
 from collections import deque
@@ -13,9 +13,9 @@ import httptools
 import httpx
 
 HEAD_BYTES_MAX: Final = 64 << 10
-"""Of an answer's status line and headers, and of those of any 1xx before it."""
+"""Of an answer's status line and headers, with those of any 1xx before it."""
 BODY_BYTES_MAX: Final = 256 << 20
-"""Of an answer that is not a stream; a server's largest has 8 MiB and one record (§3)."""
+"""Of an answer that is not a stream; a server's largest page has 8 MiB and one record (§3)."""
 
 _FORBIDDEN: Final = frozenset(map(chr, range(32))) - {"\t"} | {"\x7f"}
 
@@ -24,7 +24,7 @@ def header(name: str, value: str) -> bytes:
     """One line of a request's head.
 
     Raises:
-        ValueError: A value that would end the line.
+        ValueError: The value has a control character, which could end the line.
     """
     if not _FORBIDDEN.isdisjoint(value):
         raise ValueError(f"{value!r} cannot stand in the header {name}")
@@ -38,7 +38,7 @@ def request(
 
     Args:
         target: Path and query, escaped.
-        fixed: Lines that every request of a client has.
+        fixed: The header lines that every request of a client has.
     """
     lines = [f"{method} {target} HTTP/1.1\r\n".encode("ascii"), fixed]
     lines += [header(name, value) for name, value in headers.items()]
@@ -51,7 +51,7 @@ def request(
 
 
 def check_size(size_bytes: int) -> None:
-    """Refuse a body that is gathered whole and has no end.
+    """Refuse a body that grows beyond what is gathered in memory.
 
     Raises:
         httpx.RemoteProtocolError: It is larger than any answer of this API.
@@ -60,14 +60,14 @@ def check_size(size_bytes: int) -> None:
         raise httpx.RemoteProtocolError(f"a body of more than {BODY_BYTES_MAX} bytes")
 
 
-class Reading:
-    """What one connection brings, an answer at a time.
+class ResponseParser:
+    """Parses the answers of one connection, one at a time.
 
     Feed it what arrives; read `status` and `headers` when `has_head`, and `take` the body.
 
     Attributes:
-        is_complete: The answer is there to its end.
-        is_reusable: Another request may follow on this connection.
+        is_complete: The answer has come to its end.
+        is_reusable: The connection may carry another request.
     """
 
     def __init__(self) -> None:
@@ -85,10 +85,11 @@ class Reading:
         self._parser = httptools.HttpResponseParser(self)
 
     def expect(self) -> None:
-        """A request is about to be sent: the next answer is its own.
+        """Begin with the answer of the request that is about to be sent.
 
         Raises:
-            httpx.ConnectError: The server hung up, or spoke first; nothing is to be sent.
+            httpx.ConnectError: The server closed the connection, or sent something unasked; the
+                request must not be sent on it.
         """
         assert self.is_complete
         if not self.is_reusable:
@@ -100,13 +101,13 @@ class Reading:
         self._begin()
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived.
+        """Parse what arrived.
 
         Raises:
-            httpx.RemoteProtocolError: It is no HTTP, or larger than any answer of this API.
+            httpx.RemoteProtocolError: It is not HTTP, or larger than any answer of this API.
         """
         if self.is_complete:
-            # Nobody asked: whoever asked next would take it for the answer.
+            # Bytes without a request; the next request would take them for its answer.
             self.is_reusable = False
             return
         if not self.has_head:
@@ -138,13 +139,13 @@ class Reading:
         self.is_complete = True
 
     def take(self) -> list[bytes]:
-        """What has come of the body since the last call."""
+        """The pieces of the body that have come since the last call."""
         pieces = list(self._pieces)
         self._pieces.clear()
         self.buffered_bytes = 0
         return pieces
 
-    # ------------------------------------------------------------------ what the parser tells
+    # ------------------------------------------------------------------ called by httptools
 
     def on_message_begin(self) -> None:
         if self.is_complete:
@@ -158,7 +159,7 @@ class Reading:
         if self.is_complete:
             return
         self.status = self._parser.get_status_code()
-        # An interim answer (1xx) is passed over, and the real one follows.
+        # An interim answer (1xx) is skipped; the final one follows (RFC 9110 §15.2).
         self.has_head = self.status >= 200
         if not self.has_head:
             self.headers = []

@@ -1,4 +1,4 @@
-"""What goes in and comes out of a call, as typed values.
+"""The values that calls take and return.
 
 Unknown fields of an answer are ignored (§0.1), so an older client reads a newer server.  `seq`
 counts from 1; times are milliseconds since the epoch.
@@ -22,7 +22,7 @@ _SERVED: Final = {"seq": "$seq", "ts_ms": "$ts", "node": "$node", "tag": "$tag"}
 class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record to append, where a bare value is not enough.
 
-    `data` is anything that JSON can say; a NaN or an infinity, which it cannot, is a `ValueError`.
+    `data` is anything that JSON has a form for; a NaN or an infinity is a `ValueError`.
     `msgspec.Raw(b"...")` is sent byte for byte.
     """
 
@@ -50,7 +50,7 @@ class Record(
 
 
 class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
-    """A record whose JSON is left alone: `bytes(record.data)` is what was stored, byte for byte.
+    """A record whose JSON is not decoded: `bytes(record.data)` is what was stored, byte for byte.
 
     `msgspec.json.encode(record)` gives the record's text as the server sent it.
     """
@@ -64,7 +64,7 @@ class RawRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
 
 
 class RecordHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_SERVED):
-    """A record without its data, as `watch(..., include_data=False)` gives it."""
+    """A record without its data, as `watch(..., include_data=False)` yields it."""
 
     seq: int
     ts_ms: int
@@ -77,7 +77,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     """Records that were lost before this reader saw them: seqs [gap_from, gap_to], inclusive.
 
     `reason` is "cap", "ttl", "mixed", "recreated", "source_trim" or "crash"; of a watch also
-    "from_seq_too_old", where it began or came back too late.
+    "from_seq_too_old", where it began, or was resumed, below the earliest record.
     """
 
     gap_from: int
@@ -95,14 +95,14 @@ class TopicGone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watched(NamedTuple, Generic[R]):
-    """What a watch gives: an item, and the topic that it is of."""
+    """An item of a watch, with the name of its topic."""
 
     topic: str
     item: R | Tombstone | TopicGone
 
 
 class WatchPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a watch session stands in one topic when it is made."""
+    """The position of a watch session in one topic when it is created."""
 
     from_seq: int
     head_seq: int
@@ -111,7 +111,7 @@ class WatchPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription that the server keeps; a topic that it does not know is not in `topics`."""
+    """A subscription that the server keeps; a topic that does not exist is not in `topics`."""
 
     wid: str
     topics: dict[str, WatchPosition]
@@ -154,7 +154,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Configured(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `put_topic`; `created` only where this call made the topic."""
+    """Answer of `put_topic`; `created` is true where this call created the topic."""
 
     topic: str
     created: bool
@@ -162,14 +162,14 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a queue's jobs are: `ready + in_flight + delayed` is the topic's `count` (§10.7).
+    """How many jobs of a queue are where: `ready + in_flight + delayed` is the `count` (§10.7).
 
     Attributes:
-        ready: Would be claimed now.
+        ready: Could be claimed now.
         in_flight: Under a lease.
-        delayed: Given back with a delay that has not passed, or damaged.
-        damaged: Those of them that cannot be read and are passed over.
-        dead_lettered: Moved to the dead-letter topic since the queue was made.
+        delayed: Nacked with a delay that has not passed, or damaged.
+        damaged: Of the delayed, those that cannot be read and are never handed out.
+        dead_lettered: Moved to the dead-letter topic since the queue was created.
     """
 
     ready: int
@@ -180,7 +180,7 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a topic stands: live seqs lie in [earliest_seq, head_seq], `count` of them.
+    """The state of a topic: `count` records are live, their seqs in [earliest_seq, head_seq].
 
     `queue` is None where the topic is a log.
     """
@@ -223,7 +223,7 @@ class TopicsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `delete_topic`; `deleted` is false where there was none."""
+    """Answer of `delete_topic`; `deleted` is false where it did not exist."""
 
     topic: str
     deleted: bool
@@ -256,7 +256,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
 class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the batches of one `append_many`.
 
-    Batches of other writers may stand between ours, so `last_seq - first_seq + 1 >= records`.
+    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records`.
 
     Attributes:
         records: Records acknowledged, the deduplicated ones included.
@@ -304,15 +304,16 @@ class Job(
     omit_defaults=True,
     rename={**_SERVED, "deadline_ms": "deadline"},
 ):
-    """A job as it was claimed: a record, and the lease under which it is ours.
+    """A job as it was claimed: a record, and its lease.
 
-    `Job[Resize]` decodes `data` into that type; `Job[msgspec.Raw]` leaves its JSON alone.
+    `Job[Resize]` decodes `data` into that type; `Job[msgspec.Raw]` does not decode it.
 
     Attributes:
-        node: Who wrote it; None where nobody was named.
-        lease_id: Of this delivery alone; given back with an ack, it fences whoever comes too late.
-        deadline_ms: When another may have it, unless the lease is extended.
-        deliveries: How often it was handed out, this time included.
+        node: The writer of the record; None where it named none.
+        lease_id: The id of this delivery's lease; an ack carries it, so that the ack of a worker
+            that comes too late does not count.
+        deadline_ms: When the lease ends, unless it is extended.
+        deliveries: How often the job was handed out, this time included.
     """
 
     seq: int
@@ -339,10 +340,10 @@ class Claimed(msgspec.Struct, Generic[J], frozen=True, kw_only=True):
 
 
 class Acked(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `ack`: how many jobs are done and gone, and where the queue stands after it.
+    """Answer of `ack`: how many jobs were deleted, and the queue's counts after it.
 
-    `skipped` are seqs whose lease was not ours any more; or which an earlier attempt of the same
-    call, whose answer was lost, had already dealt with.
+    `skipped` are the seqs whose lease had ended; or which an earlier attempt of the same call,
+    whose answer was lost, had settled.
     """
 
     topic: str
@@ -353,7 +354,7 @@ class Acked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nacked(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `nack`: how many jobs were given back; `skipped` as for `Acked`."""
+    """Answer of `nack`: how many jobs were given back; `skipped` as in `Acked`."""
 
     topic: str
     nacked: int
@@ -363,8 +364,8 @@ class Nacked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extended(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `extend`: the new deadline of each job that is still ours, by seq; the others are
-    `skipped`, and somebody else may have them."""
+    """Answer of `extend`: the new deadlines by seq; `skipped` are the seqs whose lease had
+    ended."""
 
     topic: str
     extended: int
@@ -373,12 +374,12 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a router stands still: what its destination answered, and when it tries again.
+    """Why a router forwards nothing: what its destination answered, and when it tries again.
 
     Attributes:
         code: `error.code` of the refusal, e.g. "topic_full".
-        since_ms: Since when, milliseconds since the epoch.
-        retry_ms: The pause between attempts at present.
+        since_ms: When it began, milliseconds since the epoch.
+        retry_ms: The present pause between attempts.
     """
 
     code: str
@@ -388,7 +389,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouterLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of the source, seqs [gap_from, gap_to], that were gone before they were forwarded."""
+    """Records of the source, seqs [gap_from, gap_to], that were lost before they were forwarded."""
 
     gap_from: int
     gap_to: int
@@ -397,7 +398,7 @@ class RouterLoss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `put_router`; `created` only where this call made the router."""
+    """Answer of `put_router`; `created` is true where this call created the router."""
 
     router: str
     created: bool
@@ -416,8 +417,8 @@ class RouterSummary(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         filter: The tags that are forwarded; None forwards all.
         forwarded_total: Copies appended to `dest` so far.
-        lag: Records of the source that it has not come to yet.
-        blocked: Why it stands still; None while it does not.
+        lag: Records of the source that are still to be forwarded.
+        blocked: Why it forwards nothing; None while it does.
     """
 
     router: str
@@ -434,8 +435,8 @@ class Router(RouterSummary, frozen=True, kw_only=True):
     """A router, and how far it is.
 
     Attributes:
-        cursor_seq: Of the source: forwarded through this one.
-        lost_total: Records of the source that were gone before they were forwarded.
+        cursor_seq: The last seq of the source that was forwarded.
+        lost_total: Records of the source that were lost before they were forwarded.
         loss: The last such loss.
     """
 
@@ -455,7 +456,7 @@ class RoutersPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouterDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of `delete_router`; `deleted` is false where there was none."""
+    """Answer of `delete_router`; `deleted` is false where it did not exist."""
 
     router: str
     deleted: bool

@@ -1,15 +1,15 @@
-"""Keyword arguments of the calls that take many, named and explained once for both faces.
+"""Keyword arguments of the calls that take many, named and explained once for both clients.
 
-Every one may be left out.  A type checker knows them all; `require` is for programs without one,
-whose misspelled option would else be a topic without its cap, or a read from the beginning.
+Each may be left out.  A type checker knows them all; `require` is for programs without one.  There
+a misspelled option would mean a topic without its cap, or a read from the beginning.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
+from topics.client.encoding import Default
 from topics.client.errors import TopicsError
 from topics.client.models import Appended
-from topics.client.plain import Default
 
 Match = str | tuple[str, str, str]
 """A tag, or ("tag", "Eq" | "Glob", pattern) (§5)."""
@@ -19,11 +19,11 @@ def require(kind: Any, given: Mapping[str, object], what: str) -> None:
     """Refuse an option that does not exist.
 
     Args:
-        kind: The TypedDict of those that do.
-        what: What they were given to.
+        kind: The TypedDict of the options that exist.
+        what: The call that they were given to, for the message.
 
     Raises:
-        TypeError: As Python's own for a keyword argument that a function does not have.
+        TypeError: Worded as Python words it for any function.
     """
     for name in given:
         if name not in kind.__optional_keys__:
@@ -31,7 +31,7 @@ def require(kind: Any, given: Mapping[str, object], what: str) -> None:
 
 
 class Config(TypedDict, total=False):
-    """A topic's config (§0.10); what is left out is the server's default."""
+    """A topic's config (§0.10); an option that is left out is the server's default."""
 
     type: Literal["log", "queue"]
     ttl_ms: int
@@ -53,13 +53,14 @@ class Config(TypedDict, total=False):
 
 
 class WriteOptions(TypedDict, total=False):
-    """Of any append.
+    """Options of every append.
 
     Attributes:
-        node: Writer of every record that names none itself.
+        node: Writer of each record that does not name its own.
         create: False raises `TopicNotFound` instead of creating the topic.
         config: Of the topic, if this append creates it.
-        disable_backpressure: Rather wait than be told to.
+        disable_backpressure: The server admits the append under load, and may hold it back for a
+            while, instead of answering 429 (§0.6).
     """
 
     node: str | None
@@ -69,16 +70,17 @@ class WriteOptions(TypedDict, total=False):
 
 
 class AppendOptions(WriteOptions, total=False):
-    """Of `append`.
+    """Options of `append`.
 
     Attributes:
-        tag: Of every bare value.
-        meta: Of every bare value.
-        idempotency_key: To be given again by whoever repeats this append; by default a new one.
+        tag: Tag of each bare value.
+        meta: Meta of each bare value.
+        idempotency_key: Give the same key where the program repeats this append; by default each
+            append has a new one.
         keyed: False sends no key: the server remembers nothing, and an attempt whose answer is
             lost is not repeated.
-        default: Makes of a value that JSON cannot say (bytes, a Decimal, a time, a set) one that it
-            can; without it, that is a `TypeError`.
+        default: Converts a value that JSON has no form for (bytes, a Decimal, a time, a set);
+            without it, such a value is a `TypeError`.
     """
 
     tag: str | None
@@ -89,14 +91,14 @@ class AppendOptions(WriteOptions, total=False):
 
 
 class BatchOptions(WriteOptions, total=False):
-    """Of `append_many`.
+    """Options of `append_many`.
 
     Attributes:
-        batch_records: Records of a batch (1000); the server takes 10,000 by default.
-        batch_bytes: Bytes of a batch (8 MiB); one record always fits.
-        key_prefix: With the batch's number it is the idempotency key.  The same values, batch
-            sizes and prefix, sent again within the topic's window, are not appended again.
-        progress: Told of each batch as it is acknowledged.
+        batch_records: Most records of a batch (1000); the server takes 10,000 by default.
+        batch_bytes: Most bytes of a batch (8 MiB); one record always fits.
+        key_prefix: The idempotency key of a batch is this and the batch's number.  The same values,
+            batch sizes and prefix, sent again within the topic's window, are not appended again.
+        progress: Called with the answer for each batch.
         default: As for `append`.
     """
 
@@ -108,13 +110,13 @@ class BatchOptions(WriteOptions, total=False):
 
 
 class ProducerOptions(WriteOptions, total=False):
-    """Of `producer`.
+    """Options of `producer`.
 
     Attributes:
         batch_records: Most records of a batch (5000); the server takes 10,000 by default.
         batch_bytes: Most bytes of a batch (1 MiB); one record always fits.
-        linger_ms: How long a record waits for others to go with (5), unless its batch is full.
-        buffer_bytes: Most bytes that wait or are under way (32 MiB); `send` waits for room.
+        linger_ms: How long a record waits for others to fill its batch (5).
+        buffer_bytes: Most bytes that are not acknowledged (32 MiB); `send` waits for room.
         default: As for `append`.
     """
 
@@ -126,7 +128,7 @@ class ProducerOptions(WriteOptions, total=False):
 
 
 class PageOptions(TypedDict, total=False):
-    """Of any read.
+    """Options of every read.
 
     Attributes:
         from_seq: Exclusive; 0, the default, reads from the earliest record.
@@ -136,7 +138,7 @@ class PageOptions(TypedDict, total=False):
         node: Leave out records of this writer, or of these.
         include_tags: Fill `Record.tag` (False).
         include_meta: Fill `Record.meta` (True).
-        epoch: Of an earlier page: the topic's instance that the cursor belongs to.
+        epoch: The instance of the topic that the cursor belongs to, from an earlier page.
     """
 
     from_seq: int
@@ -149,11 +151,11 @@ class PageOptions(TypedDict, total=False):
 
 
 class DiffOptions(PageOptions, total=False):
-    """Of `diff`.
+    """Options of `diff`.
 
     Attributes:
         limit: Most records to return (1000); the server grants 1000 by default.
-        wait_ms: Where there is nothing yet, wait for it, at most 30,000 (0).
+        wait_ms: Where there is no record yet, wait for one, at most 30,000 (0).
     """
 
     limit: int
@@ -161,14 +163,14 @@ class DiffOptions(PageOptions, total=False):
 
 
 class ReadOptions(PageOptions, total=False):
-    """Of `read`.
+    """Options of `read`.
 
     Attributes:
         follow: Do not end at the head but wait for more, until the loop is left.
-        wait_ms: How long the server holds each request back where there is nothing new; by
-            default 30,000 when following, else 0.
+        wait_ms: How long the server holds each answer back while there is no record; by default
+            30,000 when following, else 0.
         limit: End after so many records.
-        page_records: Records asked for at once (1000).
+        page_records: Records of one request (1000).
     """
 
     follow: bool
@@ -178,7 +180,7 @@ class ReadOptions(PageOptions, total=False):
 
 
 class Begin(TypedDict, total=False):
-    """Where a watch begins in a topic, and what it wants of it.
+    """Where a watch begins in a topic, and which of its records it wants.
 
     Attributes:
         from_seq: Exclusive; 0, the default, begins with the earliest record.
@@ -195,24 +197,24 @@ class Begin(TypedDict, total=False):
 
 
 class WorkOptions(TypedDict, total=False):
-    """Of `work`.
+    """Options of `work`.
 
     Attributes:
-        node: Who works; by default this machine and process.
-        max: Jobs claimed at once (1).  More saves requests where jobs are short; those that wait
+        node: Name of the worker; by default this machine and process.
+        max: Jobs of one claim (1).  More saves requests where jobs are short; the jobs that wait
             for their turn are leased meanwhile.
-        lease_ms: How soon another may have the jobs of a worker that vanished, within
-            [100, 86,400,000]; by default the queue's `lease_ms`.  A job in hand is extended in the
-            background, so that it may take as long as it takes.
-        wait_ms: How long a claim waits for a first job (5000), at most 30,000; a `stop` of the
-            blocking client is heeded after it.
-        first_delay_ms: How long a job rests that failed at its first delivery (1000); doubles with
-            each.
+        lease_ms: How soon another worker may have the jobs of one that died, within
+            [100, 86,400,000]; by default the queue's `lease_ms`.  The lease of a job in hand is
+            extended in the background, however long the job takes.
+        wait_ms: How long a claim waits for a first job (5000), at most 30,000; `stop` of a `Work`
+            takes effect after it.
+        first_delay_ms: Delay of a job that failed at its first delivery (1000); it doubles with
+            each delivery.
         longest_delay_ms: The delay that the doubling ends at (300,000).
-        push: Have jobs pushed over a connection (of each hand) instead of claiming them.  When that
-            breaks, as it does when the process is killed, they are another's at once, and not when
-            their lease ends; not together with `drain`.
-        drain: End where nothing is ready, instead of waiting for more.
+        push: Have jobs pushed over a connection of each hand instead of claiming them.  When it
+            breaks, as it does when the process is killed, the server gives the jobs to other
+            workers at once, and not when their leases end.  Not together with `drain`.
+        drain: End when no job is ready, instead of waiting for more.
         limit: End after so many jobs.
     """
 
@@ -228,19 +230,20 @@ class WorkOptions(TypedDict, total=False):
 
 
 class WatchOptions(Begin, total=False):
-    """Of `watch`; those of `Begin` are for every topic that has none of its own.
+    """Options of `watch`; those of `Begin` are for each topic that has none of its own.
 
     Attributes:
-        cursor: `cursor` of an earlier watch: go on there, whatever the topics' beginnings say.
+        cursor: The `cursor` of an earlier watch, to go on there; it overrides the beginnings.
         node: Leave out records of this writer, or of these.
         limit: Most records of one frame on the wire (256).
         include_tags: Fill `Record.tag` (False).
         include_meta: Fill `Record.meta` (True).
-        consistency: "strong" shows only what a sync has covered ("eventual").
-        heartbeat_ms: The server says that it is there after so long a silence (15,000), within
-            [1000, 60,000]; twice that, and 5 s, without a byte is a connection that is lost.
+        consistency: "strong" shows only records that a sync has covered ("eventual").
+        heartbeat_ms: The server sends a heartbeat where it has sent nothing for so long (15,000),
+            within [1000, 60,000].  A connection without a byte for twice that, and 5 s, is lost.
         lenient: Leave out topics that do not exist, instead of raising `TopicNotFound`.
-        connection: Told the reason when the connection is lost, and None when it is there again.
+        connection: Called with the error when the connection is lost, and with None when it is
+            made again.
     """
 
     cursor: str | None

@@ -1,8 +1,12 @@
 """Connections of a `Client`: HTTP/1.1 over blocking sockets, kept between requests.
 
-Owns at most `CONNECTIONS_MAX` sockets.  Each carries one exchange at a time, for one thread, and is
-kept only where that exchange came to its end: a request that timed out, was interrupted or met a
-server that speaks no HTTP takes its connection with it, so that nobody reads another's answer.
+Owns at most `CONNECTIONS_MAX` sockets.  Each carries one exchange at a time, for one thread.
+Invariant: a socket is used again only where its last answer was read to the end.  A request that
+timed out, was interrupted, or was answered by something that is not HTTP closes its socket, so that
+no request can read the answer of another.
+
+It is not generated from `aiopool`: threads wait on sockets, where asyncio calls back, and need
+locks; and a process may fork.
 """
 
 import os
@@ -19,25 +23,29 @@ from typing import Any, Final
 
 import httpx
 
-from topics.client.calls import Call
-from topics.client.http1 import Reading, check_size
-from topics.client.wire import Sending, Target
+from topics.client.call import Call
+from topics.client.http1 import ResponseParser, check_size
+from topics.client.target import PreparedRequest, Target
 
 CONNECTIONS_MAX: Final = 100
-"""Of one client, streams included; who needs one more waits."""
+"""Of one client, streams included, as httpx has it; a request that finds all in use waits for
+one."""
 IDLE_S: Final = 5.0
-"""How long a connection is kept that nobody uses; a server keeps it three times as long."""
+"""How long an unused connection is kept.  The server closes it after 15 s, so that this client is
+the first to let go, and a request rarely meets a connection that is just being closed."""
 RECV_BYTES: Final = 64 << 10
 CLOSED: Final = "Cannot send a request, as the client has been closed."
+"""As httpx words it, so that both kinds of connections say the same."""
 
 _POOLS: Final = weakref.WeakSet["Pool"]()
+"""Pools whose connections a forked child must not use."""
 
 
 class Connection:
-    """One socket, and what is read from it."""
+    """One socket, and the answers read from it."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.reading = Reading()
+        self.parser = ResponseParser()
         self.idle_since_s = 0.0
         self._is_sent = True
         self._sock = sock
@@ -45,27 +53,29 @@ class Connection:
         self._poll.register(sock, select.POLLIN)
 
     def get_extra_info(self, name: str) -> Any:
-        """As of a network stream of httpx, which tells its "socket"."""
+        """The "socket", as a network stream of httpx gives it."""
         return self._sock if name == "socket" else None
 
     @property
     def is_fresh(self) -> bool:
-        """Whether a request may be sent: the server has neither closed it nor said anything."""
+        """Whether a request may be sent: the server has neither closed the connection nor sent
+        anything."""
         is_idle_too_long = monotonic() - self.idle_since_s > IDLE_S
         return not is_idle_too_long and not self._poll.poll(0)
 
-    def ask(self, request: bytes, *, write_s: float, silence_s: float) -> None:
+    def ask(self, request: bytes, *, write_s: float, read_timeout_s: float) -> None:
         """Send a request, and read the head of its answer.
 
         Raises:
             httpx.TransportError: The connection broke, or took too long.
         """
-        self.reading.expect()
-        # A server that refuses a body may answer before it has all of it, and hang up.
+        self.parser.expect()
+        # A server that refuses a body may answer before it has all of it, and close: the answer is
+        # read all the same (RFC 9112 §9.5).
         with suppress(httpx.WriteError):
             self._send(request, write_s)
-        self._sock.settimeout(silence_s)
-        while not self.reading.has_head:
+        self._sock.settimeout(read_timeout_s)
+        while not self.parser.has_head:
             self.more()
 
     def _send(self, request: bytes, write_s: float) -> None:
@@ -78,59 +88,59 @@ class Connection:
         except TimeoutError:
             raise httpx.WriteTimeout("the server takes nothing more of the request") from None
         except OSError as error:
-            raise httpx.WriteError(told(error)) from error
+            raise httpx.WriteError(os_error_text(error)) from error
         self._is_sent = True
 
     def more(self) -> None:
-        """Read on: at least a byte, or the end."""
+        """Wait for at least a byte, or the end, and parse it."""
         try:
             data = self._sock.recv(RECV_BYTES)
         except TimeoutError:
             raise httpx.ReadTimeout("no answer in time") from None
         except OSError as error:
-            raise httpx.ReadError(told(error)) from error
+            raise httpx.ReadError(os_error_text(error)) from error
         if data:
-            self.reading.feed(data)
+            self.parser.feed(data)
         else:
-            self.reading.end()
+            self.parser.end()
 
     def body(self) -> bytes:
-        """The rest of an answer, whole."""
-        while not self.reading.is_complete:
+        """The whole body of an answer."""
+        while not self.parser.is_complete:
             self.more()
-            check_size(self.reading.buffered_bytes)
-        return b"".join(self.reading.take())
+            check_size(self.parser.buffered_bytes)
+        return b"".join(self.parser.take())
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another request may follow on it."""
-        return self.reading.is_reusable and self._is_sent
+        """Whether the connection may carry another request."""
+        return self.parser.is_reusable and self._is_sent
 
     def close(self) -> None:
         self._sock.close()
 
 
 class _Body(httpx.SyncByteStream):
-    """The body of a stream, as it comes."""
+    """The body of a streamed answer, as it comes."""
 
     def __init__(self, connection: Connection, target: Target, call: Call[Any]) -> None:
         self._connection, self._target, self._call = connection, target, call
 
     def __iter__(self) -> Iterator[bytes]:
-        reading = self._connection.reading
+        parser = self._connection.parser
         try:
             while True:
-                yield from reading.take()
-                if reading.is_complete:
+                yield from parser.take()
+                if parser.is_complete:
                     return
                 self._connection.more()
         except httpx.RequestError as error:
-            self._target.blame(error, self._call)
+            self._target.name_request(error, self._call)
             raise
 
 
 class Pool:
-    """Carries the calls of a `Client`.  For any number of threads."""
+    """Carries the calls of a `Client`, for any number of threads."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -143,18 +153,21 @@ class Pool:
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._idle: deque[Connection] = deque()
-        """The one that was used last is the last."""
+        """In the order of their last use, the latest at the end."""
         self._used: set[Connection] = set()
 
     def forked(self) -> None:
-        """This process is a child now: the connections are its parent's, and are let go unsaid."""
+        """Drop all connections, in a child process: they are its parent's.
+
+        Closing the descriptor sends nothing, as long as the parent has the socket open.
+        """
         lost = [*self._idle, *self._used]
         self._begin()
         for connection in lost:
             connection.close()
 
     def close(self) -> None:
-        """Let all connections go; those under way break."""
+        """Close all connections; exchanges under way fail."""
         with self._lock:
             self.is_closed = True
             connections = [*self._idle, *self._used]
@@ -162,47 +175,50 @@ class Pool:
         for connection in connections:
             connection.close()
 
-    def request(self, call: Call[Any], sending: Sending) -> httpx.Response:
+    def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
         """One exchange.
 
         Raises:
-            httpx.RequestError: It did not come to its end.
+            httpx.RequestError: The answer did not come, or not to its end.
         """
-        with self._exchange(call, sending) as connection:
+        with self._exchange(call, prepared) as connection:
             body = connection.body()
-            reading = connection.reading
-        return httpx.Response(reading.status, headers=reading.headers, content=body)
+            parser = connection.parser
+        return httpx.Response(parser.status, headers=parser.headers, content=body)
 
     @contextmanager
-    def stream(self, call: Call[Any], sending: Sending) -> Iterator[httpx.Response]:
-        """An exchange whose answer is read as it comes; leaving the context ends it."""
-        with self._exchange(call, sending) as connection:
+    def stream(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[httpx.Response]:
+        """An exchange whose answer is read as it comes; leaving the context closes its
+        connection."""
+        with self._exchange(call, prepared) as connection:
             yield httpx.Response(
-                connection.reading.status,
-                headers=connection.reading.headers,
+                connection.parser.status,
+                headers=connection.parser.headers,
                 stream=_Body(connection, self._target, call),
                 extensions={"network_stream": connection},
             )
 
     @contextmanager
-    def _exchange(self, call: Call[Any], sending: Sending) -> Iterator[Connection]:
+    def _exchange(self, call: Call[Any], prepared: PreparedRequest) -> Iterator[Connection]:
         if self.is_closed:
             raise RuntimeError(CLOSED)
         target = self._target
         try:
-            request = target.bytes_of(call, sending.headers, sending.body)
+            request = target.encode(call, prepared)
             connection = self._take()
             try:
-                connection.ask(request, write_s=target.timeout_s, silence_s=sending.silence_s)
+                connection.ask(
+                    request, write_s=target.timeout_s, read_timeout_s=prepared.read_timeout_s
+                )
                 yield connection
             finally:
                 self._put(connection)
         except httpx.RequestError as error:
-            target.blame(error, call)
+            target.name_request(error, call)
             raise
 
     def _take(self) -> Connection:
-        """A connection to send a request on; the server may close it all the same."""
+        """A connection to send a request on.  The server may still close it in the same moment."""
         if not self._slots.acquire(timeout=self._target.timeout_s):
             raise httpx.PoolTimeout(f"all {CONNECTIONS_MAX} connections are in use")
         try:
@@ -225,22 +241,22 @@ class Pool:
             connection.close()
 
     def _put(self, connection: Connection) -> None:
-        """Keep a connection that another request may follow on, and let any other go."""
+        """Keep a connection that may carry another request, and close any other."""
         slots = self._slots
         with self._lock:
             if connection not in self._used:
-                # Of the process that this one was forked from.
+                # It belongs to the process that this one was forked from.
                 return
             self._used.discard(connection)
             now_s = connection.idle_since_s = monotonic()
-            gone = []
+            dropped = []
             if connection.is_reusable and not self.is_closed:
                 self._idle.append(connection)
             else:
-                gone.append(connection)
+                dropped.append(connection)
             while self._idle and now_s - self._idle[0].idle_since_s > IDLE_S:
-                gone.append(self._idle.popleft())
-        for old in gone:
+                dropped.append(self._idle.popleft())
+        for old in dropped:
             old.close()
         slots.release()
 
@@ -258,7 +274,7 @@ class Pool:
         except TimeoutError:
             raise httpx.ConnectTimeout("no connection in time") from None
         except OSError as error:
-            raise httpx.ConnectError(told(error)) from error
+            raise httpx.ConnectError(os_error_text(error)) from error
         return Connection(sock)
 
     def _tls_context(self) -> ssl.SSLContext:
@@ -269,14 +285,14 @@ class Pool:
 
 
 def tls_context() -> ssl.SSLContext:
-    """The machine's certificates, as httpx finds them."""
+    """A context with the machine's certificates, as httpx finds them."""
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def told(error: OSError) -> str:
-    """What the system says, without the address: the message has the URL already."""
+def os_error_text(error: OSError) -> str:
+    """The system's text without the address, because the message has the URL already."""
     if error.errno is not None and not isinstance(error, ssl.SSLError | socket.gaierror):
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

@@ -1,4 +1,9 @@
-"""`Producer`: single records, sent in batches by a thread of its own."""
+"""`Producer`: takes single records, and sends them in batches from a thread of its own.
+
+The batches are kept by an `Accumulator`; this module guards it with a lock and sends its calls.  It
+is not generated from `aioproducer`: threads need the lock, and this one meets forks and the end of
+the interpreter.
+"""
 
 import atexit
 import logging
@@ -7,22 +12,21 @@ import threading
 import weakref
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
-from topics.client.calls import encode_record
+from topics.client.accumulator import Accumulator, Batch, copy_of
+from topics.client.encoding import encode_record
 from topics.client.errors import NotSent, TopicsError
 from topics.client.options import ProducerOptions
-from topics.client.producing import Batch, Outbox, again
-
-if TYPE_CHECKING:
-    from topics.client.sync import Client
+from topics.client.session import Session
 
 _LOG: Final = logging.getLogger("topics.client")
 _OPEN: Final = weakref.WeakSet["Producer"]()
+"""Producers that are to be closed when the interpreter ends."""
 
 
 class Sent:
-    """A record on its way, as `Producer.send` gives it."""
+    """A record on its way, as `Producer.send` returns it."""
 
     __slots__ = ("_batch", "_index", "_producer")
 
@@ -33,32 +37,32 @@ class Sent:
 
     @property
     def is_done(self) -> bool:
-        """It was acknowledged, or never will be."""
+        """The record was acknowledged, or failed."""
         return self._batch.is_done
 
     def result(self, timeout_s: float | None = None) -> int:
-        """Its sequence number, once it is acknowledged.
+        """Its sequence number; waits until the record is acknowledged.
 
         Raises:
             NotSent: A batch before its own failed; it is certainly not in the topic.
             TopicsError: Its own batch failed.
-            TimeoutError: Neither came in time.
+            TimeoutError: It is neither acknowledged nor failed after `timeout_s`.
         """
-        self._producer._wait_for(self._batch, timeout_s)
+        self._producer.wait_for(self._batch, timeout_s)
         return self._batch.seq(self._index)
 
 
 class Producer:
-    """What `Client.producer` gives: takes single records, and sends them in batches and in order.
+    """What `Client.producer` returns: takes single records, and sends them in batches and in order.
 
     Any number of threads may send; the records of each stay in order.  A thread of its own sends
     one batch after the other.
     """
 
-    def __init__(self, client: "Client", topic: str, **options: Unpack[ProducerOptions]) -> None:
-        self._client = client
-        self._outbox = Outbox(topic, client._clock.now_s, **options)
-        self._default = self._outbox.default
+    def __init__(self, session: Session, topic: str, **options: Unpack[ProducerOptions]) -> None:
+        self._session = session
+        self._accumulator = Accumulator(topic, session.clock.now_s, **options)
+        self._default = self._accumulator.default
         self._thread: threading.Thread | None = None
         self._is_closing = False
         self._has_raised = False
@@ -67,12 +71,12 @@ class Producer:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
-        """There is more to do."""
-        self._changed = threading.Condition(self._lock)
-        """A batch is settled."""
-        self._pressed = 0
-        """Who waits for room."""
+        self._more = threading.Condition(self._lock)
+        """Wakes the thread: there may be a batch to send."""
+        self._settled = threading.Condition(self._lock)
+        """Wakes the callers: a batch is settled."""
+        self._waiting_for_room = 0
+        """Callers that wait until a batch is settled; while there are any, no batch lingers."""
 
     def __enter__(self) -> Self:
         return self
@@ -86,68 +90,70 @@ class Producer:
         if error is None:
             self.close()
         else:
-            # What was taken is sent all the same; the exception that goes on says what went wrong.
+            # The records are sent all the same.  The exception of the block goes on, and one of
+            # `close` would hide it.
             with suppress(TopicsError):
                 self.close()
 
     def send(self, value: Any, *, tag: str | None = None, meta: Any = None) -> Sent:
-        """Take one value, or a `NewRecord`; blocks where `buffer_bytes` are waiting.
+        """Take one value, or a `NewRecord`; blocks while `buffer_bytes` are not acknowledged.
 
-        It is encoded now: what is changed in it later is not sent.
+        The value is encoded now: later changes to it are not sent.
 
         Raises:
-            TypeError, ValueError: JSON cannot say it; nothing else is harmed.
+            TypeError, ValueError: JSON has no form for it; other records are not affected.
             NotSent: An earlier batch failed.
         """
         record = encode_record(value, tag=tag, meta=meta, default=self._default)
         size_bytes = len(record)
-        outbox = self._outbox
+        accumulator = self._accumulator
         with self._lock:
             if self._is_closing:
                 raise RuntimeError("the producer is closed")
-            if not outbox.has_room(size_bytes):
+            if not accumulator.has_room(size_bytes):
                 self._wait_for_room(size_bytes)
-            batch, wakes = outbox.add(record)
+            batch, wakes = accumulator.add(record)
             index = len(batch.records) - 1
             if wakes:
                 self._wake()
         return Sent(self, batch, index)
 
     def _wait_for_room(self, size_bytes: int) -> None:
-        self._pressed += 1
+        self._waiting_for_room += 1
         try:
-            self._work.notify()
-            while not self._outbox.has_room(size_bytes):
-                self._changed.wait()
+            self._more.notify()
+            while not self._accumulator.has_room(size_bytes):
+                self._settled.wait()
                 if self._is_closing:
                     raise RuntimeError("the producer is closed")
         finally:
-            self._pressed -= 1
+            self._waiting_for_room -= 1
 
     def flush(self) -> None:
-        """Send what was taken, without lingering, until all of it is acknowledged.
+        """Send all records that were taken, without lingering, and wait until they are
+        acknowledged.
 
         Raises:
-            TopicsError: Some of it was not.
+            TopicsError: A batch failed.
         """
         with self._lock:
-            last = self._outbox.last
-            self._outbox.close_batch()
-            self._work.notify()
+            last = self._accumulator.last
+            self._accumulator.close_batch()
+            self._more.notify()
         if last is not None:
-            self._wait_for(last, None)
+            self.wait_for(last, None)
         self._raise()
 
     def close(self) -> None:
-        """Flush, and take no more.
+        """Flush, and take no more records.
 
         Raises:
-            TopicsError: Not all was acknowledged; once.
+            TopicsError: A batch failed, unless `flush` or an earlier `close` has raised that.
         """
         with self._lock:
             self._is_closing = True
-            self._work.notify()
-            self._changed.notify_all()
+            self._more.notify()
+            self._settled.notify_all()
         if self._thread is not None:
             self._thread.join()
         _OPEN.discard(self)
@@ -155,21 +161,26 @@ class Producer:
             self._raise()
 
     def _raise(self) -> None:
-        if self._outbox.error is not None:
+        if self._accumulator.error is not None:
             self._has_raised = True
-            raise again(self._outbox.error)
+            raise copy_of(self._accumulator.error)
 
     def _wake(self) -> None:
         if self._thread is None:
-            name = f"produce-{self._outbox.topic}"
-            # A daemon: what ends the program flushes it first.
+            name = f"produce-{self._accumulator.topic}"
+            # A daemon: `_at_exit` closes the producer before the interpreter ends it.
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
-        self._work.notify()
+        self._more.notify()
 
-    def _wait_for(self, batch: Batch, timeout_s: float | None) -> None:
+    def wait_for(self, batch: Batch, timeout_s: float | None) -> None:
+        """Wait until a batch is settled; for `Sent.result`.
+
+        Raises:
+            TimeoutError: It is not after `timeout_s`.
+        """
         with self._lock:
-            if not self._changed.wait_for(lambda: batch.is_done, timeout_s):
+            if not self._settled.wait_for(lambda: batch.is_done, timeout_s):
                 raise TimeoutError(f"not acknowledged within {timeout_s} s")
 
     # ------------------------------------------------------------------ the thread
@@ -178,39 +189,44 @@ class Producer:
         try:
             while self._wait_until_due():
                 with self._lock:
-                    call, batch = self._outbox.take()
-                answer = self._client._do(call)
+                    call, batch = self._accumulator.take()
+                answer = self._session.do(call)
                 with self._lock:
-                    self._outbox.took(batch, answer)
-                    self._changed.notify_all()
+                    self._accumulator.appended(batch, answer)
+                    self._settled.notify_all()
         except (TopicsError, RuntimeError) as error:
-            # The second is of a client that was closed before its producer, whose `close` tells it.
+            # RuntimeError: the client was closed before its producer; `close` raises it.
             self._fail(error)
         except BaseException as error:
             self._fail(error)
             raise
 
     def _wait_until_due(self) -> bool:
-        """Wait until a batch is to go; False where there is no more."""
+        """Wait until a batch is to be sent; False where the producer is closed and has none."""
         with self._lock:
             while True:
-                due_s = self._outbox.due_s()
+                due_s = self._accumulator.due_s()
                 if due_s is None and self._is_closing:
                     return False
-                if due_s is not None and (not due_s or self._is_closing or self._pressed):
+                if due_s is not None and (not due_s or self._is_closing or self._waiting_for_room):
                     return True
-                self._work.wait(due_s)
+                self._more.wait(due_s)
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
-            self._outbox.fail(error)
-            self._changed.notify_all()
+            self._accumulator.fail(error)
+            self._settled.notify_all()
 
-    def _forked(self) -> None:
-        """This process is a child now: the thread, and what it was to send, are its parent's."""
+    @property
+    def unsettled(self) -> int:
+        """How many records were taken and are not acknowledged."""
+        return self._accumulator.unsettled
+
+    def forked(self) -> None:
+        """Fail all records: in a child process there is no thread, and the parent sends them."""
         self._begin()
-        message = "a producer is its process's own: make one after the fork"
-        self._outbox.fail(NotSent("not_sent", 0, message))
+        message = "a producer belongs to the process that made it: make one after the fork"
+        self._accumulator.fail(NotSent("not_sent", 0, message))
         self._thread = None
         self._has_raised = True
         _OPEN.discard(self)
@@ -218,13 +234,13 @@ class Producer:
 
 def _forked() -> None:
     for producer in list(_OPEN):
-        producer._forked()
+        producer.forked()
 
 
 def _at_exit() -> None:
-    """Send what nobody flushed, before the process is gone and it with it."""
+    """Close the producers that the program left open, so that their records are sent."""
     for producer in list(_OPEN):
-        waiting = producer._outbox.unsettled
+        waiting = producer.unsettled
         try:
             producer.close()
         except (TopicsError, RuntimeError) as error:

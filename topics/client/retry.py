@@ -1,10 +1,11 @@
-"""When a call is sent again, and how long it waits before.
+"""When a call is sent again, and how long the client waits before.
 
-Owns the judgement about what came of an attempt; sends and sleeps nothing itself.  A refusal that
-names a time (429, 503) is obeyed to the letter of `Retry-After`; a connection that broke is tried
-again where the request cannot have arrived, or where doing it twice is doing it once.  500 is not
-repeated, for what happened is unknown, and it would happen again; but a worker, whose calls may all
-be done twice, goes on after one that passes.
+Owns the judgement about what came of an attempt; sends nothing and sleeps nowhere.  A refusal that
+names a time (429, 503) is obeyed to the letter of `Retry-After` (§0.6).  After a connection broke,
+a call is sent again where the request cannot have arrived, or where doing it twice is doing it
+once.  A 500 is not repeated: whether the write took effect is unknown, and the fault would most
+likely recur.  The calls of a worker are repeated after a 500 too, because each of them may be done
+twice.
 """
 
 import random
@@ -14,15 +15,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
-import msgspec
 
-from topics.client.calls import Call, Outcome, retry_after_s
+from topics.client.call import Call, Outcome, retry_after_s
+from topics.client.errors import detail_of
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_OWN_FAULTS: Final = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+"""Of the program that sends the request; another attempt would fail the same way."""
 _REFUSED: Final = (429, 503)
 _FAULT: Final = 500
 _GATEWAY: Final = (502, 504)
-"""A proxy's word for "the server did not answer": like a connection that broke."""
+"""A proxy got no answer from the server: to the client that is a connection that broke."""
+
+STREAM_GOOD_S: Final = 5.0
+"""A stream that was open for so long has worked, though no event may have been due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,42 +54,61 @@ class Clock:
     jitter: Callable[[], float] = random.random
 
 
+class Backoff:
+    """Pauses that double, up to the longest.
+
+    Half of each is chance: clients that were refused together must not come back together.
+    """
+
+    def __init__(self, retry: Retry, clock: Clock) -> None:
+        self._retry = retry
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """The next pause is the first one again."""
+        self._pause_s = self._retry.first_pause_s
+
+    def next_s(self) -> float:
+        pause_s = self._pause_s * (0.5 + 0.5 * self._clock.jitter())
+        self._pause_s = min(2 * self._pause_s, self._retry.longest_pause_s)
+        return pause_s
+
+
 class Attempts:
-    """The attempts of one call, counted."""
+    """The attempts of one call, from the first one on."""
 
     def __init__(self, call: Call[Any], retry: Retry, clock: Clock) -> None:
         self._call = call
         self._retry = retry
         self._clock = clock
         self._deadline_s = clock.now_s() + retry.for_s
-        self._pause_s = retry.first_pause_s
+        self._backoff: Backoff | None = None
+        """Made at the first failure, because most calls succeed at once."""
 
     def pause_s(self, outcome: Outcome) -> float | None:
         """Seconds to wait before the next attempt; None where this outcome is the last."""
         if not is_worth_repeating(self._call, outcome):
             return None
-        return self.next_pause_s(asked_pause_s(outcome))
+        return self.next_pause_s(server_pause_s(outcome))
 
     def next_pause_s(self, at_least_s: float) -> float | None:
-        """Likewise, where it is known to be worth another attempt, but not before `at_least_s`."""
-        # Half of the pause is chance: clients refused together must not come back together.
-        own_s = self._pause_s * (0.5 + 0.5 * self._clock.jitter())
-        self._pause_s = min(2 * self._pause_s, self._retry.longest_pause_s)
-        pause_s = max(own_s, at_least_s)
+        """As `pause_s`, for an outcome that is known to be worth another attempt, but not before
+        `at_least_s`."""
+        if self._backoff is None:
+            self._backoff = Backoff(self._retry, self._clock)
+        pause_s = max(self._backoff.next_s(), at_least_s)
         return pause_s if self._clock.now_s() + pause_s <= self._deadline_s else None
 
 
-STOOD_S: Final = 5.0
-"""A stream that stood for so long has worked, though nothing may have happened that it could tell."""
+class StreamAttempts:
+    """Whether a stream is connected once more after its connection was lost.
 
-
-class Standing:
-    """Whether the connections of a stream are worth making.
-
-    One is that brought something, or stood for a while: what befalls it then is another story.  Of
-    those that did neither, one after the other, the last is where `retry` ends, from the first loss
-    on: else a server, or a balancer before it, that takes every connection and cuts it would be come
-    back to for ever.
+    A connection was good where it brought an event, or was open for `STREAM_GOOD_S`; then the next
+    one is made without limit.  Of connections that were not good, one after the other, the retry
+    policy allows so many as begin within `retry.for_s` of the first loss.  Without that bound a
+    client would come back for ever to a server, or a load balancer in front of it, that accepts
+    every connection and closes it at once.
     """
 
     def __init__(self, retry: Retry, clock: Clock) -> None:
@@ -94,20 +119,20 @@ class Standing:
         self._deadline_s: float | None = None
 
     def opened(self) -> None:
-        """A connection is there, and has brought nothing yet."""
+        """A connection was made, and has brought nothing yet."""
         self._opened_s = self._clock.now_s()
         self._is_good = False
 
     def heard(self, *, brings: bool) -> None:
-        """A sign of life; `brings`: what the stream is there for."""
-        if brings or self._clock.now_s() - self._opened_s >= STOOD_S:
+        """The server sent something; `brings`: an event that the stream is for."""
+        if brings or self._clock.now_s() - self._opened_s >= STREAM_GOOD_S:
             self._is_good = True
             self._deadline_s = None
 
     def goes_on(self, outcome: Outcome, pause_s: float) -> bool:
-        """Whether a connection that is lost now is to be made again, after a pause."""
+        """Whether a connection that was lost now is made again, after a pause."""
         if not isinstance(outcome, httpx.TimeoutException):
-            # Its end is a sign of life too, but for one that is silence.
+            # Its end is a sign of life too; a timeout is silence.
             self.heard(brings=False)
         if self._is_good:
             return True
@@ -116,15 +141,15 @@ class Standing:
             self._deadline_s = now_s + self._retry.for_s
         is_over = now_s + pause_s > self._deadline_s
         if is_over:
-            # Whoever asks again in spite of that has all of it again.
+            # The error is raised to the program; if it goes on all the same, it has the whole
+            # time again.
             self._deadline_s = None
         return not is_over
 
 
 def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     """Whether another attempt could end better, and could not do the work twice."""
-    if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        # Ours to mend.
+    if isinstance(outcome, _OWN_FAULTS):
         return False
     if isinstance(outcome, httpx.RequestError):
         return call.is_repeatable or isinstance(outcome, _NOT_SENT)
@@ -135,26 +160,12 @@ def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     return outcome.status_code in _REFUSED and call.is_patient
 
 
-class _Detail(msgspec.Struct):
-    retry_after_ms: float | None = None
-
-
-class _Error(msgspec.Struct):
-    detail: _Detail | None = None
-
-
-class _Envelope(msgspec.Struct):
-    error: _Error
-
-
-def asked_pause_s(outcome: Outcome) -> float:
-    """What the server asked for: `detail.retry_after_ms`, which is finer, else `Retry-After`."""
+def server_pause_s(outcome: Outcome) -> float:
+    """The pause that the server asked for, 0 where it asked for none: `detail.retry_after_ms`,
+    which is finer, else `Retry-After` (§0.6)."""
     if isinstance(outcome, httpx.RequestError):
         return 0.0
-    try:
-        detail = msgspec.json.decode(outcome.content, type=_Envelope).error.detail
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        detail = None
-    if detail is not None and detail.retry_after_ms is not None:
-        return detail.retry_after_ms / 1000
+    asked_ms = detail_of(outcome.content).get("retry_after_ms")
+    if isinstance(asked_ms, int | float):
+        return asked_ms / 1000
     return retry_after_s(outcome) or 0.0

@@ -1,15 +1,21 @@
+# Generated from aio.py by topics/client/_generate.py; do not edit, run `make generate`.
 """`Client`: the API as blocking calls."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+)
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import httpx
 
-from topics.client import calls, walks, wire
-from topics.client.calls import Call, Leases, Outcome
+from topics.client import endpoints, paging
+from topics.client.batching import Batcher
+from topics.client.endpoints import Leases
+from topics.client.held_job import OnError, log_error
 from topics.client.models import (
     Acked,
     Appended,
@@ -35,7 +41,6 @@ from topics.client.models import (
     TopicDeleted,
     TopicState,
     TopicSummary,
-    Watched,
 )
 from topics.client.options import (
     AppendOptions,
@@ -49,23 +54,23 @@ from topics.client.options import (
     WorkOptions,
     require,
 )
-from topics.client.plugged import Plugged
-from topics.client.pool import Pool
 from topics.client.producer import Producer
-from topics.client.retry import Attempts, Clock, Retry
-from topics.client.watching import Topic, Watcher
-from topics.client.work import HeldJob, Work
-from topics.client.working import OnError, Worker, log_error
+from topics.client.retry import Clock, Retry
+from topics.client.session import Session
+from topics.client.target import parse_target
+from topics.client.watch import Watch
+from topics.client.watch_state import WatchState, WatchTopics
+from topics.client.worker import HeldJob, Work
+from topics.client.worker_state import WorkerState
 
 D = TypeVar("D")
 T = TypeVar("T")
 J = TypeVar("J")
 R = TypeVar("R")
-A = TypeVar("A")
 
 
 class Client:
-    """A connection to one server; safe to share between threads, and best kept.
+    """A client of one server, for any number of threads.
 
         with Client("http://127.0.0.1:4000") as client:
             client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
@@ -76,19 +81,24 @@ class Client:
                     case Tombstone(gap_from=first, gap_to=last):
                         print(f"records {first} to {last} are lost")
 
-    Every call raises `TopicsError` or one of its classes where it does not succeed.  A call that
-    the server refused for now (429, 503), or whose connection broke, is sent again until `retry`
-    ends; an append carries an idempotency key of its own, so that it happens once all the same.
+    It holds its connections: make one and keep it.  Every call raises `TopicsError` or one of its
+    classes where it does not succeed.  A call that the server refused for now (429, 503), or whose
+    connection broke, is sent again until `retry` ends.  An append carries an idempotency key of its
+    own, so that it takes effect once however often it is sent.
 
     Args:
-        url: Where the server is; by default what `TOPICS_URL` says, else http://127.0.0.1:4000.
+        url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.
         api_key: Sent as a bearer token.
-        timeout_s: For connecting and for each silence of the server; a long poll adds its wait.
+        timeout_s: For connecting, and for each time that the server sends nothing; a long poll adds
+            its wait.
         retry: How patient to be; `Retry(for_s=0)` tries once.
         http2: Speak HTTP/2, by negotiation (https).
         compress: gzip bodies both ways: for a slow link, not for a local server.
-        transport: What carries the requests, for tests: `httpx.MockTransport(handler)`.
+        transport: What answers the requests, for tests: `httpx.MockTransport(handler)`.
         clock, sleep: Time and chance, for tests.
+
+    Attributes:
+        session: Sends the calls, for this client and the watches, producers and workers it makes.
     """
 
     def __init__(
@@ -104,16 +114,10 @@ class Client:
         clock: Clock = Clock(),  # noqa: B008  (frozen)
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._retry = retry
-        self._clock = clock
-        self._sleep = sleep
-        target = wire.target(
+        target = parse_target(
             url, api_key=api_key, timeout_s=timeout_s, http2=http2, compress=compress
         )
-        self._target = target
-        self._carrier: wire.Carrier = (
-            Pool(target) if transport is None and target.is_plain else Plugged(target, transport)
-        )
+        self.session = Session(target, transport, retry=retry, clock=clock, sleep=sleep)
 
     def __enter__(self) -> Self:
         return self
@@ -127,49 +131,62 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let the connections go."""
-        self._carrier.close()
+        """Close the connections."""
+        self.session.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._carrier.is_closed
+        return self.session.is_closed
 
     def put_topic(self, topic: str, **config: Unpack[Config]) -> Configured:
-        """Create a topic, or replace its whole config: what is omitted returns to its default.
+        """Create a topic, or replace its whole config.
 
-        client.put_topic("jobs", cap_records=1_000_000, durability="fsync")
+            client.put_topic("jobs", cap_records=1_000_000, durability="fsync")
+
+        An option that is left out returns to its default.  Options: `Config`.
         """
-        return self._do(calls.put_topic(topic, config))
+        return self.session.do(endpoints.put_topic(topic, config))
 
     def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
         """Change some fields of an existing topic's config and keep the others.
 
-        Reads the config and puts it back changed: of two that do so at once, the later one wins.
+        Reads the config and puts it back changed: of two such calls at once, the later one wins.
 
             client.configure_topic("jobs", ttl_ms=86_400_000)
         """
         require(Config, changes, "configure_topic()")
-        config = self.topic(topic, touch=False).config
-        return self._do(calls.put_topic(topic, calls.merged(config, changes)))
+        return self._configure(topic, changes)
+
+    def _configure(self, topic: str, changes: Config) -> Configured:
+        state = self.topic(topic, touch=False)
+        config = endpoints.merged(state.config, changes)
+        return self.session.do(endpoints.put_topic(topic, config))
 
     def topic(self, topic: str, *, touch: bool = True) -> TopicState:
-        """A topic's state: seqs, counts, config.  Raises `TopicNotFound`.
+        """A topic's state: seqs, counts, config.
 
-        touch: Count as a use of the topic, which raises its automatic priority.
+        Args:
+            touch: Count as a use of the topic, which raises its automatic priority.
+
+        Raises:
+            TopicNotFound: It does not exist.
         """
-        return self._do(calls.topic(topic, touch=touch))
+        return self.session.do(endpoints.topic(topic, touch=touch))
 
     def topics(self, *, prefix: str = "", page_size: int = 1000) -> Iterator[TopicSummary]:
         """All topics whose name begins with `prefix`, page by page.
 
-        for topic in client.topics(prefix="tenant42:"):
-            print(topic.topic, topic.count)
+            for topic in client.topics(prefix="tenant42:"):
+                print(topic.topic, topic.count)
+
+        Args:
+            page_size: Topics of one request.
         """
-        yield from self._walk(walks.topics(prefix=prefix, page_size=page_size))
+        return self.session.items(paging.topics(prefix=prefix, page_size=page_size))
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> TopicDeleted:
-        """Remove a topic with all its records; `Conflict` if it is not empty and should be."""
-        return self._do(calls.delete_topic(topic, if_empty=if_empty))
+        """Remove a topic with all its records; with `if_empty`, `Conflict` where it has any."""
+        return self.session.do(endpoints.delete_topic(topic, if_empty=if_empty))
 
     def append(self, topic: str, *values: Any, **options: Unpack[AppendOptions]) -> Appended:
         """Append one value, or several as one atomic batch: all of them or none.
@@ -177,13 +194,16 @@ class Client:
             client.append("jobs", {"url": "s3://b/a.png"}, tag="tenant42:job-9001")
             client.append("jobs", 1, 2, NewRecord(3, tag="odd"))
 
-        A value is anything JSON can say, or a `NewRecord` with a tag, node and meta of its own; a
-        NaN or an infinity is a `ValueError`.  Options: `AppendOptions`.
+        A value is anything that JSON has a form for, or a `NewRecord` with a tag, node and meta of
+        its own; a NaN or an infinity is a `ValueError`.  Options: `AppendOptions`.
         """
-        return self._do(calls.append(topic, values, options))
+        return self.session.do(endpoints.append(topic, values, options))
 
     def append_many(
-        self, topic: str, values: Iterable[Any], **options: Unpack[BatchOptions]
+        self,
+        topic: str,
+        values: Iterable[Any],
+        **options: Unpack[BatchOptions],
     ) -> AppendedMany:
         """Append any number of values or `NewRecord`s in batches, each of them atomic.
 
@@ -192,30 +212,32 @@ class Client:
 
         Options: `BatchOptions`.
         """
-        batcher = walks.Batcher(topic, **options)
+        return self._append_all(Batcher(topic, **options), values)
+
+    def _append_all(self, batcher: Batcher, values: Iterable[Any]) -> AppendedMany:
         for value in values:
             if call := batcher.add(value):
-                batcher.took(self._do(call))
+                batcher.count(self.session.do(call))
         if call := batcher.flush():
-            batcher.took(self._do(call))
+            batcher.count(self.session.do(call))
         return batcher.total
 
     def producer(self, topic: str, **options: Unpack[ProducerOptions]) -> Producer:
-        """Append single records, many a second: they go in batches, in the background, in order.
+        """Append single records, many a second; they are sent in batches, in the background.
 
             with client.producer("jobs") as producer:
                 for value in values:
                     producer.send(value)
 
-        A batch goes when it is full (`batch_records`, `batch_bytes`) or its first record has waited
-        for `linger_ms`, one batch after the other, each under an idempotency key of its own and as
-        patiently as any call.  `send` gives a `Sent`, whose `result()` is the sequence number.
-        After a batch that failed nothing is sent any more: `flush` and `close` raise why, and so
-        do the records' own results.
+        A batch is sent when it is full (`batch_records`, `batch_bytes`), or when its first record
+        has waited for `linger_ms`.  One batch is sent after the other, each under an idempotency
+        key of its own, and again where any call would be.  After a batch that failed nothing more
+        is sent: `flush` and `close` raise its error, and so do the records' own results.
 
+        `send` returns a `Sent`, whose `result()` is the record's sequence number.
         Options: `ProducerOptions`.
         """
-        return Producer(self, topic, **options)
+        return Producer(self.session, topic, **options)
 
     @overload
     def diff(self, topic: str, **options: Unpack[DiffOptions]) -> Diff[Record[Any]]: ...
@@ -230,10 +252,10 @@ class Client:
     ) -> Diff[Any]:
         """One page of records after `from_seq`; go on from its `next_from_seq`.
 
-        `record_type=RawRecord` leaves JSON alone; `Record[T]` decodes `data` into T.
-        Options: `DiffOptions`.
+        `record_type=RawRecord` leaves the JSON of a record as it is; `Record[T]` decodes `data`
+        into T.  Options: `DiffOptions`.
         """
-        return self._do(calls.diff(topic, record_type, options))
+        return self.session.do(endpoints.diff(topic, record_type, options))
 
     @overload
     def read(
@@ -257,37 +279,37 @@ class Client:
         `from_seq` when you come back (§3.1).  Without `follow` it ends at the head as the first
         page saw it.  Options: `ReadOptions`; `record_type` as for `diff`.
         """
-        return self._walk(walks.Reader(topic, record_type, **options))
+        return self.session.items(paging.RecordPages(topic, record_type, **options))
 
     @overload
     def watch(
         self,
-        *topics: Topic,
+        *topics: WatchTopics,
         include_data: Literal[True] = True,
         **options: Unpack[WatchOptions],
-    ) -> "Watch[Record[Any]]": ...
+    ) -> Watch[Record[Any]]: ...
 
     @overload
     def watch(
-        self, *topics: Topic, include_data: Literal[False], **options: Unpack[WatchOptions]
-    ) -> "Watch[RecordHead]": ...
+        self, *topics: WatchTopics, include_data: Literal[False], **options: Unpack[WatchOptions]
+    ) -> Watch[RecordHead]: ...
 
     @overload
     def watch(
         self,
-        *topics: Topic,
+        *topics: WatchTopics,
         record_type: type[R],
         include_data: bool = True,
         **options: Unpack[WatchOptions],
-    ) -> "Watch[R]": ...
+    ) -> Watch[R]: ...
 
     def watch(
         self,
-        *topics: Topic,
+        *topics: WatchTopics,
         record_type: type[Any] = Record,
         include_data: bool = True,
         **options: Unpack[WatchOptions],
-    ) -> "Watch[Any]":
+    ) -> Watch[Any]:
         """The records of topics as they come, over one connection, until the loop is left.
 
             for topic, item in client.watch("jobs", tail=True):
@@ -298,34 +320,36 @@ class Client:
 
         Topics are names, a list of names, or a mapping that says where each begins.
 
-        An item is a record, a `Tombstone` where some were lost, or `TopicGone` where a topic was
-        deleted; with the last topic the watch ends.  A connection that is lost is made again, and
-        a session that the server has forgotten; only what keeps failing for as long as `retry`
-        allows is raised, and `Conflict` where another stream took the session over.
+        An item is a record, a `Tombstone` where records were lost, or `TopicGone` where a topic was
+        deleted; with the last topic the watch ends.  A lost connection is made again, and so is a
+        watch session that the server has forgotten.  Raised is only what fails for as long as
+        `retry` allows, and `Conflict` where another stream opened the same session.
 
         Options: `WatchOptions`; `record_type` as for `diff`; `include_data=False` gives records
         without their data.
         """
-        watcher = Watcher(
+        state = WatchState(
             topics,
             record_type,
-            retry=self._retry,
-            clock=self._clock,
+            retry=self.session.retry,
+            clock=self.session.clock,
             include_data=include_data,
             **options,
         )
-        return Watch(self, watcher)
+        return Watch(self.session, state)
 
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: Match | None = None
     ) -> Deleted:
-        """Remove the records below `before_seq`, those whose tag matches, or those that are both.
+        """Remove records: those below `before_seq`, or whose tag matches, or of which both is true.
 
-        client.delete("jobs", before_seq=480_001)
-        client.delete("chat", match=("tag", "Glob", "room-42:*"))
-        client.delete("chat", match="room-42:msg-7")          # exactly this tag
+            client.delete("jobs", before_seq=480_001)
+            client.delete("chat", match=("tag", "Glob", "room-42:*"))
+            client.delete("chat", match="room-42:msg-7")          # exactly this tag
+
+        They leave no tombstone (§5).
         """
-        return self._do(calls.delete(topic, before_seq=before_seq, match=match))
+        return self.session.do(endpoints.delete(topic, before_seq=before_seq, match=match))
 
     def purge(
         self,
@@ -335,7 +359,8 @@ class Client:
         keep: int | None = None,
         filter: str | None = None,
     ) -> Purged:
-        """Remove all records, or those that `filter` names, below `seq` or but the newest `keep`.
+        """Remove all records, or those that `filter` matches: below `seq`, or all but the newest
+        `keep`.
 
             client.purge("orders", filter="orders.*.eu", keep=100)
 
@@ -345,7 +370,7 @@ class Client:
             filter: Subject pattern over the tag's dot-separated tokens: `*` is one token, a final
                 `>` one or more.
         """
-        return self._do(calls.purge(topic, seq=seq, keep=keep, filter=filter))
+        return self.session.do(endpoints.purge(topic, seq=seq, keep=keep, filter=filter))
 
     @overload
     def claim(
@@ -380,42 +405,44 @@ class Client:
         wait_ms: int | None = None,
         job_type: type[Any] = Job,
     ) -> Claimed[Any]:
-        """Lease up to `max` jobs of a queue; `work` does this, and the rest, in a loop.
+        """Lease up to `max` jobs of a queue; `work` does this and all that follows in a loop.
 
             claimed = client.claim("jobs", node="w1", max=16, wait_ms=30_000)
             ...
             client.ack("jobs", claimed.jobs, node="w1")
 
-        A job that is neither acked nor extended before its deadline is another's.  An attempt
-        whose connection broke is repeated; what it may have leased comes again when that lease
-        ends.
+        A job that is neither acked nor extended before its deadline is leased to another worker.
+        A claim whose connection broke is repeated; the jobs that the lost answer may have leased
+        are handed out again when that lease ends.
 
         Args:
-            node: Who claims; an ack names the same.
-            max: The server grants 1000 by default.
-            lease_ms: For how long, within [100, 86,400,000]; by default the queue's `lease_ms`.
+            node: The name of the worker; its acks must have the same.
+            max: The most jobs to lease; the server grants 1000 by default.
+            lease_ms: Length of the leases, within [100, 86,400,000]; by default the queue's.
             wait_ms: Where nothing is ready, wait for a first job, at most 30,000.
             job_type: `Job[T]` decodes `data` into T.
 
         Raises:
-            TopicNotFound: No such queue.
-            Conflict: A topic, but no queue.
+            TopicNotFound: The queue does not exist.
+            Conflict: The topic is not a queue.
         """
-        call = calls.claim(queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms)
-        return self._do(call)
+        call = endpoints.claim(
+            queue, job_type, node=node, max=max, lease_ms=lease_ms, wait_ms=wait_ms
+        )
+        return self.session.do(call)
 
     def ack(
         self, queue: str, jobs: Leases, *, node: str, lease_ids: list[str] | None = None
     ) -> Acked:
-        """Say that jobs are done: they are deleted for good.
+        """Say that jobs are done, which deletes them.
 
             client.ack("jobs", claimed.jobs, node="w1")          # as they were claimed
             client.ack("jobs", [480101], node="w1", lease_ids=["lease_7f3a9c"])
 
-        Jobs as they were claimed carry their lease ids, so that one whose lease another has by
-        now is not acked in its name, but `skipped`.  Bare seqs count while `node` holds them.
+        Jobs as they were claimed carry their lease ids: a job that is leased to another worker by
+        now is `skipped`, and stays that worker's.  Bare seqs count while `node` holds their leases.
         """
-        return self._do(calls.ack(queue, jobs, node=node, lease_ids=lease_ids))
+        return self.session.do(endpoints.ack(queue, jobs, node=node, lease_ids=lease_ids))
 
     def nack(
         self,
@@ -428,11 +455,11 @@ class Client:
     ) -> Nacked:
         """Give jobs back undone, to be claimed again after `delay_ms` (at most a day).
 
-        `jobs` and `lease_ids` as for `ack`.  Without lease ids it is not repeated where its
-        answer was lost.
+        `jobs` and `lease_ids` as for `ack`.  Without lease ids the call is not repeated where its
+        answer was lost: the same node may have claimed the jobs again meanwhile.
         """
-        call = calls.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
-        return self._do(call)
+        call = endpoints.nack(queue, jobs, node=node, delay_ms=delay_ms, lease_ids=lease_ids)
+        return self.session.do(call)
 
     def extend(
         self,
@@ -443,9 +470,9 @@ class Client:
         lease_ms: int,
         lease_ids: list[str] | None = None,
     ) -> Extended:
-        """Keep jobs for `lease_ms` from now on; `jobs` and `lease_ids` as for `ack`."""
-        call = calls.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
-        return self._do(call)
+        """Let the leases of jobs end `lease_ms` from now; `jobs` and `lease_ids` as for `ack`."""
+        call = endpoints.extend(queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids)
+        return self.session.do(call)
 
     @overload
     def work(self, queue: str, **options: Unpack[WorkOptions]) -> Work[Any]: ...
@@ -487,29 +514,30 @@ class Client:
         on_error: OnError[HeldJob[Any]] = log_error,
         job_type: type[Job[Any]] = Job,
         **options: Unpack[WorkOptions],
-    ) -> "Work[Any] | int":
-        """Work on a queue: claim jobs, keep them while they take, ack them, give back what fails.
+    ) -> Work[Any] | int:
+        """Work on a queue: claim its jobs, extend their leases, and ack or nack each.
 
-            client.work("jobs", resize, concurrency=4)       # resize(job), until it is interrupted
+            client.work("jobs", resize, concurrency=4)       # until it is interrupted
 
             with client.work("jobs", node="w1") as work:     # or one after the other
                 for job in work:
                     with job:
                         resize(job.data)
 
-        With a `handler` it is `Work.run`, and gives how many jobs were done; without one it is a
-        `Work`, to iterate.  Leases are extended in the background, and everything that is said of
-        a job carries its lease id: a worker that comes too late changes nothing.
+        With a `handler` it runs `Work.run`, and returns how many jobs were done.  Without one
+        it returns a `Work` to iterate over.  Leases are extended in the background.  Every
+        ack and nack carries the job's lease id, so that a worker that comes too late changes
+        nothing.
 
-        Options: `WorkOptions`; `concurrency` and `on_error` as for `Work.run`; `job_type=Job[T]`
-        decodes `data` into T.
+        Options: `WorkOptions`; `concurrency` and `on_error` as for `Work.run`;
+        `job_type=Job[T]` decodes `data` into T.
         """
-        worker = Worker(queue, job_type, retry=self._retry, clock=self._clock, **options)
-        work = Work(self, worker)
+        session = self.session
+        state = WorkerState(queue, job_type, retry=session.retry, clock=session.clock, **options)
+        work = Work(session, state)
         if handler is None:
             return work
-        with work:
-            return work.run(handler, concurrency=concurrency, on_error=on_error)
+        return _run(work, handler, concurrency, on_error)
 
     def put_router(
         self,
@@ -524,15 +552,15 @@ class Client:
         allow_cycle: bool = False,
         guarantee: Guarantee = "at_least_once",
     ) -> RouterConfig:
-        """Have every record that is appended to `source` from now on appended to `dest` too.
+        """Copy every record that is appended to `source` from now on to `dest`.
 
             client.put_router("orders-audit", "orders", "audit", filter="eu.*")
 
-        Replaces the router of that name; the same again changes nothing.
+        Replaces the router of that name, if there is one; the same call again changes nothing.
 
         Args:
             filter: Forward only records whose tag matches, in the grammar of `delete`.
-            preserve_node: Copies keep their writer, who is not sent them back.
+            preserve_node: Copies keep the `node` of their writer, so that it can leave them out.
             preserve_tag: Copies keep their tag.
             create_dest: False raises `TopicNotFound` where `dest` does not exist.
             allow_cycle: Allow a ring of routers; a record goes round it 8 times at most.
@@ -541,7 +569,7 @@ class Client:
         Raises:
             Conflict: It would close a ring (`detail["cycle"]`), or `dest` has another source.
         """
-        call = calls.put_router(
+        call = endpoints.put_router(
             name,
             source,
             dest,
@@ -552,11 +580,11 @@ class Client:
             allow_cycle=allow_cycle,
             guarantee=guarantee,
         )
-        return self._do(call)
+        return self.session.do(call)
 
     def router(self, name: str) -> Router:
-        """A router, how far it is, and what holds it up.  Raises `RouterNotFound`."""
-        return self._do(calls.router(name))
+        """A router, how far it is, and what blocks it.  Raises `RouterNotFound`."""
+        return self.session.do(endpoints.router(name))
 
     def routers(
         self,
@@ -566,138 +594,49 @@ class Client:
         dest: str | None = None,
         page_size: int = 1000,
     ) -> Iterator[RouterSummary]:
-        """All routers whose name begins with `prefix`, of this source and destination, page by page.
+        """All routers whose name begins with `prefix`, of this source and destination, page by
+        page.
 
-        for router in client.routers(source="orders"):
-            print(router.dest, router.lag)
+            for router in client.routers(source="orders"):
+                print(router.dest, router.lag)
+
+        Args:
+            page_size: Routers of one request.
         """
-        walk = walks.routers(prefix=prefix, source=source, dest=dest, page_size=page_size)
-        yield from self._walk(walk)
+        pages = paging.routers(prefix=prefix, source=source, dest=dest, page_size=page_size)
+        return self.session.items(pages)
 
     def delete_router(self, name: str) -> RouterDeleted:
-        """Stop forwarding at once; what was forwarded stays."""
-        return self._do(calls.delete_router(name))
+        """Stop forwarding at once; the copies that were made stay."""
+        return self.session.do(endpoints.delete_router(name))
 
     def health(self) -> Health:
-        """Whether the process answers, at once and without retrying a refusal."""
-        return self._do(calls.health())
+        """Whether the process answers.  A refusal is not retried."""
+        return self.session.do(endpoints.health())
 
     def ready(self) -> Ready:
-        """Whether it serves, likewise; raises `NotReady` while it replays its log or drains."""
-        return self._do(calls.ready())
+        """Whether the server serves; raises `NotReady` at once while it replays its log or
+        drains."""
+        return self.session.do(endpoints.ready())
 
     def metrics(self) -> dict[str, Any]:
         """The server's metrics as one object."""
-        return self._do(calls.metrics())
+        return self.session.do(endpoints.metrics())
 
     def metrics_text(self) -> str:
         """The server's metrics as Prometheus text."""
-        return self._do(calls.metrics_text())
+        return self.session.do(endpoints.metrics_text())
 
     def limits(self) -> dict[str, Any]:
-        """Every cap in force."""
-        return self._do(calls.limits())
-
-    def _open(self, call: Call[Any], silence_s: float) -> AbstractContextManager[httpx.Response]:
-        return self._carrier.stream(call, wire.streaming(call, silence_s))
-
-    def _walk(self, walk: walks.Walk[A, T]) -> Iterator[T]:
-        while (call := walk.call()) is not None:
-            yield from walk.take(self._do(call))
-
-    def _do(self, call: Call[T]) -> T:
-        attempts = Attempts(call, self._retry, self._clock)
-        outcome = self._send(call)
-        while (pause_s := attempts.pause_s(outcome)) is not None:
-            self._sleep(pause_s)
-            outcome = self._send(call)
-        return call.result(outcome)
-
-    def _send(self, call: Call[Any]) -> Outcome:
-        sending = wire.sending(self._target, call)
-        try:
-            return self._carrier.request(call, sending)
-        except httpx.RequestError as error:
-            return error
+        """The limits in force."""
+        return self.session.do(endpoints.limits())
 
 
-class Watch(Generic[R]):
-    """What `Client.watch` gives: an iterator that outlives its connections; for one thread.
-
-    It connects when it is first asked; `with` subscribes at once, so that a `tail` begins there,
-    and lets the connection go at the end.  After an error, the next item goes on where it was.
-    """
-
-    def __init__(self, client: Client, watcher: Watcher[R]) -> None:
-        self._client = client
-        self._watcher = watcher
-        self._items = self._run()
-        self._is_closed = False
-
-    @property
-    def cursor(self) -> str | None:
-        """Where to go on after the item that was given last: keep it, and give it as `cursor` when
-        you come back.  None before the first answer."""
-        return self._watcher.cursor
-
-    def __enter__(self) -> Self:
-        self._subscribe()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let the connection go; there are no more items."""
-        self._is_closed = True
-        self._items.close()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Watched[R]:
-        if self._is_closed:
-            raise StopIteration
-        try:
-            return next(self._items)
-        except StopIteration:
-            raise
-        except BaseException:
-            self._items = self._run()
-            raise
-
-    def _run(self) -> Generator[Watched[R], None, None]:
-        watcher = self._watcher
-        while not watcher.is_over:
-            self._subscribe()
-            yield from watcher.owed()
-            if watcher.is_over:
-                return
-            call, silence_s = watcher.stream()
-            try:
-                with self._client._open(call, silence_s) as response:
-                    outcome: Outcome = response
-                    if watcher.opens(response):
-                        for piece in response.iter_bytes():
-                            yield from watcher.take(piece)
-                            if not watcher.is_listening:
-                                break
-                    else:
-                        response.read()
-            except httpx.RequestError as error:
-                outcome = error
-            if not watcher.is_over:
-                self._pause(watcher.ended(call, outcome))
-
-    def _subscribe(self) -> None:
-        while (call := self._watcher.call()) is not None:
-            self._pause(self._watcher.posted(call, self._client._send(call)))
-
-    def _pause(self, pause_s: float) -> None:
-        if pause_s:
-            self._client._sleep(pause_s)
+def _run(
+    work: Work[D],
+    handler: Callable[[HeldJob[D]], object],
+    concurrency: int,
+    on_error: OnError[HeldJob[D]],
+) -> int:
+    with work:
+        return work.run(handler, concurrency=concurrency, on_error=on_error)

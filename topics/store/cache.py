@@ -1,8 +1,9 @@
-"""What the page cache shows of the log, held against what the disk gives back.
+"""Compares the log's pages in the page cache with the bytes on the disk.
 
-After a sync that failed, pages look written that the disk lacks.  Who saw it fail leaves a mark; but
-a process may be killed in that very call, as when a disk hangs and somebody loses patience.  As long
-as the kernel lives and has not needed the pages for something else, they are evidence themselves.
+After a failed sync the page cache shows bytes that the disk lacks (Rebello et al., "Can applications
+recover from fsync failures?", 2020).  A process that sees the failure leaves a mark, `FAILED_NAME`.
+A process that is killed inside the call cannot: an operator may kill a server whose disk hangs.  The
+cached pages themselves then are the evidence, as long as the kernel has not reclaimed them.
 """
 
 from typing import Final
@@ -11,11 +12,11 @@ from topics.store.files import File, read_at_most
 from topics.store.layout import digest
 
 STEP: Final = 16 << 10
-"""Bytes that are compared, or not because one of their pages is gone, together."""
+"""Bytes compared as one unit; a unit with an evicted page is not compared."""
 
 
 def shown(file: File) -> dict[int, int]:
-    """Digests, by offset, of what is in memory of a file; nothing is read for it."""
+    """Digests, by offset, of the parts of a file that are in the page cache; reads no disk."""
     found: dict[int, int] = {}
     size = file.size()
     buffer = memoryview(bytearray(STEP))
@@ -30,9 +31,9 @@ def shown(file: File) -> dict[int, int]:
 
 
 def is_on_disk(file: File, before: dict[int, int]) -> bool:
-    """Whether a file that was dropped from memory still shows what it showed before.
+    """Whether the file, evicted from the page cache and read again, has the digests `before`.
 
     Raises:
-        OSError: The disk does not give it back.
+        OSError: The disk cannot read it.
     """
     return all(digest(read_at_most(file, STEP, at)) == was for at, was in before.items())

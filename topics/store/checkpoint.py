@@ -1,8 +1,8 @@
 """Checkpoints: small images of the engine's state, two generations of them.
 
-Owns their files and the choice among them.  Knows of the image only how to encode it.  Invariant:
-a checkpoint is whole or it is not there, and the one before it stays, with the log it needs, until
-the next is durable.
+Owns the checkpoint files and the choice among them; knows of the image only how to encode it.
+Invariant: a checkpoint file is complete or absent, and the previous checkpoint and the log that it
+needs stay until the next checkpoint is durable.
 """
 
 from collections.abc import Iterator
@@ -32,20 +32,20 @@ from topics.store.wal import Position
 GENERATIONS: Final = 2
 
 WRITE_BYTES: Final = 128 << 10
-"""An image is joined and written in parts of about so much: whoever joins more holds up all other
-threads meanwhile."""
+"""An image is joined and written in parts of about this size.  `bytes.join` holds the interpreter
+lock, so a larger part would delay the event loop."""
 
 _decode = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a checkpoint file says besides the image.
+    """The header of a checkpoint file.
 
     Attributes:
-        position: Where the log goes on that is not in the image.
-        clean: It was written by a clean stop.
-        next_segment: No segment of this number or above was ever referred to.
+        position: Where the log continues that the image does not contain.
+        clean: A clean stop wrote it.
+        next_segment: No event has referred to a segment with this number or a greater one.
     """
 
     number: int
@@ -56,7 +56,7 @@ class Stored:
 
 
 def write(file: File, image: Image, stored: Stored, instance: bytes) -> None:
-    """*Blocking.* Write an image, and what is said about it before it.  Raises OSError."""
+    """*Blocking.* Write the image, then the header in front of it.  Raises OSError."""
     size, body_digest = CHECKPOINT_HEADER.size, Digest()
     for part in _parts(image):
         write_all(file, part, size)
@@ -67,7 +67,7 @@ def write(file: File, image: Image, stored: Stored, instance: bytes) -> None:
 
 
 def _parts(image: Image) -> Iterator[bytes]:
-    """The pieces of an image, many small ones in one."""
+    """The pieces of an image, small ones joined up to `WRITE_BYTES`."""
     pieces: list[Buffer] = []
     size = 0
     for piece in image.pieces():
@@ -101,7 +101,7 @@ def _header(stored: Stored, instance: bytes, body_bytes: int, body_digest: int) 
 
 
 def decode(data: memoryview, number: int, instance: bytes) -> tuple[Checkpoint, Stored]:
-    """The image and what is said about it.  Raises ValueError: why it can't be believed."""
+    """The image and its header.  Raises ValueError: what does not verify."""
     if not header_holds(CHECKPOINT_HEADER, data):
         raise ValueError("the header does not verify")
     magic, version, clean, incarnation, owner, own, *rest = CHECKPOINT_HEADER.unpack(
@@ -127,15 +127,15 @@ class Checkpoints:
         self._files = files
         self._instance = instance
         self.passed_over: Corrupt | None = None
-        """The damage for which `load` fell back to the checkpoint before."""
+        """The damage for which `load` fell back to the previous checkpoint."""
         self._kept: list[Stored] = []
         self._next_number = 1
 
     def load(self) -> tuple[Checkpoint, Stored] | None:
-        """The newest checkpoint that verifies; None where there never was one.
+        """The newest checkpoint that verifies; None where the directory has none.
 
         Raises:
-            Corrupt: There are files and none verifies.
+            Corrupt: There are checkpoint files and none verifies.
         """
         refused: Corrupt | None = None
         loaded: tuple[Checkpoint, Stored] | None = None
@@ -169,7 +169,7 @@ class Checkpoints:
 
     @property
     def oldest_log(self) -> int:
-        """The first log file that a kept checkpoint needs; 1 where the log is needed from there."""
+        """Number of the first log file that a kept checkpoint needs; 1: the log from its beginning."""
         if len(self._kept) < GENERATIONS:
             return 1
         return min(stored.position.file_number for stored in self._kept[-GENERATIONS:])
@@ -183,7 +183,7 @@ class Checkpoints:
         next_segment: int,
         clean: bool,
     ) -> None:
-        """*Blocking.* Make a checkpoint durable.  Raises OSError: all is as it was."""
+        """*Blocking.* Make a checkpoint durable.  Raises OSError: nothing changed."""
         number = self._next_number
         stored = Stored(number, position, incarnation, next_segment, clean)
         publish_with(
@@ -195,7 +195,7 @@ class Checkpoints:
         self._kept.append(stored)
 
     def retire(self) -> None:
-        """Unlink the generations before the last two, those that don't verify among them."""
+        """Unlink all but the last two generations, including files that do not verify."""
         kept = {stored.number for stored in self._kept[-GENERATIONS:]}
         self._kept = self._kept[-GENERATIONS:]
         for number in numbers(self._files.names(), "ckpt"):

@@ -1,8 +1,8 @@
-"""The only door to the disk: what the store asks of a file system, and the real one.
+"""The store's interface to the file system, and its implementation on the operating system.
 
-Owns every call that reaches the operating system, and the clock and entropy of the store, so that
-a simulation can lose, tear, reorder and refuse writes.  Refuses to know what any byte means.
-Invariant: nothing is followed, nothing is world-readable, nothing is written through a map.
+Owns every system call of the store, and its clock and entropy, so that a simulation can lose, tear,
+reorder and refuse writes.  Knows nothing of what the bytes mean.  Invariants: no symbolic link is
+followed, no file is world-readable, and no byte is written through a memory map.
 """
 
 import errno
@@ -31,13 +31,13 @@ class File(Protocol):
         """Read at most `len(buffer)` bytes; 0 at the end of the file.  Raises OSError."""
 
     def read_nowait(self, buffer: memoryview, offset: int) -> bool:
-        """Fill the whole buffer from memory, or say False where a disk would have to be asked."""
+        """Fill the whole buffer from the page cache; False where the disk would have to be read."""
 
     def write(self, data: Buffer, offset: int) -> int:
         """Write a prefix of `data`; returns its length, which may be short.  Raises OSError."""
 
     def write_vector(self, parts: Sequence[Buffer], offset: int) -> int:
-        """As `write`, of the bytes of all parts, one after the other, of which none are copied."""
+        """As `write`, for the concatenation of all parts, without copying them."""
 
     def sync_data(self) -> None:
         """Make the bytes of a file whose size does not change durable."""
@@ -51,17 +51,18 @@ class File(Protocol):
         """Make sure that writes to [0, size) find space; the file grows with zeros.
 
         Raises:
-            OSError: ENOSPC, and the file may have grown a part of the way.
+            OSError: ENOSPC; the file may have grown part of the way.
         """
 
     def forget_cache(self) -> None:
-        """Ask that clean pages be read from the device again."""
+        """Evict clean pages from the page cache, so that the next read goes to the device."""
 
     def map_readonly(self, size: int) -> memoryview:
-        """The bytes [0, size) as memory that can't be written; valid as long as it is referenced.
+        """The bytes [0, size) as read-only memory; valid as long as it is referenced.
 
-        Nothing is read: whoever wants a byte from it reads it from the file first, where a failing
-        disk is an error, and waits for the disk there, where other threads run on.
+        Nothing is read.  A caller reads each byte range from the file before it touches it in the
+        map: there a failing disk is an error and not a signal, and the wait releases the
+        interpreter lock.
         """
 
     def close(self) -> None: ...
@@ -79,7 +80,7 @@ class Files(Protocol):
         """All entries, sorted."""
 
     def lock(self) -> bool:
-        """Take the directory for this process until `close`; False where another holds it."""
+        """Lock the directory for this process until `close`; False where another process has it."""
 
     def create(self, name: str) -> File:
         """A new, empty file.  Raises FileExistsError."""
@@ -105,7 +106,7 @@ class Files(Protocol):
         """
 
     def now_s(self) -> int:
-        """The wall clock, by which `modified_s` goes."""
+        """The wall clock, in seconds since the epoch, as `modified_s` uses it."""
 
     def boot_id(self) -> bytes:
         """16 bytes that change when the kernel starts."""
@@ -115,11 +116,11 @@ class Files(Protocol):
     def monotonic_us(self) -> int: ...
 
     def close(self) -> None:
-        """Let go of directory and lock."""
+        """Release the directory and the lock."""
 
 
 def write_all(file: File, data: Buffer, offset: int) -> None:
-    """Write every byte, however short the single writes turn out."""
+    """Write every byte; a short write is continued."""
     written = file.write(data, offset)
     if written == len(data):
         return
@@ -132,7 +133,7 @@ def write_all(file: File, data: Buffer, offset: int) -> None:
 
 
 def write_parts(file: File, parts: Sequence[Buffer], offset: int) -> None:
-    """Write every byte of all parts, one after the other."""
+    """Write every byte of the concatenation of all parts."""
     for at in range(0, len(parts), VECTOR_MAX):
         some = parts[at : at + VECTOR_MAX]
         size = sum(map(len, some))
@@ -164,17 +165,18 @@ def read_whole(files: Files, name: str) -> memoryview:
 
 
 def publish(files: Files, name: str, data: Buffer) -> None:
-    """Let `name` hold `data` from one moment to the next, durably.  Raises as `publish_with`."""
+    """Replace `name` by a file with `data`, atomically and durably.  Raises as `publish_with`."""
     publish_with(files, name, lambda file: write_all(file, data, 0))
 
 
 def publish_with(files: Files, name: str, write: Callable[[File], None]) -> None:
-    """Let `name` hold what `write` puts into an empty file, from one moment to the next, durably.
+    """Replace `name` by what `write` puts into an empty file, atomically and durably.
 
-    The order is what matters: bytes before name, name before anything that relies on it.
+    The bytes are durable before the name refers to them, and the name is durable before this
+    returns (temporary file, fsync, rename, fsync of the directory).
 
     Raises:
-        OSError: `name` is as it was; the temporary file is gone where the disk allowed it.
+        OSError: `name` is unchanged; the temporary file is removed if the disk allows it.
     """
     temp = name + ".tmp"
     discard(files, temp)
@@ -193,7 +195,7 @@ def publish_with(files: Files, name: str, write: Callable[[File], None]) -> None
 
 
 def discard(files: Files, name: str) -> None:
-    """Unlink what may not be there and what nothing relies on."""
+    """Unlink a file that may be absent and that nothing relies on."""
     try:
         files.unlink(name)
     except OSError:
@@ -226,7 +228,7 @@ class OsFile:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
-            # tmpfs and some others do not know the flag: every read goes to the thread pool then.
+            # tmpfs and some other file systems lack the flag: all their reads use a thread.
             self._files.nowait = False
             return False
 
@@ -260,7 +262,7 @@ class OsFile:
             self._fd = -1
 
     def __del__(self) -> None:
-        # A segment that was dropped while somebody read it has no owner but its readers.
+        # The readers of a dropped segment are its only owners: the last one closes the file.
         self.close()
 
 
@@ -282,7 +284,7 @@ class OsFiles:
             try:
                 os.makedirs(self.path, mode=0o700, exist_ok=True)
             except FileExistsError:
-                # That it exists is not what is wrong with it.
+                # `exist_ok` accepts directories alone: the path names a file of another kind.
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", self.path) from None
             self._sync_path(os.path.dirname(os.path.abspath(self.path)))
         if self._root < 0:
@@ -342,7 +344,7 @@ class OsFiles:
             with open(BOOT_ID, encoding="ascii") as file:
                 return bytes.fromhex(file.read().strip().replace("-", ""))
         except OSError:
-            # Without the kernel's word every restart counts as one of the machine: the safe side.
+            # Without a boot id every restart must count as a reboot, which trusts no page cache.
             return os.urandom(16)
 
     def entropy(self, size: int) -> bytes:

@@ -1,16 +1,17 @@
-"""An open segment: its file, its run table, and the map of all that stands before the text.
+"""An open segment: its file, its run table, and the map of all bytes in front of the text.
 
-Owns what it costs to have a segment open, two descriptors, and lets go of all of it at once; a
-segment is opened again by name.  To open it reads the header and the run table: columns and flags
-are read, and the file mapped, when a run is first asked for them.
+Owns the two descriptors of an open segment and releases both at once; a closed segment is opened
+again by name.  Opening reads the header and the run table.  Columns and flags are read, and the file
+is mapped, when a reader first needs them.
 
-Invariants: columns are handed out only after the section they are in was compared with its digest.
-What is handed out of the map was read from the file before, and lies within the file's size at that
-time: so a disk that fails, and a file that was cut short, are errors that name the file, and not a
-signal that ends the process; and the fault that follows finds the page in memory.
+Invariants: columns are returned only after their section was compared with its digest.  A part of
+the map is returned only after the same bytes were read from the file, within its size at that time.
+A failing disk or a truncated file therefore is an error that names the file, and not a SIGBUS that
+ends the process, and the page fault that follows finds the page in memory.
 """
 
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class Handle:
         return part
 
     def checked_columns(self, index: int) -> Columns:
-        """Columns of a run; its whole section is compared with its digest the first time."""
+        """The columns of a run.  The first call compares the run's whole section with its digest."""
         columns = self.columns.get(index)
         if columns is None:
             row = self.row(index)
@@ -85,10 +86,10 @@ class Handle:
         return columns
 
     def flags(self, index: int) -> NDArray[np.uint8]:
-        """The flag bytes as the file has them, through the map.
+        """The delete flags of a run as the file has them, through the map.
 
         Raises:
-            Corrupt: They can't be read.
+            Corrupt: They cannot be read.
         """
         flags = self.parts.get((index, "flags"))
         if flags is None:
@@ -101,7 +102,7 @@ class Handle:
         return flags
 
     def _mapped(self, dtype: np.dtype[Any], items: int, offset: int) -> NDArray[Any]:
-        """An array over bytes of the file that were read just now."""
+        """An array over bytes of the file that the caller has just read."""
         self._check_size()
         mapped = self._map
         if mapped is None:
@@ -109,18 +110,83 @@ class Handle:
         return np.frombuffer(mapped, dtype, items, offset)
 
     def _check_size(self) -> None:
-        """Raises Corrupt: The file was cut short since it was opened."""
+        """Raises Corrupt: The file was truncated after it was opened."""
         size = self.file.size()
         if size < self.header.file_bytes:
             what = f"the file has {size} bytes and should have {self.header.file_bytes}"
             raise Corrupt(self.path, size, what)
 
 
-class Segment:
-    """A segment by number, shared by its runs; the handle is there while it is in use."""
+class Access(Enum):
+    """Whether a segment's file is open, and whether it still has a name."""
 
-    __slots__ = ("__weakref__", "handle", "number")
+    CLOSED = "closed"
+    OPEN = "open"
+    """It holds two descriptors until other segments need them."""
+    KEPT = "kept"
+    """It was dropped while open, and stays open for its readers."""
+    GONE = "gone"
+    """It was dropped while closed.  A reader gets an error once the file is unlinked."""
+
+    __hash__ = object.__hash__
+
+
+class Turn(Enum):
+    """An input of a segment's lifecycle."""
+
+    OPENED = "opened"
+    CROWDED_OUT = "crowded out"
+    """Other segments need its descriptors."""
+    DROPPED = "dropped"
+    """Its file is about to be unlinked."""
+    RETAINED = "retained"
+    """The unlink failed."""
+    ENDED = "ended"
+    """The store is closed."""
+
+    __hash__ = object.__hash__
+
+
+ACCESS: Final[dict[tuple[Access, Turn], Access]] = {
+    (Access.CLOSED, Turn.OPENED): Access.OPEN,
+    (Access.CLOSED, Turn.DROPPED): Access.GONE,
+    (Access.CLOSED, Turn.ENDED): Access.CLOSED,
+    (Access.OPEN, Turn.CROWDED_OUT): Access.CLOSED,
+    (Access.OPEN, Turn.DROPPED): Access.KEPT,
+    (Access.OPEN, Turn.ENDED): Access.CLOSED,
+    (Access.KEPT, Turn.DROPPED): Access.KEPT,
+    (Access.KEPT, Turn.RETAINED): Access.OPEN,
+    (Access.KEPT, Turn.ENDED): Access.GONE,
+    (Access.GONE, Turn.OPENED): Access.KEPT,
+    (Access.GONE, Turn.DROPPED): Access.GONE,
+    (Access.GONE, Turn.RETAINED): Access.CLOSED,
+    (Access.GONE, Turn.ENDED): Access.GONE,
+}
+"""The lifecycle of a segment in a process; a missing pair cannot happen.  A segment may be dropped
+twice, the second time in vain.  A reader may open the file between `DROPPED` and the unlink."""
+
+_HELD: Final = (Access.OPEN, Access.KEPT)
+
+
+class Segment:
+    """A segment by number, shared by its runs.
+
+    Attributes:
+        handle: None unless `access` is `OPEN` or `KEPT`.
+    """
+
+    __slots__ = ("__weakref__", "access", "handle", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.access = Access.CLOSED
         self.handle: Handle | None = None
+
+    def move(self, turn: Turn, handle: Handle | None = None) -> None:
+        """Apply an input; `handle` is given with `OPENED` alone."""
+        self.access = ACCESS[self.access, turn]
+        if handle is not None:
+            self.handle = handle
+        elif self.access not in _HELD:
+            self.handle = None
+        assert (self.handle is not None) is (self.access in _HELD)

@@ -1,7 +1,7 @@
-"""Whose data directory this is: the lock, and the file that names format and instance.
+"""The identity of a data directory: the lock, and the file that names format and instance.
 
-Owns the decision whether a directory may be used at all.  Invariant: a directory that is not ours,
-is newer, or is in use is left as it was found, to the byte.
+Owns the decision whether a directory may be used.  Invariant: a directory that is foreign, of a
+newer format, or in use is not changed by a single byte.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def enter(files: Files) -> None:
     """Open and lock the directory.
 
     Raises:
-        Unusable: It is not ours, or in use.
+        Unusable: It is no data directory of topics, or in use.
     """
     try:
         files.prepare(create=True)
@@ -55,7 +55,7 @@ def _refuse_foreign(files: Files, names: list[str]) -> None:
 
 
 def _is_unfinished(names: list[str]) -> bool:
-    """Whether only what the first moments of a new directory leave is here."""
+    """Whether the directory holds only what an interrupted `found` leaves."""
     first = {IDENTITY_TEMP, RESERVE_NAME, FAILED_NAME, "0000000001.wal", "0000000002.wal"} | IGNORED
     temps = {name for name in names if TEMP.fullmatch(name)}
     return IDENTITY_TEMP in names and set(names) <= first | temps
@@ -65,7 +65,7 @@ def read(files: Files) -> bytes | None:
     """The instance id, 8 bytes; None where the directory is new.
 
     Raises:
-        Unusable: A newer format, or no identity that can be read.
+        Unusable: The format is newer, or the identity cannot be read.
     """
     known = read_versioned(files)
     return known[1] if known is not None else None
@@ -94,11 +94,11 @@ def read_versioned(files: Files) -> tuple[int, bytes] | None:
 
 
 def upgrade(files: Files, instance: bytes) -> None:
-    """Before the first file of our format is made: an earlier version of this program, which could
-    not read it, refuses the directory from now on.
+    """Write the present format version into the identity, before the first file of that format: an
+    earlier version of this program, which cannot read it, then refuses the directory.
 
     Raises:
-        Unusable: It could not be done, and the directory is as it was.
+        Unusable: The disk failed; the directory is unchanged.
     """
     known = read_versioned(files)
     assert known is not None
@@ -116,11 +116,12 @@ def _encode(instance: bytes) -> bytes:
 
 
 def found(files: Files, begin: Callable[[bytes], None]) -> bytes:
-    """Make a new directory ours; `begin` makes its first log file durable.
+    """Initialise a new directory; `begin` makes its first log file durable.
 
-    The identity gets its name last: where it is, there is a log, and a log that is missing was
-    taken away.  Until then its temporary name says that what lies here is only unfinished; it is
-    the first entry to come and the last that an unfinished beginning loses.
+    The identity gets its final name last.  A directory with an identity therefore had a log, and a
+    missing log is damage.  Until then the identity's temporary name marks the directory as
+    unfinished: it is the first entry to be made durable, and the last to be removed when the next
+    start begins anew.
     """
     for name in files.names():
         if name not in IGNORED and name != IDENTITY_TEMP:

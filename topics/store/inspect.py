@@ -1,7 +1,7 @@
-"""What lies in a data directory, with every checksum compared.
+"""Inspection of a data directory, with every checksum compared.
 
-Owns the report and nothing else; changes no byte and takes no lock.  Invariant: damage ends neither
-the inspection nor the file it is in, as far as anything behind it can still be found.
+Owns the report; changes no byte and takes no lock.  Invariant: damage ends neither the inspection
+nor that of its file, as far as intact parts behind it can be found.
 """
 
 from dataclasses import dataclass, field
@@ -99,9 +99,11 @@ class CheckpointReport:
 
 @dataclass(slots=True)
 class Report:
-    """Everything found; `others` are files that are not the store's, or only set aside by it.
+    """The findings of one inspection.
 
-    `format_version` is the newest that a file of the directory may have.
+    Attributes:
+        format_version: The newest format that a file of the directory may have.
+        others: Files that are not the store's, or that it only set aside.
     """
 
     path: str
@@ -181,7 +183,7 @@ class Inspection:
             file.close()
 
     def _checkpoints(self, names: list[str]) -> Position | None:
-        """Check all of them; returns where the newest good one says that the log goes on."""
+        """Check all checkpoints; returns the log position of the newest that verifies."""
         start = None
         checkpoints = Checkpoints(self._files, self._instance)
         for number in numbers(names, "ckpt"):
@@ -210,7 +212,8 @@ class Inspection:
         self._walk(begin, start, reports)
         if begin == start or start is None or self._end.batch >= start.batch:
             return
-        # What a start needs least is damaged; what the newest checkpoint needs lies behind it.
+        # The damage is in the part of the log that only the older checkpoint needs.  The part that
+        # the newest checkpoint needs lies behind it and is walked by itself.
         broken = self._end
         self._walk(start, start, reports)
         if len(self.report.problems) == before:
@@ -230,7 +233,7 @@ class Inspection:
     def _walk(
         self, begin: Position | None, start: Position | None, reports: dict[int, LogReport]
     ) -> None:
-        """Check the log from a position, and learn from what lies behind `start`."""
+        """Check the log from a position, and apply the events behind `start`."""
         walk = LogWalk(self._files, self._instance, begin)
         self._end = begin if begin is not None else Position(1, 0, 0, 0)
         self._ends = False
@@ -262,8 +265,8 @@ class Inspection:
         self.report.clean, self.report.torn_bytes = tail.clean, tail.torn_bytes
 
     def _oldest(self, found: list[int], start: Position | None) -> Position | None:
-        """The beginning of the oldest file there is, so that what only an older checkpoint needs
-        is checked as well; `start` where that cannot be known."""
+        """The beginning of the oldest log file, so that the part that only an older checkpoint
+        needs is checked as well; `start` where that position is unknown."""
         is_known = start is not None or bool(self.report.checkpoints)
         if not found or not is_known or (start is not None and found[0] > start.file_number):
             return start

@@ -1,9 +1,9 @@
-"""How bytes lie in every file of the data directory: magics, headers, alignments and names.
+"""The layout of every file of the data directory: magics, headers, alignments and names.
 
-Owns the fixed layouts and nothing that moves; `FORMAT.md` draws them.  Everything is little-endian.
-Invariant: a layout never changes under one format version, and every header begins with its magic
-and its version and ends with the XXH3-64 digest of what stands before it, so that a header is
-either wholly believed or not at all.  What an earlier version wrote is read by its own layout.
+Owns the fixed layouts only; `FORMAT.md` draws them.  Everything is little-endian.  Invariant: a
+layout never changes under one format version.  Every header begins with its magic and version and
+ends with the XXH3-64 digest of the bytes before it, so that it verifies as a whole or not at all.
+A file of an earlier version is read by the layout of that version.
 """
 
 import re
@@ -17,13 +17,13 @@ import xxhash
 from topics.protocol.model.records import Buffer
 
 FORMAT_VERSION: Final = 2
-"""What is written; `VERSIONS` are read."""
+"""The version that is written; those in `VERSIONS` are read."""
 VERSIONS: Final = (1, 2)
 
 SECTOR: Final = 512
-"""Batches start on its multiples, so that the header of one can be looked for."""
+"""Batches start on multiples of it, so that a scan can find their headers."""
 PAGE: Final = 4096
-"""What a disk may write, and so may lose, as a whole: no page that a sync covers is written again."""
+"""The unit that a disk may write, and so may lose: a page that a sync covers is not written again."""
 BLOCK: Final = 16384
 """Text bytes under one digest in a segment."""
 
@@ -42,7 +42,7 @@ LOG_HEADER: Final = struct.Struct("<8sHHI8sQQQQ16sQQ")
 digest, synced_through, boot id, file bytes, digest."""
 
 LOG_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQ16sQ"), 2: LOG_HEADER}
-"""By version; version 1 did not say how large the file is."""
+"""By version; version 1 lacks the file's size."""
 
 FIRST_BATCH: Final = {1: SECTOR, 2: PAGE}
 """Where the first batch of a log file stands, by version."""
@@ -60,7 +60,7 @@ SEGMENT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQQ")
 offset, payload bytes, file bytes, batch, digest."""
 
 SEGMENT_HEADERS: Final = {1: struct.Struct("<8sHHI8sQQQQQQQQ"), 2: SEGMENT_HEADER}
-"""By version; version 1 did not say how far the log went."""
+"""By version; version 1 lacks the log's batch."""
 
 RUN_DTYPE: Final = np.dtype(
     [
@@ -99,15 +99,15 @@ IDENTITY_TEMP: Final = "topics.id.tmp"
 LOCK_NAME: Final = ".lock"
 RESERVE_NAME: Final = "reserve.wal"
 FAILED_NAME: Final = "log.failed"
-"""Left where a write or sync failed: what the page cache shows of the log may not be on the disk,
-so the next start must not conclude from an unchanged boot id that nothing is gone.  Its name is all
-that counts: it is an empty file, or the reserve, renamed where no file could be made."""
+"""The mark of a failed write or sync: the page cache may show bytes of the log that the disk lacks,
+so the next start must not conclude from an unchanged boot id that nothing was lost.  Only its name
+counts: it is an empty file, or the renamed reserve if no file could be made."""
 NAME: Final = re.compile(r"(\d{10})\.(wal|seg|ckpt)")
 TORN: Final = re.compile(r"\d{10}\.wal\.\d+\.torn")
 TEMP: Final = re.compile(r"\d{10}\.(wal|seg|ckpt)\.tmp|reserve\.wal\.tmp|topics\.id\.tmp")
 
 EVENTS: Final = 0
-"""Kind of a batch that holds events; the other kinds hold none."""
+"""Kind of a batch with events; batches of the other kinds are marks, without events."""
 IDLE: Final = 1
 ROTATE: Final = 2
 CLEAN: Final = 3
@@ -127,7 +127,7 @@ def checkpoint_name(number: int) -> str:
 
 
 def numbers(names: list[str], suffix: str) -> list[int]:
-    """Numbers of those of `names` that are files of ours with this suffix, ascending."""
+    """Numbers of the numbered files with this suffix among `names`, ascending."""
     found = (NAME.fullmatch(name) for name in names)
     return sorted(int(match[1]) for match in found if match and match[2] == suffix)
 
@@ -142,7 +142,7 @@ def digest(data: Buffer) -> int:
 
 
 def digest_all(parts: Iterable[Buffer]) -> int:
-    """The digest of the parts' bytes, one after the other; they are not joined for it."""
+    """The digest of the concatenation of all parts, without joining them."""
     state = Digest()
     for part in parts:
         state.update(part)
@@ -176,7 +176,7 @@ def header_holds(layout: struct.Struct, data: Buffer) -> bool:
 
 
 def version_of(data: Buffer, magic: bytes) -> int:
-    """The version that a header with this magic says; 0 where it is none, or none that is read."""
+    """The version in a header with this magic; 0: another magic, or a version that is not read."""
     view = memoryview(data)
     if bytes(view[:8]) != magic:
         return 0

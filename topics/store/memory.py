@@ -1,7 +1,7 @@
-"""A store without a disk: what is written is gone with the process.
+"""A store in memory: its contents end with the process.
 
-Owns a directory that exists only in memory, so that sealed runs are the same files, read by the
-same code, as on a disk.  There is no log: events need none where no restart can follow.
+Owns a directory in memory, so that sealed runs are the same files, read by the same code, as on a
+disk.  There is no log, because no restart can replay it.
 """
 
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ class MemoryFiles:
 
 
 class MemoryStore:
-    """Implements `ports.Store`; every write is as durable at once as it will ever be."""
+    """Implements `ports.Store`; a write counts as synced at once."""
 
     def __init__(self, *, instance_id: str = "0" * 16) -> None:
         self.instance_id = instance_id

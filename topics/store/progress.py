@@ -1,7 +1,7 @@
-"""How much of a start is done: of the checkpoint, of the log, and of the segments.
+"""The progress of a recovery over checkpoint, log and segments.
 
-Owns an estimate of what each of them takes, so that the share moves all the while, about evenly;
-refuses to know what is done with them.  It is written by the thread that recovers and read by any.
+Owns an estimate of the time that each takes, so that the share grows about evenly; knows nothing of
+the work itself.  The recovering thread writes it, and any thread reads it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,46 +26,46 @@ class Progress:
         self._done_us = 0.0
 
     def begin(self, *, topics: int, log_bytes: int, segments: int) -> None:
-        """What there is to do."""
+        """Set the total amount of work."""
         self._total_us = max(
             topics * TOPIC_US + log_bytes * LOG_BYTE_US + segments * SEGMENT_US, 1.0
         )
 
-    def _tell(self, so_far_us: float) -> None:
+    def _report(self, so_far_us: float) -> None:
         self.share = max(self.share, min((self._done_us + so_far_us) / self._total_us, 0.99))
 
     def log_read(self, so_far_bytes: int) -> None:
-        self._tell(so_far_bytes * LOG_BYTE_US)
+        self._report(so_far_bytes * LOG_BYTE_US)
 
     def log_done(self, whole_bytes: int) -> None:
-        """However much of it held nothing."""
+        """The log is read; `whole_bytes` includes files that turned out empty."""
         self._done_us += whole_bytes * LOG_BYTE_US
-        self._tell(0.0)
+        self._report(0.0)
 
     def segment_checked(self) -> None:
         self._done_us += SEGMENT_US
-        self._tell(0.0)
+        self._report(0.0)
 
     def topics_taken(self, so_far: int) -> None:
-        self._tell(so_far * TOPIC_US)
+        self._report(so_far * TOPIC_US)
 
     def topics_done(self, topics: int) -> None:
         self._done_us += topics * TOPIC_US
-        self._tell(0.0)
+        self._report(0.0)
 
     def finish(self) -> None:
         self.share = 1.0
 
 
-class Watched(list[T]):
-    """A list that says, now and then, how much of it was walked."""
+class ReportingList(list[T]):
+    """A list that reports, every `EVERY` items, how far an iteration has come."""
 
-    def __init__(self, items: Iterable[T], tell: Callable[[int], None]) -> None:
+    def __init__(self, items: Iterable[T], report: Callable[[int], None]) -> None:
         super().__init__(items)
-        self._tell = tell
+        self._report = report
 
     def __iter__(self) -> Iterator[T]:
         for number, item in enumerate(super().__iter__()):
             if number % EVERY == 0:
-                self._tell(number)
+                self._report(number)
             yield item

@@ -1,8 +1,8 @@
-"""The store of another process, read while that one goes on writing.
+"""Read-only access to a data directory while another process writes it.
 
-Owns the order of reading that makes it safe without a lock: the newest checkpoint, then the log as
-far as something written later says that it is durable, then segments by name, and again from the
-start where a file vanished meanwhile.  Changes nothing.
+Owns the order of reads that makes this safe without a lock: the newest checkpoint, the log as far as
+a later write vouches that it is durable, the segments by name.  If a file vanishes meanwhile, it
+starts again.  Changes nothing.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ Sink = TypeVar("Sink", bound=RecoverySink)
 
 
 class ReadOnlyStore:
-    """What a read-only recovery leaves open: runs by reference, and the way on along the log."""
+    """The result of a read-only recovery: opens runs by reference, and follows the log."""
 
     def __init__(self, files: Files) -> None:
         """Raises Unusable: There is no data directory of this format."""
@@ -89,7 +89,7 @@ class ReadOnlyStore:
         return batch.events
 
     def hold(self, runs: Iterable[SealedRun]) -> None:
-        """Open the segments of these runs, so that the writer may drop them.  Raises Corrupt."""
+        """Keep the segments of these runs open, in case the writer unlinks them.  Raises Corrupt."""
         for run in runs:
             run.open()
             self._held.append(run)
@@ -109,12 +109,12 @@ def open_readonly(
     """*Blocking.* Read-only recovery, without a lock.
 
     Args:
-        make_sink: Makes who receives checkpoint and events; called again for every new start.
+        make_sink: Makes the receiver of checkpoint and events, anew for each attempt.
         runs_of: The runs of the recovered state; their segments are opened before this returns.
 
     Raises:
         Unusable: There is no data directory of this format.
-        Corrupt: Damage, found the same in several starts.
+        Corrupt: Damage that every attempt found.
     """
     for attempt in range(ATTEMPTS):
         store = ReadOnlyStore(files)

@@ -1,10 +1,10 @@
-"""Reading the log: which batches are there, and what it means where one is not.
+"""Reading the log: the batches that verify, and the verdict on the end of the log.
 
-Owns the walk over log files and the verdict at its end.  Changes nothing.  A batch that does not
-verify is the end of the log, torn by a crash, unless something says that it had been durable, or
-that the log had gone on: then it is corrupt.  Nothing behind the first batch that does not verify is
-ever believed, but as a witness; and the header of a file that a later process began, which says with
-which batch the log had ended by then.
+Owns the walk over the log files and the verdict at its end.  Changes nothing.  The first batch that
+does not verify is the end of the log, torn by a crash, unless a later byte proves that the batch was
+durable or that the log continued: then the log is corrupt.  Bytes behind that batch serve only as
+such proof, with one exception: the header of a file that a later process began names the batch with
+which the log then ended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ _MAGIC_U64: Final = int.from_bytes(BATCH_MAGIC, "little")
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The beginning of a log file that was begun; `file_bytes` is 0 where version 1 began it."""
+    """The header of a log file; `file_bytes` is 0 in version 1, which does not have it."""
 
     version: int
     incarnation: int
@@ -58,7 +58,7 @@ class FileHeader:
     file_bytes: int
 
     def follows(self, batch: int, digest: int) -> bool:
-        """Whether the log ended with this batch when the file was begun."""
+        """Whether this batch was the last of the log when the file was begun."""
         return (self.last_batch, self.last_digest) == (batch, digest)
 
 
@@ -86,22 +86,22 @@ class LogBatch:
 
 @dataclass(slots=True)
 class Tail:
-    """What was found behind the last batch that verifies.
+    """The end of the log, and what lies behind its last batch that verifies.
 
     Attributes:
-        position: Where that is.
-        last_number: The file it is in; files after it hold nothing that counts.
-        torn_end: End of the bytes behind it in that file that are not zero; `position.offset`
-            where there are none.
-        torn_files: Later files that hold something, with their sizes.
-        unused_files: Later files that hold nothing.
+        position: The end of that batch.
+        last_number: The number of its file; no later file belongs to the log.
+        torn_end: End of the nonzero bytes behind the batch in its file; `position.offset` if there
+            are none.
+        torn_files: Later files with contents, and their sizes.
+        unused_files: Later files without contents.
         has_strangers: One of `torn_files` was not begun by a later process.
-        left: Files, this one among them, that were left in their midst by a process that did not
-            stop, and what they are to be cut to, a whole page, where they are longer.
+        left: Files, the last one included, that a process did not write to their end because it
+            was killed, and the whole number of pages to which they are truncated.
         clean: The last batch is the mark of a clean stop.
-        boot_id: Of the kernel under which the last file that holds a batch was begun: a file
-            without one may be of a recovery that was cut down before it could say what was lost.
-        incarnation: The greatest seen.
+        boot_id: Boot id of the last file that holds a batch.  A file without a batch may belong to
+            a recovery that was killed before it could log what was lost.
+        incarnation: The greatest one found.
     """
 
     position: Position
@@ -124,7 +124,7 @@ def events_of(files: Files, position: Position, batch: LogBatch) -> Sequence[Eve
     """The events of a batch that stands at a position.
 
     Raises:
-        Corrupt: They can't be read although the digest holds.
+        Corrupt: They cannot be decoded although the digest matches.
     """
     if batch.kind != EVENTS:
         return ()
@@ -142,8 +142,8 @@ def applied(
     """Apply the events of a batch; returns how many.
 
     Raises:
-        Corrupt: They can't be read, or do not follow from what stands before them: the batch
-            verifies, and was never to be written so.
+        Corrupt: An event cannot be decoded, or contradicts the state: the batch verifies, but no
+            correct process can have written it.
     """
     try:
         for event in events_of(files, position, batch):
@@ -157,11 +157,11 @@ def applied(
 
 
 def not_applied(error: Exception) -> str:
-    return f"what it holds cannot be applied: {type(error).__name__}: {error}"
+    return f"an event cannot be applied: {type(error).__name__}: {error}"
 
 
 class Window:
-    """Reads a file forwards through a buffer, so that small batches do not cost a call each."""
+    """Reads a file forwards through a buffer: many small batches cost one system call."""
 
     def __init__(self, file: File, path: str) -> None:
         self.size = file.size()
@@ -171,10 +171,10 @@ class Window:
         self._view = memoryview(b"")
 
     def take(self, offset: int, size: int) -> memoryview:
-        """Bytes [offset, offset + size), fewer where the file ends; valid for ever.
+        """Bytes [offset, offset + size), fewer at the end of the file; they stay valid.
 
         Raises:
-            Corrupt: The disk does not give them back.
+            Corrupt: The disk cannot read them.
         """
         at = offset - self._start
         if at < 0 or at + size > len(self._view):
@@ -190,7 +190,7 @@ class LogWalk:
     """One walk over the log, from a position to its end."""
 
     def __init__(self, files: Files, instance: bytes, start: Position | None) -> None:
-        """`start` None: from the first file there ever was; offset 0: from a file's beginning."""
+        """`start` None: from the first log file; offset 0: from the beginning of its file."""
         self._files = files
         self._instance = instance
         self._start = start if start is not None else Position(1, 0, 0, 0)
@@ -256,8 +256,8 @@ class LogWalk:
         """The batch at an offset; None where its header does not verify."""
         window = self._windows[number]
         data = window.take(offset, BATCH_HEADER.size)
-        # Behind a batch that was synced alone there are zeros up to the next page: the look at them
-        # is to cost nothing.
+        # A batch that was synced alone is followed by zeros up to the next page.  The comparison of
+        # the magic spares them the digest.
         if bytes(data[:8]) != BATCH_MAGIC or not header_holds(BATCH_HEADER, data):
             return None
         magic, version, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
@@ -282,7 +282,7 @@ class LogWalk:
         )
 
     def batches(self) -> Iterator[tuple[Position, LogBatch]]:
-        """All batches that verify, each with where it stands; afterwards `tail` may be asked."""
+        """All batches that verify, each with its position; call `tail` afterwards."""
         number, offset = self._start.file_number, self._start.offset
         last_batch, last_digest = self._start.batch, self._start.digest
         while number in self._windows:
@@ -311,8 +311,8 @@ class LogWalk:
             number, offset = number + 1, 0
 
     def _next(self, header: FileHeader) -> tuple[Position, LogBatch] | None:
-        """The batch behind the last one, and where it stands: there, or where the next page begins,
-        if a sync had been begun between the two."""
+        """The next batch and its position: right behind the last one, or on the next page if a sync
+        was begun between the two (decision on pages, FORMAT.md)."""
         if self._last_kind in (ROTATE, CLEAN):
             return None
         end = self._end
@@ -331,14 +331,14 @@ class LogWalk:
         return found
 
     def _goes_on(self, number: int, header: FileHeader) -> bool:
-        """Whether the log does in the file after this one, where this one has no further batch."""
+        """Whether the log continues in the next file, after the last batch of this one."""
         if self._last_kind in (ROTATE, CLEAN):
             return True
         end = self._end
         following = self.header(number + 1) if number + 1 in self._windows else None
         if following is not None and following.version > 1:
-            # Whoever began that file had found the end of the log here: what stands behind it is
-            # what a crash had left.
+            # The process that began that file found the end of the log here: the bytes behind it
+            # are what a crash left.
             is_later = following.incarnation > header.incarnation
             if not is_later or not following.follows(end.batch, end.digest):
                 return False
@@ -349,10 +349,10 @@ class LogWalk:
     # -- the verdict ---------------------------------------------------------------------------
 
     def tail(self) -> Tail:
-        """What lies behind the last batch, once `batches` is exhausted.
+        """The verdict on the end of the log; call it once `batches` is exhausted.
 
         Raises:
-            Corrupt: Something there had been durable, so no crash can have taken it.
+            Corrupt: A batch that had been durable is missing: no crash can have caused it.
         """
         end = self._end
         number, offset = end.file_number, end.offset
@@ -381,7 +381,8 @@ class LogWalk:
         return tail
 
     def _witness(self, number: int, offset: int) -> int:
-        """Hear every batch header behind `offset`; returns the end of the bytes that are not zero."""
+        """Take `synced_through` from every batch header behind `offset`; returns the end of the
+        nonzero bytes."""
         window = self._windows[number]
         end = 0
         for start in range(offset, window.size, WINDOW_BYTES):
@@ -411,16 +412,18 @@ class LogWalk:
             self._require_whole(position, begun)
 
     def _require_whole(self, end: Position, begun: FileHeader) -> None:
-        """A file has the size with which it was begun until a later process has begun the next
-        one, or its own one has stopped; and is left for a file that is there.
+        """Check the sizes of the last file and its successor.
+
+        A log file keeps the size that its header names until a later process has begun the next
+        file, or its own process stopped cleanly.  A rotation mark means that the next file exists.
 
         Raises:
-            Corrupt: The end of the log was taken away.
+            Corrupt: The end of the log was removed.
         """
         number = end.file_number
         following = self._windows.get(number + 1)
         if following is None and log_name(number + 1) in self._files.names():
-            return  # it is there by now: this walk is a reader's, and the log goes on meanwhile
+            return  # a reader's walk: the writer has made the file since the walk began
         size = self._windows[number].size
         if size < begun.file_bytes and self._last_kind != CLEAN:
             what = f"the file has {size} bytes and had {begun.file_bytes}; the log has lost its end"
@@ -428,8 +431,8 @@ class LogWalk:
         if self._last_kind == ROTATE:
             if following is None:
                 raise Corrupt(
-                    self._path(number + 1), 0, "the file is missing; the log went on in it"
+                    self._path(number + 1), 0, "the file is missing; the log continued in it"
                 )
             if following.size < LEAST_FILE_BYTES:
-                what = f"the file has {following.size} bytes and had more; the log went on in it"
+                what = f"the file has {following.size} bytes and had more; the log continued in it"
                 raise Corrupt(self._path(number + 1), following.size, what)

@@ -1,14 +1,13 @@
 """Sealed runs as readers see them.
 
-Owns the delete flags of a run that its file does not show yet, and which blocks of its text were
-checked; refuses to know what a topic is.  A run costs a small object until it is asked for
-something.  Invariant: a flag is seen at once by readers, and leaves memory only once it is in the
-file.
+Owns the delete flags of a run that its file does not have yet, and the set of its text blocks that
+were verified; knows nothing of topics.  An unused run costs one small object.  Invariant: readers see
+a delete flag at once, and it leaves memory only after it is in the file.
 """
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +20,27 @@ from topics.store.handle import Handle, Segment
 from topics.store.layout import BLOCK, digest
 
 NEAR_BYTES: Final = 16 << 10
-"""Spans that lie no further apart are read at once."""
+"""Spans with smaller gaps between them are read with one call."""
+
+Kill: TypeAlias = NDArray[np.int64] | NDArray[np.uint8]
+"""Rows that were killed at once: their numbers, or, of dtype u1, a bit a row of the run."""
 
 _BITS: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
 NEAREST: Final = np.where(
     _BITS[np.arange(256) ^ LIVE] < _BITS[np.arange(256) ^ DELETED], LIVE, DELETED
 )
-"""What a flag byte means: the one of LIVE and DELETED that fewer flipped bits lead to."""
+"""The meaning of each flag byte: LIVE or DELETED, whichever is fewer bit flips away."""
 
 
 class Home(Protocol):
-    """Where a run's segment is opened and its kills are remembered: `segments.Segments`."""
+    """What opens a run's segment and remembers its deletes: `segments.Segments`."""
 
     lock: threading.RLock
     stats: StoreStats
 
     def handle(self, owner: Segment) -> Handle: ...
 
-    def note(self, run: "SealedRun", rows: NDArray[np.int64]) -> None: ...
+    def note(self, run: "SealedRun", kill: Kill) -> None: ...
 
 
 class SealedRun:
@@ -61,7 +63,7 @@ class SealedRun:
         self._checked: bytearray | None = None
         self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
-        self._kills: list[tuple[int, NDArray[np.int64]]] | tuple[()] = ()
+        self._kills: list[tuple[int, Kill]] | tuple[()] = ()
         self._dead: int | None = None
 
     def __repr__(self) -> str:
@@ -73,7 +75,7 @@ class SealedRun:
         return self._pinned or self._segments.handle(self._segment)
 
     def _opened(self) -> Handle:
-        """The handle, once the run table says what the reference said."""
+        """The handle, after the run table was compared with the reference."""
         try:
             return self._compared()
         except Corrupt as damage:
@@ -94,7 +96,7 @@ class SealedRun:
         return handle
 
     def open(self) -> None:
-        """Open the segment now; it stays open as long as this run.  Raises Corrupt."""
+        """Open the segment now and keep it open as long as this run lives.  Raises Corrupt."""
         self._pinned = self._opened()
 
     # -- columns and tables --------------------------------------------------------------------
@@ -191,8 +193,8 @@ class SealedRun:
             raise self._damaged(damage) from None
 
     def _counted(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The file's flags, their dead counted, where a kill did not come in between (upkeep looks
-        at flags on its own thread)."""
+        """The file's flags, with the deleted rows counted, unless a delete came in between:
+        maintenance reads flags on a thread of its own."""
         with self._segments.lock:
             dead = int(np.count_nonzero(stored))
             if self._kills or dead != int(np.count_nonzero(stored == DELETED)):
@@ -201,15 +203,18 @@ class SealedRun:
         return stored
 
     def _to_heap(self) -> NDArray[np.uint8]:
-        """The file's flags with what was killed since, in memory; bytes that are neither flag are
-        read as the nearer one, and counted."""
+        """A copy of the file's flags in memory, with the deletes since; a byte that is no flag is
+        read as the nearer one and counted."""
         with self._segments.lock:
             stored = self._stored_flags()
-            flags = NEAREST[stored].astype(np.uint8)
-            damaged = int(np.count_nonzero(flags != stored))
-            self._segments.stats.flag_repairs_total += damaged
-            for _, rows in self._kills:
-                flags[rows] = DELETED
+            if np.count_nonzero(stored) == np.count_nonzero(stored == DELETED):
+                flags = stored.copy()
+            else:
+                flags = NEAREST[stored].astype(np.uint8)
+                damaged = int(np.count_nonzero(flags != stored))
+                self._segments.stats.flag_repairs_total += damaged
+            for _, kill in self._kills:
+                _apply(kill, flags)
             self._heap = flags
             self._dead = int(np.count_nonzero(flags))
         return flags
@@ -230,31 +235,61 @@ class SealedRun:
                 self._dead += int(np.count_nonzero(self._heap[rows] != DELETED))
                 self._heap[rows] = DELETED
                 return
-            # Not opened here: while the log is replayed the file may be gone, dropped later on.
+            # The segment is not opened here: during replay its file may be gone already, because a
+            # later event drops it.
             self._dead = None
+
+    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+        if not marked.any():
+            return
+        with self._segments.lock:
+            # A bit a row: rows scattered over many runs would take 64 times the memory.
+            self._segments.note(self, np.packbits(marked))
+            heap = self._heap
+            if heap is not None and self._dead is not None:
+                self._dead += int(np.count_nonzero(marked & (heap == LIVE)))
+                heap |= marked.view(np.uint8) * np.uint8(DELETED)
+            elif self._dead == 0:
+                self._dead = int(np.count_nonzero(marked))
+            else:
+                self._dead = None
+
+    @property
+    def known_dead(self) -> int:
+        if self._dead is not None or self._checked is not None:
+            return self.dead
+        return len(self.killed())
 
     def killed(self) -> NDArray[np.int64]:
         if self._checked is not None:
             return np.flatnonzero(self.flags == DELETED)
-        told = [rows for _, rows in self._kills]
-        return np.unique(np.concatenate(told)) if told else np.zeros(0, np.int64)
+        return self.rows_in([kill for _, kill in self._kills])
 
     @property
     def segment(self) -> int:
         return self._segment.number
 
-    def note(self, lsn: int, rows: NDArray[np.int64]) -> None:
-        """Rows killed by the frame `lsn`; under the lock, like the two below."""
+    def note(self, lsn: int, kill: Kill) -> None:
+        """Rows deleted by the frame `lsn`; the caller holds the lock, as for `due` and `flipped`."""
         if isinstance(self._kills, tuple):
             self._kills = []
-        self._kills.append((lsn, rows))
+        self._kills.append((lsn, kill))
 
-    def due(self, lsn: int) -> list[NDArray[np.int64]]:
-        """Rows killed by frames up to `lsn`."""
-        return [rows for at, rows in self._kills if at <= lsn]
+    def due(self, lsn: int) -> list[Kill]:
+        """What was deleted by frames up to `lsn`."""
+        return [kill for at, kill in self._kills if at <= lsn]
+
+    def rows_in(self, kills: Sequence[Kill]) -> NDArray[np.int64]:
+        """Rows of any of these, ascending."""
+        if not kills:
+            return np.zeros(0, np.int64)
+        flags = np.zeros(self.count, np.uint8)
+        for kill in kills:
+            _apply(kill, flags)
+        return np.flatnonzero(flags)
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
-        """The file shows what was due: let go of the copy, unless more was killed meanwhile."""
+        """The file has the flags that were due: drop the copy unless more rows were deleted."""
         self._kills = [kill for kill in self._kills if kill[0] > lsn] or ()
         if self._kills:
             return False
@@ -291,7 +326,7 @@ class SealedRun:
         return buffers
 
     def _fetch(self, handle: Handle, lo: int, hi: int, nowait: bool) -> memoryview | None:
-        """Bytes [lo, hi) of the text, verified now or before."""
+        """Bytes [lo, hi) of the text, verified now or by an earlier call."""
         checked = self._checked
         assert checked is not None
         if lo >= hi:
@@ -321,6 +356,15 @@ class SealedRun:
             checked[block] = 1
 
 
+def _apply(kill: Kill, flags: NDArray[np.uint8]) -> None:
+    """Set the flags, LIVE or DELETED each, of what was killed."""
+    if kill.dtype == np.uint8:
+        bits = np.unpackbits(kill.view(np.uint8), count=len(flags))
+        flags |= bits * np.uint8(DELETED)
+    else:
+        flags[kill] = DELETED
+
+
 def _fill(handle: Handle, view: memoryview, offset: int) -> None:
     filled = 0
     while filled < len(view):
@@ -331,12 +375,12 @@ def _fill(handle: Handle, view: memoryview, offset: int) -> None:
 
 
 def _byte_ranges(columns: Columns, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Where the text of each span lies, the final comma left out."""
+    """Byte range of each span's text, without its final comma."""
     offset, size = columns.offset, columns.size
     ranges = []
     for lo, hi in spans:
         start, end, last = int(offset[lo]), int(offset[hi - 1]), int(size[hi - 1])
-        # A last row without text stands where the next one would: behind a comma.
+        # The offset of a last row without text is that of the next row: behind a comma.
         end = end + last if last else max(start, end - 1)
         ranges.append((start, end))
     return ranges
@@ -347,7 +391,7 @@ def _at(offsets: NDArray[np.uint32], text: NDArray[np.uint8], rank: int) -> byte
 
 
 def _rank(offsets: NDArray[np.uint32], text: NDArray[np.uint8], wanted: bytes) -> int:
-    """How many strings of a table are less than `wanted`, by bisection."""
+    """Number of strings of a table that are less than `wanted`, by bisection."""
     lo, hi = 0, len(offsets) - 1
     while lo < hi:
         middle = (lo + hi) // 2

@@ -1,8 +1,8 @@
 """A segment file: sealed runs of one or more topics, written once.
 
-Owns the layout of a segment and how one is built and opened; runs as readers see them are in
-`runs`.  Invariants: digests form a tree, from the header over the run table and each run's section
-to every block of text; the delete flags alone lie outside of it, because they alone change.
+Owns the layout of a segment, and how one is built and opened; `runs` has the runs as readers see
+them.  Invariant: digests form a tree, from the header over the run table and each run's section to
+every block of text.  Only the delete flags lie outside of it, because only they change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ TABLE_OFFSET: Final = SECTOR
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large the parts of a run's section are; where they lie follows from it alone.
+    """The sizes of the parts of a run's section; the sizes determine the offsets.
 
     Every part begins on a multiple of 8 bytes from the section's start:
     columns, tag offsets (tags + 1), posting offsets (tags + 1), postings, tag bytes,
@@ -93,8 +93,8 @@ class Shape:
 class SegmentHeader:
     """The first sector of a segment file.
 
-    `batch` is how far the log was durable before the file got its name, and its rows are not newer;
-    0 where version 1 wrote it, which did not say.
+    `batch`: The log was durable up to this batch before the file got its name, and no row is newer;
+    0 in version 1, which does not have it.
     """
 
     runs: int
@@ -108,7 +108,7 @@ class SegmentHeader:
 
 
 def read_header(file: File, path: str, *, number: int, instance: bytes) -> SegmentHeader:
-    """Raises Corrupt: It is not the header of this segment, or the file has not its size."""
+    """Raises Corrupt: The header is not that of this segment, or the file's size is wrong."""
     data = read_exact(file, path, 0, SEGMENT_HEADER.size)
     version = version_of(data, SEGMENT_MAGIC)
     if not version or not header_holds(SEGMENT_HEADERS[version], data):
@@ -126,7 +126,7 @@ def read_header(file: File, path: str, *, number: int, instance: bytes) -> Segme
 
 
 def require_log(header: SegmentHeader, path: str, last_batch: int) -> None:
-    """Raises Corrupt: The log ends before the batch through which it was durable already."""
+    """Raises Corrupt: The log ends before the batch up to which it had been durable."""
     if header.batch > last_batch:
         through = f"the segment was made of the log through batch {header.batch}"
         what = f"{through}, which ends with batch {last_batch}: the log has lost its end"
@@ -142,17 +142,17 @@ def read_table(file: File, path: str, header: SegmentHeader) -> NDArray[Any]:
 
 
 def shape_of(row: Any) -> Shape:
-    """Of a row of the run table."""
+    """The shape of a run, by its row of the run table."""
     return Shape(**{each.name: int(row[each.name]) for each in fields(Shape)})
 
 
 def check_section(file: File, path: str, row: Any) -> None:
     """Read a run's section and compare its digest.
 
-    By reads and not through a map: a failing disk is an error here, and there a signal.
+    It is read, not mapped: a read error of the disk is an OSError here, and a SIGBUS in a map.
 
     Raises:
-        Corrupt: It does not verify, or can't be read.
+        Corrupt: It does not verify, or cannot be read.
     """
     offset, size = int(row["section_offset"]), int(row["section_bytes"])
     if digest(read_exact(file, path, offset, size)) != int(row["section_digest"]):
@@ -160,7 +160,7 @@ def check_section(file: File, path: str, row: Any) -> None:
 
 
 def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
-    """Raises Corrupt: The file ends before, or the disk does not give the bytes back."""
+    """Raises Corrupt: The file is too short, or the disk cannot read it."""
     try:
         data = read_at_most(file, size, offset)
     except OSError as error:
@@ -175,7 +175,7 @@ def read_exact(file: File, path: str, offset: int, size: int) -> memoryview:
 
 @dataclass(slots=True)
 class Draft:
-    """A run as it will be written: its parts by name, its flags, and where its text comes from."""
+    """A run to be written: its parts by name, its flags, and the source of its text."""
 
     entry: SealEntry
     shape: Shape
@@ -193,11 +193,11 @@ def build(
     """*Blocking.* Write a segment file and make it durable.
 
     Args:
-        batch: No row is of a later batch of the log, which is durable up to here.
+        batch: The newest log batch that a row comes from; the log is durable up to it.
 
     Raises:
-        OSError: Nothing was left behind.
-        Corrupt: A sealed piece could not be read; nothing was left behind.
+        OSError: The disk failed; no file is left.
+        Corrupt: A sealed piece could not be read; no file is left.
     """
     assert entries
     name = segment_name(number)
@@ -261,7 +261,7 @@ def _write(
 
 
 def _layout(drafts: Sequence[Draft]) -> NDArray[Any]:
-    """The run table, all of it but the section digests."""
+    """The run table without the section digests."""
     table = np.zeros(len(drafts), RUN_DTYPE)
     for row, draft in zip(table, drafts, strict=True):
         row["topic_id"], row["first_seq"] = draft.entry.topic_id, draft.entry.first_seq
@@ -320,7 +320,7 @@ def draft_run(entry: SealEntry) -> Draft:
 def _interned(
     pieces: Sequence[tuple[SealPiece, Columns, NDArray[np.bool_]]], name: str
 ) -> tuple[list[bytes], NDArray[np.uint32]]:
-    """The strings that live rows of all pieces use, in byte order, and each row's id among them."""
+    """The strings that live rows use, in byte order, and the id of each row's string."""
     if not any(getattr(c, name)[piece.lo : piece.hi].any() for piece, c, _ in pieces):
         return [], np.zeros(sum(len(dead) for _, _, dead in pieces), np.uint32)
     used: list[tuple[NDArray[np.uint32], list[bytes]]] = []
@@ -369,7 +369,7 @@ def _section(draft: Draft) -> bytearray:
 
 
 def _write_text(file: File, draft: Draft, offset: int) -> None:
-    """Copy the text of live rows, piece by piece, and note the digest of each block."""
+    """Copy the text of live rows, piece by piece, and collect the digest of each block."""
     digests: list[int] = []
     rest = b""
     written = 0
@@ -401,7 +401,7 @@ def _chunks(piece: SealPiece) -> Iterator[bytes]:
 
 
 def _live_spans(piece: SealPiece) -> list[Span]:
-    """Stretches [lo, hi) of rows that have text and live."""
+    """Spans [lo, hi) of live rows that have text."""
     kept = (piece.flags != DELETED) & (piece.run.columns.size[piece.lo : piece.hi] > 0)
     edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)) + piece.lo
     return [(int(lo), int(hi)) for lo, hi in edges.reshape(-1, 2)]

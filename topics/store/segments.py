@@ -1,8 +1,8 @@
-"""All segment files of one directory: built, opened, flipped, dropped.
+"""The segment files of one directory: building, opening, flagging deletes, dropping.
 
-Owns which segments are open and which runs wait for a flip; refuses to know why a run is sealed or
-dropped.  Invariants: a number is given out once; a flag reaches its file only after the delete's
-own frame is durable; what is being read stays open for its readers.
+Owns which segments are open and which runs have delete flags to be written; knows nothing of why a
+run is sealed or dropped.  Invariants: a segment number is used once.  A delete flag is written only
+after the frame of the delete is durable.  A dropped segment stays open for its readers.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from topics.protocol.model.ports import Contents, SealEntry, StoreStats
 from topics.protocol.model.records import DELETED
 from topics.store import segment
 from topics.store.files import Files, discard, write_all
-from topics.store.handle import Handle, Segment
+from topics.store.handle import Access, Handle, Segment, Turn
 from topics.store.layout import numbers, segment_name
-from topics.store.runs import NEAREST, SealedRun
+from topics.store.runs import NEAREST, Kill, SealedRun
 
 OPEN_SEGMENTS_MAX: Final = 256
-"""Each open segment holds a file and a map of it: two descriptors."""
+"""Bounds descriptors: an open segment has two, its file and its map."""
 
 NEAR_FLAGS: Final = 64
-"""Flags that lie no further apart are written at once."""
+"""Flags with smaller gaps between them are written with one call."""
 
 
 class Segments:
@@ -47,7 +47,7 @@ class Segments:
         self.stats = stats
         self.next_number = 1
         self.next_lsn = 0
-        """The lsn that the write of a delete applied now will get; 0 while the log is replayed."""
+        """The lsn that a delete applied now will be written with; 0 during replay."""
         self._files = files
         self._instance = instance
         self._open_max = open_max
@@ -60,7 +60,7 @@ class Segments:
             self._open.clear()
             self._killed.clear()
             for each in list(self._known.values()):
-                each.handle = None
+                each.move(Turn.ENDED)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -72,26 +72,31 @@ class Segments:
         return SealedRun(self, owner, ref, topic_id)
 
     def handle(self, owner: Segment) -> Handle:
-        """The segment's handle, opened where it is not.  Raises Corrupt, OSError."""
-        handle = owner.handle
+        """The segment's handle; opens a closed segment.  Raises Corrupt, OSError."""
         with self.lock:
+            handle = owner.handle
             if handle is None:
-                handle = owner.handle = Handle(self._files, owner.number, self._instance)
-                self._open[owner.number] = owner
-                while len(self._open) > self._open_max:
-                    self._open.popitem(last=False)[1].handle = None
-            elif owner.number in self._open:
-                self._open.move_to_end(owner.number)
+                handle = Handle(self._files, owner.number, self._instance)
+                owner.move(Turn.OPENED, handle)
+            if owner.access is Access.OPEN:
+                self._enlist(owner)
         return handle
+
+    def _enlist(self, owner: Segment) -> None:
+        """Make an open segment the last to be closed for others; call under the lock."""
+        self._open[owner.number] = owner
+        self._open.move_to_end(owner.number)
+        while len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].move(Turn.CROWDED_OUT)
 
     # -- life of a segment ---------------------------------------------------------------------
 
     def seen(self, refs: Iterable[RunRef]) -> None:
-        """No number of these is ever given out again."""
+        """Use no segment number of these runs again."""
         self.next_number = max([self.next_number, *(ref.segment + 1 for ref in refs)])
 
     def seal(self, entries: Sequence[SealEntry], batch: int) -> list[RunRef]:
-        """*Blocking.* A segment of rows that the log, durable up to `batch`, holds too."""
+        """*Blocking.* Build a segment of rows that the log has too, durable up to `batch`."""
         with self.lock:
             number = self.next_number
             self.next_number += 1
@@ -100,14 +105,14 @@ class Segments:
         )
 
     def contents(self, number: int) -> Contents:
-        """*Blocking.* All that a segment holds.  Raises Corrupt, OSError."""
+        """*Blocking.* The contents of a segment by its run table.  Raises Corrupt, OSError."""
         with self.lock:
             owner = self._known.get(number) or Segment(number)
             handle = owner.handle
         if handle is not None:
             table = handle.table
         else:
-            # For itself: a look at every segment must not close those that are being read.
+            # Opened apart from the cache: a scan of all segments must not evict those in use.
             handle = Handle(self._files, number, self._instance)
             table = handle.table
             handle.file.close()
@@ -115,23 +120,34 @@ class Segments:
         return Contents(rows, text_bytes, np.stack([table["topic_id"], table["first_seq"]], 1))
 
     def drop(self, number: int) -> None:
-        """*Blocking.* Unlink a segment; what is being read stays open for its readers.
+        """*Blocking.* Unlink a segment; it stays open for its readers.
 
         Raises:
-            OSError: It is still there.
+            OSError: The file is still there.
         """
         with self.lock:
             self._killed = {run: None for run in self._killed if run.segment != number}
             owner = self._known.get(number)
-            try:
-                if owner is not None:
+            if owner is not None:
+                # Where the file is damaged its readers get the same error, so none needs it open.
+                with contextlib.suppress(Corrupt, OSError):
                     self.handle(owner)
-            except (Corrupt, OSError):
-                # Its readers will be told so; there is nothing to keep for them.
-                pass
+                owner.move(Turn.DROPPED)
             self._open.pop(number, None)
-        with contextlib.suppress(FileNotFoundError):
-            self._files.unlink(segment_name(number))
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(segment_name(number))
+        except OSError:
+            if owner is not None:
+                self._retain(owner)
+            raise
+
+    def _retain(self, owner: Segment) -> None:
+        """The unlink failed: the segment can be opened and closed again until it is dropped anew."""
+        with self.lock:
+            owner.move(Turn.RETAINED)
+            if owner.access is Access.OPEN:
+                self._enlist(owner)
 
     def verify(
         self,
@@ -139,14 +155,14 @@ class Segments:
         last_batch: int,
         checked: Callable[[], None] = lambda: None,
     ) -> None:
-        """*Blocking.* Every run referred to is there, and the log that ends with `last_batch` goes
-        as far as it did when any of the files was made; nothing is changed.
+        """*Blocking.* Check that every run referred to exists, and that no segment was made from a
+        batch beyond `last_batch`, the end of the log.  Changes nothing.
 
         Args:
             checked: Called after each file.
 
         Raises:
-            Corrupt: A file is missing, or its header or size is wrong; or the log lost its end.
+            Corrupt: A file is missing, its header or size is wrong, or the log lost its end.
         """
         runs: dict[int, list[RunRef]] = {}
         for ref in refs:
@@ -167,12 +183,12 @@ class Segments:
             finally:
                 file.close()
         except (Corrupt, FileNotFoundError):
-            return  # nothing needs it
+            return  # no run refers to it
         segment.require_log(header, path, last_batch)
 
     def sweep(self, refs: Iterable[RunRef]) -> list[int]:
-        """*Blocking.* Unlink the segments that none of these runs is in: orphans of a seal whose
-        event never came, or dropped just before the end; returns those that are still there."""
+        """*Blocking.* Unlink the segments that none of these runs refers to: a crash came between
+        a seal and its event, or between a drop and its unlink.  Returns those still there."""
         named = {ref.segment for ref in refs}
         orphans = [n for n in numbers(self._files.names(), "seg") if n not in named]
         for number in orphans:
@@ -196,23 +212,23 @@ class Segments:
 
     # -- flags ---------------------------------------------------------------------------------
 
-    def note(self, run: SealedRun, rows: NDArray[np.int64]) -> None:
-        """Remember that these rows are to be flipped; under the lock."""
-        run.note(self.next_lsn, rows)
+    def note(self, run: SealedRun, kill: Kill) -> None:
+        """Remember that the flags of these rows are to be written; the caller holds the lock."""
+        run.note(self.next_lsn, kill)
         self._killed[run] = None
 
     def flip(self, synced_lsn: int) -> int:
-        """*Blocking.* Write the flags whose deletes are durable; returns rows flipped.
+        """*Blocking.* Write the flags of deletes that are durable; returns the number of rows.
 
         Raises:
             OSError: The disk failed.
         """
         due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
         with self.lock:
-            for run in self._killed:
-                rows = run.due(synced_lsn)
-                if rows:
-                    due.setdefault(run.segment, []).append((run, np.unique(np.concatenate(rows))))
+            found = [(run, kills) for run in self._killed if (kills := run.due(synced_lsn))]
+        # Without the lock: of a large delete this is long, and whoever reads would wait for it.
+        for run, kills in found:
+            due.setdefault(run.segment, []).append((run, run.rows_in(kills)))
         return sum(self._flip_one(number, runs, synced_lsn) for number, runs in sorted(due.items()))
 
     def _flip_one(
@@ -247,6 +263,6 @@ class Segments:
 
 
 def _stretches(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Stretches [lo, hi) that cover ascending rows, near ones joined."""
+    """Ranges [lo, hi) that cover ascending rows, near ones joined."""
     cuts = np.flatnonzero(np.diff(rows) > NEAR_FLAGS) + 1
     return [(int(part[0]), int(part[-1]) + 1) for part in np.split(rows, cuts)]

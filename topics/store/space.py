@@ -1,8 +1,8 @@
-"""Where the log finds space: the spare that is prepared before it is needed, and the reserve.
+"""Space for the log: the spare file that is prepared ahead of its use, and the reserve.
 
-Owns files that hold no batch yet, and the promise of `room`; knows nothing of batches.  Invariant:
-space is found before a batch is written, never while: a file of ours has its bytes allocated, its
-size and its name durable before anything is written into it.
+Owns the log files that hold no batch yet, and the promise of `room`; knows nothing of batches.
+Invariant: space is found before a batch is written, never during the write.  A log file has its
+bytes allocated, and its size and name durable, before anything is written into it.
 """
 
 import errno
@@ -17,16 +17,16 @@ FIRST_FILE_BYTES: Final = 1 << 20
 """The first file of a process is small, so that a fresh server starts at once; later ones double."""
 
 LEAST_FILE_BYTES: Final = 64 << 10
-"""No file is prepared with less: one that has less was cut."""
+"""The least size of a prepared file: a smaller one was truncated."""
 
 BATCH_MARGIN: Final = BATCH_HEADER.size + PAGE
-"""What one more batch takes besides its frames: its header, and the page of the mark that ends the
-file, which is never given away."""
+"""Bytes that one more batch takes besides its frames: its header, and the page that is kept for
+the mark at the end of the file."""
 FILE_MARGIN: Final = PAGE + BATCH_MARGIN
-"""The same of a file that is not begun yet: its header has a page too."""
+"""The same for a file without a header yet, which takes a page of its own."""
 
 ROOMY_FILES: Final = 4
-"""Files of its size that must have space before another one is begun early, or large."""
+"""Free space, in files of the wanted size, at which a file is begun early, or at full size."""
 
 PROMISE_BYTES_MAX: Final = 1 << 30
 FILL_BYTES: Final = 1 << 20
@@ -37,7 +37,7 @@ _ZEROS: Final = bytes(FILL_BYTES)
 
 @dataclass(slots=True)
 class LogFile:
-    """A log file in this process's hands; `last_batch` is the newest written into it."""
+    """A log file that this process has open; `last_batch` is the number of its newest batch."""
 
     file: File
     size: int
@@ -48,9 +48,9 @@ class LogFile:
     is_reserve: bool = False
 
     def fits(self, size: int) -> bool:
-        """Whether a batch of `size` bytes of frames does, on whichever page it begins.
+        """Whether a batch with `size` bytes of frames fits, even if it begins on the next page.
 
-        Sizes are whole pages: where the batch ends before the last one, so does its page.
+        File sizes are whole pages: a batch that ends before the last page leaves that page free.
         """
         return aligned(self.offset, PAGE) + BATCH_MARGIN + size <= self.size
 
@@ -73,8 +73,8 @@ class Space:
             reserve_bytes: Size that the reserve grows to.
         """
         self.lock = threading.RLock()
-        """Held from taking a file to `begun`: nobody may prepare meanwhile, it would get the name
-        of the file that is just being begun."""
+        """Held from `take` to `begun`: a file prepared in between would get the name of the file
+        that is being begun."""
         self.next_number = next_number
         self._files = files
         self._file_bytes = aligned(max(file_bytes, LEAST_FILE_BYTES), PAGE)
@@ -85,10 +85,10 @@ class Space:
         self._reserve: LogFile | None = None
 
     def begin(self) -> bool:
-        """Prepare reserve and first file; False on a full disk that has no space for the file.
+        """Prepare reserve and first file; False on a disk without space for the file.
 
-        The file that an earlier process prepared is used as it is.  It is never unlinked: where the
-        file before it ends in the mark of a rotation, a log without it would have lost its end.
+        A file that an earlier process prepared is used as it is, and never unlinked: if the previous
+        file ends in a rotation mark, a log without its successor counts as having lost its end.
         """
         with self.lock:
             names = self._files.names()
@@ -113,21 +113,21 @@ class Space:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether space has to be counted, as it was when somebody last looked."""
+        """Whether free space was short when it was last measured, so that every byte counts."""
         plenty = 8 * (self._file_bytes + self._reserve_bytes)
         return self._reserve is None or self._free_bytes <= plenty
 
     # -- the promise ---------------------------------------------------------------------------
 
     def room(self, current: LogFile | None, *, reserve: bool) -> int:
-        """Bytes of frames that one batch is sure to find space for, given the current file."""
+        """Bytes of frames that the next batch can have for certain, given the current file."""
         spare = self._spare
         room = 0 if current is None or current.is_reserve else current.room
         if spare is not None:
             room = max(room, spare.size - FILE_MARGIN)
         if not self.is_scarce:
-            # A larger file is made when it is needed, and the reserve stands behind the promise
-            # should somebody else take the space in between.
+            # A larger file is made when it is needed.  The reserve backs the promise in case another
+            # process takes the free space before then.
             return max(room, min(self._free_bytes // 4, PROMISE_BYTES_MAX))
         self._free_bytes = self._files.free_bytes()
         if reserve:
@@ -135,8 +135,10 @@ class Space:
         return room
 
     def find(self, need_bytes: int) -> None:
-        """*Blocking.* Make what is missing of reserve and spare, where there is space again; the
-        spare with room for `need_bytes`, where that leaves as much again, so that it can be sealed."""
+        """*Blocking.* Make the missing one of reserve and spare if there is space again.
+
+        The spare gets room for `need_bytes` if as much space again is left for sealing them.
+        """
         self._free_bytes = self._files.free_bytes()
         with self.lock:
             self._replenish()
@@ -157,8 +159,8 @@ class Space:
     # -- taking --------------------------------------------------------------------------------
 
     def ready(self, *, at_any_cost: bool) -> bool:
-        """Whether a file can be taken without the reserve, and without using up, where that is
-        not asked `at_any_cost`, the space that something else will need."""
+        """Whether a file can be taken without the reserve and, unless `at_any_cost`, without the
+        space that sealing and checkpoints need."""
         with self.lock:
             self._free_bytes = self._files.free_bytes()
             if not at_any_cost and self._free_bytes < ROOMY_FILES * FIRST_FILE_BYTES:
@@ -167,10 +169,10 @@ class Space:
             return self._spare is not None
 
     def take(self, size: int) -> LogFile:
-        """A file not yet begun with space for `size` bytes of frames; under the lock.
+        """A file without a header, with space for `size` bytes of frames; the caller holds the lock.
 
         Raises:
-            OSError: There is no space, not even in the reserve.
+            OSError: There is no space, even with the reserve.
         """
         need = aligned(size + FILE_MARGIN, PAGE)
         if self._spare is not None and self._spare.size >= need:
@@ -183,7 +185,7 @@ class Space:
         return self._taken_spare() if self._spare is not None else self._taken_reserve(need)
 
     def begun(self, taken: LogFile) -> None:
-        """A file that was taken has its header: the next one is another, and larger."""
+        """The taken file has its header: the next file gets the next number and twice the size."""
         self.next_number += 1
         self._next_size = min(max(self._next_size, taken.size) * 2, self._file_bytes)
 
@@ -212,7 +214,7 @@ class Space:
     # -- preparing -----------------------------------------------------------------------------
 
     def maintain(self, current: LogFile | None) -> None:
-        """*Blocking*, on the thread that syncs: prepare the next file before it is needed.
+        """*Blocking*, on the syncing thread: prepare the next file ahead of its use.
 
         Raises:
             OSError: The disk failed.
@@ -226,7 +228,8 @@ class Space:
             self._fill_spare()
 
     def _replenish(self) -> None:
-        """Make what is missing of reserve and spare; the reserve first, it is what frees space."""
+        """Make the missing one of reserve and spare; first the reserve, which deletes need to free
+        space."""
         if self._reserve is None:
             size = min(self._reserve_bytes, FIRST_FILE_BYTES)
             self._reserve = self._prepare(RESERVE_NAME, size)
@@ -241,9 +244,9 @@ class Space:
                 self._spare = self._prepare(name, small)
 
     def _prepare(self, name: str, size: int) -> LogFile | None:
-        """A new file with its space, entry and size durable; None where there is no space.
+        """A new file whose space, size and directory entry are durable; None where there is no space.
 
-        It gets its name only then, so that a name of ours is never a file without its space.
+        It gets its name last, so that a named log file always has its space.
         """
         if self._files.free_bytes() < size:
             return None
@@ -278,10 +281,11 @@ class Space:
             return
 
     def _fill_spare(self) -> None:
-        """Write zeros into a step of the spare, so that a sync of it need not touch metadata.
+        """Write zeros into the next part of the spare, so that its later syncs touch no metadata.
 
-        Pays for a log of small batches, each of which somebody waits for; a log of large ones
-        would only be written twice.
+        `fdatasync` of an allocated but unwritten extent must convert it, which costs a journal
+        commit.  This pays for small batches, whose writers wait for the sync; large batches would
+        only be written twice.
         """
         with self.lock:
             spare = self._spare
@@ -290,5 +294,5 @@ class Space:
             step = min(FILL_BYTES, spare.size - spare.filled)
             write_all(spare.file, memoryview(_ZEROS)[:step], spare.filled)
             spare.filled += step
-            # Under the lock: nobody may begin this file between the zeros and their sync.
+            # Under the lock: the file may not be begun between the zeros and their sync.
             spare.file.sync_data()

@@ -1,8 +1,8 @@
 """The store on disk: one log, checkpoints and segments behind the store's face.
 
-Owns the order in which the parts are used, at start, at run time and at the end; the parts own
-their files.  Refuses to know what the events mean.  Invariant: nothing is unlinked, flipped or
-acknowledged before what justifies it is durable.
+Owns the order in which the parts are used at start, at run time and at the end; each part owns its
+files.  Knows nothing of what the events mean.  Invariant: no file is unlinked, no delete flag
+written and no write acknowledged before the event that justifies it is durable.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from topics.store.layout import (
     log_name,
     numbers,
 )
-from topics.store.progress import Progress, Watched
+from topics.store.progress import Progress, ReportingList
 from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
@@ -37,7 +37,7 @@ WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
 WIPE_BYTES: Final = 1 << 20
 SEALED_SIZE: Final = 1.5
-"""An upper bound of a segment's size to that of the log it takes over, for records of any size."""
+"""Upper bound of the size of segments, as a multiple of the log that they replace."""
 
 
 class DiskStore:
@@ -51,7 +51,7 @@ class DiskStore:
         reserve_bytes: int = RESERVE_BYTES,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
     ) -> None:
-        """Nothing is touched before `recover`.
+        """Touches no file before `recover`.
 
         Args:
             wal_file_bytes: Size that log files grow to.
@@ -72,7 +72,7 @@ class DiskStore:
         self._has_lost_pages = False
         self._log_start = 0
         self._left: dict[int, int] = {}
-        """Log files that earlier processes left in their midst, and where they are to be cut."""
+        """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
         self._lock = threading.Lock()
@@ -113,8 +113,8 @@ class DiskStore:
         self._log.find_room(need_bytes)
 
     def _is_log_too_large(self) -> bool:
-        """Whether what the log holds might not find space as segments: then the log must not
-        grow, or nothing could ever be sealed and no log file ever let go."""
+        """Whether the disk might lack space to seal the log's records into segments.  The log must
+        not grow then: without sealing no log file could ever be removed."""
         return self._files.free_bytes() < self.log_bytes * SEALED_SIZE
 
     # -- recovery ------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class DiskStore:
         )
 
     def _begin_log(self, instance: bytes, position: Position) -> None:
-        """A new file after every start: what an earlier process left is never written again."""
+        """Begin a new file: a file of an earlier process is never written again."""
         self._log = Log(
             self._files,
             instance=instance,
@@ -186,7 +186,7 @@ class DiskStore:
         same_boot = tail.boot_id == self._files.boot_id() and not failed
         refs = sink.refs()
         self._segments.verify(refs, tail.position.batch, self._progress.segment_checked)
-        # Up to here no byte was changed.
+        # Up to here no byte was changed: every refusal leaves the directory as it was.
         removed = torn.age_out(self._files)
         identity.upgrade(self._files, instance)
         if failed:
@@ -228,7 +228,8 @@ class DiskStore:
             file.close()
 
     def _notes(self, tail: Tail) -> tuple[str, ...]:
-        """Only a log that goes on to the mark of a clean stop shows that nothing is missing."""
+        """Warnings of this start.  Only a log that ends in the mark of a clean stop proves that
+        nothing is missing behind the damaged checkpoint."""
         damage = self._checkpoints.passed_over
         if damage is None:
             return ()
@@ -240,23 +241,24 @@ class DiskStore:
     def _prepare_to_read(self, file: File) -> None:
         before = cache.shown(file)
         try:
-            # A sync that failed once leaves pages that look written and are not: after this one,
-            # what is read comes from the device.  It also makes durable what a killed process had
-            # only written.
+            # A failed sync leaves pages in the cache that the disk lacks.  After this sync they
+            # can be evicted, and the reads below come from the device.  It also makes durable the
+            # bytes that a killed process wrote and did not sync.
             file.sync()
         except OSError as error:
-            # It, too, may have left such pages.
+            # This sync failed, and may have left such pages itself.
             what = f"{error.strerror or error}{leave_failure_mark(self._files)}"
             raise OSError(error.errno, what, file.name) from error
         file.forget_cache()
         if not cache.is_on_disk(file, before):
-            # What showed that is gone now: the mark tells whoever comes if this start is cut short.
+            # The evidence was just evicted: the mark keeps it for the next start, should this one
+            # be killed.
             self._has_lost_pages = True
             leave_failure_mark(self._files)
 
     def _take_mark(self) -> None:
-        """The mark of a failure stays until what there is to say of it is durable; the space of a
-        reserve that became it is needed now."""
+        """Empty the failure mark: if it is the renamed reserve, its space is needed now.  The mark
+        itself stays until the losses are durable in the log."""
         self._has_failure_mark = True
         try:
             file = self._files.open(FAILED_NAME, write=True)
@@ -274,7 +276,7 @@ class DiskStore:
         for topic in image.topics:
             self._segments.seen(topic.runs)
         topics = len(image.topics)
-        image.topics = Watched(image.topics, self._progress.topics_taken)
+        image.topics = ReportingList(image.topics, self._progress.topics_taken)
         try:
             sink.restore(image)
         except (Corrupt, OSError):
@@ -299,11 +301,11 @@ class DiskStore:
         return events
 
     def _set_aside(self, tail: Tail) -> None:
-        """Keep what is torn under another name.
+        """Move the torn end of the log to `*.torn` files.
 
-        Nothing is changed before the end of the log, and the file behind it keeps its name: the log
-        goes on in it, and where a rotation led to it, it would be missed.  Later files first: as
-        long as there is an earlier one, a second start finds the same.
+        Bytes in front of the log's end do not change.  The file behind the end keeps its name: the
+        log continues in it, and a rotation mark may require it.  Later files are moved first, so
+        that a second start, after a crash in between, reaches the same verdict.
         """
         following = tail.last_number + 1
         for number in sorted(tail.unused_files, reverse=True):
@@ -329,13 +331,13 @@ class DiskStore:
         try:
             publish(self._files, _torn_name(number, tail), torn)
         except OSError as error:
-            # Nobody was promised these bytes: a full disk must not keep a server from starting.
+            # The torn bytes were never acknowledged: a full disk must not prevent the start.
             if error.errno != errno.ENOSPC:
                 raise
 
     def _wipe(self, number: int, used_bytes: int) -> None:
-        """Make a file that holds nothing of the log as good as new; its header is the last to go,
-        so that a start in between judges as this one did."""
+        """Zero a file that has no part in the log.  Its header goes last, so that a start after a
+        crash in between reaches the same verdict."""
         file = self._files.open(log_name(number), write=True)
         try:
             for offset in range(PAGE, used_bytes, WIPE_BYTES):
@@ -347,9 +349,12 @@ class DiskStore:
             file.close()
 
     def _cut_left(self) -> None:
-        """Cut the files that were left in their midst, once the one after them is durably begun:
-        its header says where the log went on, and from their size it would be missed.  On a whole
-        page, since a page that is zeroed in part is written again."""
+        """Truncate the unfinished files of killed processes.
+
+        The next file must be durable first: its header names the end of the log, without which a
+        shortened file counts as damage.  Sizes are whole pages: truncating within a page would
+        write that page again.
+        """
         while self._left:
             number, size = self._left.popitem()
             try:
@@ -364,7 +369,7 @@ class DiskStore:
                 file.close()
 
     def _clean_up(self) -> None:
-        """Unlink what a crash left half made, and what no kept checkpoint needs."""
+        """Unlink the temporary files of a crash, and the files that no kept checkpoint needs."""
         for name in self._files.names():
             if TEMP.fullmatch(name):
                 discard(self._files, name)
@@ -397,7 +402,7 @@ class DiskStore:
     def sync(self) -> int:
         lsn = self._log.sync()
         if self._has_failure_mark and lsn:
-            # What recovery had to say of it is durable now.
+            # The losses that recovery logged are durable now.
             discard(self._files, FAILED_NAME)
             self._has_failure_mark = False
         with contextlib.suppress(OSError):
@@ -413,7 +418,7 @@ class DiskStore:
     # -- segments ------------------------------------------------------------------------------
 
     def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
-        # Before the file has a name: a segment is never ahead of the log that it was made from.
+        # Sync before the segment gets its name: a segment must not be newer than the durable log.
         batch = self._log.sync_batches()
         return self._segments.seal(entries, batch)
 
@@ -442,8 +447,12 @@ class DiskStore:
         self._files.sync_dir()
 
     def _unlink_dropped(self, lsn: int) -> None:
-        """Raises OSError: One of them is still there; it is tried again with the next."""
-        with self._unlinking:  # on two threads, and each believes the other when it is done
+        """Unlink the dropped segments whose drop is durable up to `lsn`.
+
+        Raises:
+            OSError: A file is still there; the next call tries again.
+        """
+        with self._unlinking:  # two threads call this; neither may return before the other is done
             with self._lock:
                 due = [each for each in self._dropped if each[0] <= lsn]
                 self._dropped = [each for each in self._dropped if each[0] > lsn]
@@ -496,7 +505,7 @@ class DiskStore:
 
     def _stop_cleanly(self, image: Image) -> None:
         if not self._log.has_file:
-            # The disk was full from the start and nothing was written: all is as it was found.
+            # The disk was full from the start and nothing was written: there is nothing to close.
             return
         lsn = self._log.sync()
         with contextlib.suppress(OSError):

@@ -1,8 +1,7 @@
-"""What starts set aside of torn logs, and how long it stays.
+"""Retention of the torn log ends that recoveries set aside.
 
-Owns the bounds on `*.torn` files, which nothing reads but a person who wants to know what a crash
-left.  Refuses to know how a log is torn.  Invariant: a start removes only what an earlier one set
-aside.
+Owns the bounds on `*.torn` files, which only an operator reads, after a crash.  Knows nothing of how
+a log is torn.  Invariant: a start removes only files that an earlier start set aside.
 """
 
 from collections.abc import Iterator
@@ -16,14 +15,14 @@ KEPT_BYTES: Final = 1 << 30
 
 
 def age_out(files: Files) -> tuple[str, ...]:
-    """*Blocking.* Unlink the torn files that are older than 30 days, and of the rest the oldest, as
-    long as they are more than 1 GiB in all.
+    """*Blocking.* Unlink torn files older than 30 days, and the oldest of the rest until at most
+    1 GiB is left.
 
     Returns:
-        A sentence for each file that is gone.
+        A sentence for each file that was removed.
     """
     oldest_s = files.now_s() - KEPT_S
-    told = []
+    removed = []
     kept_bytes = 0
     for modified_s, size, name in sorted(_found(files), reverse=True):
         kept_bytes += size
@@ -36,9 +35,9 @@ def age_out(files: Files) -> tuple[str, ...]:
         try:
             files.unlink(name)
         except OSError:
-            continue  # nothing relies on its being gone
-        told.append(f"{name}, the torn end of a log, was removed: {why}")
-    return tuple(told)
+            continue  # nothing relies on its removal
+        removed.append(f"{name}, the torn end of a log, was removed: {why}")
+    return tuple(removed)
 
 
 def _found(files: Files) -> Iterator[tuple[int, int, str]]:

@@ -1,10 +1,10 @@
-"""The log that is being written: one for all topics, in numbered files that are filled and left.
+"""Writing the log: one log for all topics, in numbered files that are written front to back.
 
-Owns the current file and what is written and synced of it; where files come from is `space`'s.
-Refuses to know what an event means, and never reads.  Invariants: every batch is one write that
-begins on a sector and shares none; a page that a begun sync covers is never written again, since a
-disk may lose a page that it writes as a whole; a file is filled before the next one is begun, and
-the one after that is begun only once the first is durable.
+Owns the current file, and how far it is written and synced; `space` prepares the files.  Knows
+nothing of what an event means, and never reads.  Invariants: a batch is one write that begins on a
+sector of its own.  A page that a begun sync covers is never written again, because a disk may lose a
+whole page that it is writing.  A file is finished before the next is begun, and durable before the
+one after that is begun.
 """
 
 import errno
@@ -37,7 +37,7 @@ from topics.store.layout import (
 from topics.store.space import LogFile, Space
 
 NOTHING: Final = Frames()
-"""What a mark holds."""
+"""The frames of a mark: none."""
 
 UNMARKED: Final = (
     f"no mark of it could be left: make an empty file {FAILED_NAME} in the data directory, or "
@@ -52,7 +52,7 @@ FSYNC_US_BOUNDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Between two batches: file and offset of the next one, number and digest of the last."""
+    """A point between two batches: file and offset of the next, number and digest of the last."""
 
     file_number: int
     offset: int
@@ -61,19 +61,20 @@ class Position:
 
 
 def leave_failure_mark(files: Files) -> str:
-    """Tell the next start, as well as a disk that fails lets us (`FAILED_NAME`).
+    """Leave the mark `FAILED_NAME` for the next start, as far as the failing disk allows.
 
-    A disk that gives no new file may still rename one, and the reserve is there and needed no more.
+    A disk that cannot create a file may still rename one.  The reserve is there, and a read-only
+    log does not need it.
 
     Returns:
-        What is to be said of that: nothing, or what to do where the disk took no mark at all.
+        A text for the error message: empty, or instructions if no mark could be left.
     """
     try:
         _make_mark(files)
     except Exception:
         return f"; {UNMARKED}"
     with suppress(Exception):
-        files.sync_dir()  # a kernel that lives on knows the name by now
+        files.sync_dir()  # without it the mark survives a kill, but not a power loss
     return ""
 
 
@@ -128,14 +129,14 @@ class Log:
         self._unsynced: list[LogFile] = []
         self._syncing = threading.RLock()
         self._writing = threading.Lock()
-        """Held while a batch is placed and written, and when a sync begins: the sync covers the
-        batch, or the batch keeps off the sync's pages.  Taken before `_state`."""
+        """Held while a batch is placed and written, and while a sync begins: a sync either covers
+        the batch, or the batch stays off the pages of the sync.  Taken before `_state`."""
         self._state = threading.Lock()
 
     # -- life ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Prepare reserve and first file.  On a full disk there may be neither: `room` says so.
+        """Prepare reserve and first file.  A full disk may have neither: then `room` is 0.
 
         Raises:
             OSError: The disk failed.
@@ -143,15 +144,15 @@ class Log:
         if self._space.begin():
             with self._space.lock:
                 first = self._start(self._space.take(0))
-            # Before any batch: what stands behind the mark of a clean stop, without a header that
-            # a later process began, is damage.
+            # Before any batch: bytes behind the mark of a clean stop count as damage, unless they
+            # are the file header of a later process.
             first.file.sync_data()
             if self._space.is_scarce:
-                # Where space has to be counted only what is prepared counts.
+                # On a disk short of space only prepared files count as room.
                 self._space.find(0)
 
     def close(self) -> None:
-        """Let go of every file; nothing is written."""
+        """Close every file; nothing is written."""
         self._space.close()
         for held in self._unsynced:
             held.file.close()
@@ -162,7 +163,7 @@ class Log:
 
     @property
     def position(self) -> Position:
-        """Where the next batch will stand."""
+        """The position of the next batch."""
         current = self._current
         number, offset = self._space.next_number, PAGE
         if current is not None:
@@ -170,11 +171,11 @@ class Log:
         return Position(number, offset, self._batch, self._digest)
 
     def room(self, *, reserve: bool) -> int:
-        """Bytes of frames that one `write` is sure to find space for."""
+        """Bytes of frames that the next `write` can have for certain."""
         return 0 if self.failed is not None else self._space.room(self._current, reserve=reserve)
 
     def find_room(self, need_bytes: int) -> None:
-        """*Blocking.* Look for space where there was none."""
+        """*Blocking.* Look for space again after there was none."""
         if self.failed is None:
             self._space.find(need_bytes)
 
@@ -183,7 +184,7 @@ class Log:
         return self._space.is_scarce
 
     def maintain(self) -> None:
-        """*Blocking*, on the thread that syncs: prepare what is needed next.  Raises WriteFailed."""
+        """*Blocking*, on the syncing thread: prepare the next file.  Raises WriteFailed."""
         try:
             self._space.maintain(self._current)
         except Exception as error:
@@ -192,7 +193,8 @@ class Log:
     # -- writing -------------------------------------------------------------------------------
 
     def fits(self, size_bytes: int) -> bool:
-        """Whether frames of so many bytes need no other file, also if a sync ends a page meanwhile."""
+        """Whether frames of `size_bytes` fit into the current file, even if a sync skips to the
+        next page first."""
         current = self._current
         return current is not None and current.fits(size_bytes + PAGE)
 
@@ -204,7 +206,7 @@ class Log:
         return self.written_lsn
 
     def idle(self) -> None:
-        """Vouch for all batches so far, where they are durable and nothing does yet."""
+        """Write an idle mark that vouches for all batches, if all are durable and none vouches yet."""
         current = self._current
         if current is None or self.failed is not None or not current.fits(0):
             return
@@ -212,19 +214,19 @@ class Log:
             self._append(IDLE, NOTHING)
 
     def mark(self, kind: int) -> None:
-        """A mark that must be durable before anything relies on it."""
+        """Write a mark; the caller syncs before it relies on it."""
         self.refuse_if_failed()
         self._append(kind, NOTHING)
 
     def rotate(self, *, fresh: bool, stay: bool = False) -> Position:
-        """*Blocking.* Begin a new file, where there is space for one; returns where the log goes on.
+        """*Blocking.* Begin a new file if there is space for one; returns where the log continues.
 
-        On a full disk, or where it is to `stay`, the log goes on in its current file, unless a
-        `fresh` one is asked for: a checkpoint can begin anywhere.
+        On a full disk, or with `stay`, the log continues in its current file, unless the caller
+        needs a `fresh` one: a checkpoint can begin at any position.
 
         Raises:
-            WriteFailed: as `write`.
-            OSError: There is no current file either, or none that is fresh.
+            WriteFailed: As `write`.
+            OSError: There is no current file, or no fresh one.
         """
         self.refuse_if_failed()
         current = self._current
@@ -277,7 +279,7 @@ class Log:
             self._digest = int.from_bytes(header[-8:], "little")
             self._vouched = self._synced_batch
             with self._state:
-                # Together: what a sync counts as covered is what it answers to who waits for it.
+                # In one step: the batches that a sync covers are those that it reports.
                 self._batch = current.last_batch = number
                 if kind == EVENTS:
                     self.written_lsn += 1
@@ -288,7 +290,7 @@ class Log:
         self._stats.bytes_written_total += size_bytes
 
     def _end_page(self) -> None:
-        """What a sync may have made durable by the time it ends is not written again before."""
+        """Move to the next page: a page that a sync has begun to cover is not written again."""
         current = self._current
         if current is not None:
             self._go_to(current, aligned(current.offset, PAGE))
@@ -300,7 +302,7 @@ class Log:
     def _leave(self, size: int) -> LogFile:
         """End the current file and begin one with space for `size` bytes of frames."""
         if len(self._unsynced) > 1:
-            # Two files back there must be nothing that a power loss can still take away.
+            # At most two files are unsynced: a power loss can only take the end of the log.
             self.sync()
         with self._space.lock:
             following = self._space.take(size)
@@ -344,7 +346,7 @@ class Log:
             return self._synced_batch
 
     def sync(self) -> int:
-        """*Blocking.* Make what was written so far durable, oldest file first; returns its lsn."""
+        """*Blocking.* Make all batches written so far durable, oldest file first; returns the lsn."""
         with self._syncing:
             self.refuse_if_failed()
             with self._writing, self._state:
@@ -387,7 +389,7 @@ class Log:
             each.file.close()
 
     def end(self, kind: int) -> None:
-        """*Blocking.* Write a last mark, make it durable, and cut what was prepared beyond it."""
+        """*Blocking.* Write a last mark, make it durable, and truncate the prepared space behind it."""
         self.sync()
         self.mark(kind)
         self.sync()
@@ -399,9 +401,10 @@ class Log:
         self._files.sync_dir()
 
     def fail(self, error: Exception) -> WriteFailed:
-        """Nothing is retried: after a failed sync the page cache shows bytes the disk lacks.
+        """Make the log read-only.  Nothing is retried: after a failed sync the page cache shows
+        bytes that the disk lacks.
 
-        Never waits; the mark for the next start is left by who may (`leave_failure_mark`).
+        Does not block.  A thread that may block leaves the mark (`leave_failure_mark`).
         """
         if self.failed is None:
             self.failed = WriteFailed(self._files.path, f"the log is read-only: {_what(error)}")

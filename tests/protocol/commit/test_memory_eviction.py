@@ -120,6 +120,44 @@ def test_what_lives_among_the_dead_stays_as_it_was() -> None:
     assert engine.state()["earliest_seq"] == 72
 
 
+def test_what_a_large_delete_leaves_is_let_go_of_a_part_at_a_time() -> None:
+    """Each go of upkeep copies about as much as one run has, until what is held follows what lives;
+    what is read meanwhile is what lives. (§0.6, §0.10)"""
+    engine = engine_of(64 << 20)
+    engine.put(durability="ephemeral")
+    for _ in range(16):
+        engine.append(*[{"data": "x" * 1000, "tag": "abc"[i % 3]} for i in range(900)])
+    before = held(engine)
+    assert engine.delete(match="a")["deleted"] == 16 * 300
+    assert engine.delete(match="b")["deleted"] == 16 * 300
+    assert engine.state()["count"] == 16 * 300
+
+    gos, held_before = 0, held(engine)
+    assert held_before > 0.7 * before
+    while engine.engine.state.unpacked:
+        engine.upkeep.drop_runs(engine.now_ms)
+        assert held_before - held(engine) <= (1 << 20)
+        held_before, gos = held(engine), gos + 1
+        assert len(engine.seqs(limit=1000)) == 1000
+    assert gos >= 8
+    assert held(engine) < 0.4 * before
+    assert engine.seqs(limit=1000) == list(range(3, 3001, 3))
+
+
+def test_what_a_large_delete_left_makes_room_when_it_is_needed() -> None:
+    """Nothing that lives is evicted while as much is wasted. (§0.10)"""
+    engine = engine_of(8 << 20)
+    engine.put(durability="ephemeral")
+    for _ in range(8):
+        engine.append(*[{"data": "x" * 1000, "tag": "ab"[i % 10 == 0]} for i in range(900)])
+    lived = engine.delete(match="a")["count"]
+    assert engine.engine.state.unpacked
+    for _ in range(5):
+        engine.append(*["y" * 1000] * 900)
+    assert engine.state()["count"] == lived + 5 * 900
+    assert held(engine) <= 8 << 20
+
+
 def test_long_stretches_of_the_dead_take_no_rows() -> None:
     """Of five thousand records three live, far apart. (§5)"""
     engine = engine_of()

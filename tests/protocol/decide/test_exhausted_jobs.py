@@ -7,8 +7,7 @@ import pytest
 from protocol.durable import Durable
 from protocol.harness import START_MS, Harness
 from protocol.workers import cold, held_by, queue
-from topics.protocol.decide.dead_letters import BACKOFF_MAX_MS
-from topics.protocol.decide.exhausted_jobs import BURIED_MAX
+from topics.protocol.decide.dead_letters import BACKOFF_MAX_MS, MOVED_MAX
 from topics.protocol.model.events import RecordsAppended
 from topics.protocol.state import queue as queues
 from topics.store.runs import SealedRun
@@ -139,7 +138,7 @@ def test_a_changed_limit_looks_at_many_jobs_a_part_at_a_time(
 
     turns = 0
     while buried(engine) < 10:
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         engine.sync()
         turns += 1
 
@@ -149,18 +148,18 @@ def test_a_changed_limit_looks_at_many_jobs_a_part_at_a_time(
 def test_one_turn_moves_a_bounded_number() -> None:
     """The next follows without another event."""
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append(*range(BURIED_MAX + 500), name="q")
+    engine.append(*range(MOVED_MAX + 500), name="q")
     for _ in range(2):
         engine.claim(max=1000)
     engine.now_ms += 1001 + AFTER_MS
 
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
     engine.sync()
-    assert buried(engine) == BURIED_MAX
-    assert engine.engine.owes
+    assert buried(engine) == MOVED_MAX
+    assert engine.engine.has_work
 
     engine.work_off()
-    assert buried(engine) == BURIED_MAX + 500
+    assert buried(engine) == MOVED_MAX + 500
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -198,7 +197,7 @@ def test_a_replay_moves_nothing_twice() -> None:
 
 def test_a_full_dead_letter_topic_is_tried_again_later_and_later() -> None:
     """50 ms at first, 5 s at most, however many jobs wait; once there is room all of them go."""
-    n = BURIED_MAX + 700
+    n = MOVED_MAX + 700
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
     engine.put("d", cap_records=1, discard="reject")
     engine.append("full", name="d")
@@ -244,10 +243,10 @@ def test_a_failed_log_moves_nothing_and_asks_for_nothing() -> None:
     engine.now_ms += 1001 + AFTER_MS
     engine.engine.on_failed()
 
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
 
     assert engine.engine.alarm_ms() is None
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.counters() == (1, 0, 0)
 
 
@@ -256,19 +255,19 @@ def test_cold_text_is_read_for_one_part_of_a_queue_at_a_time(
 ) -> None:
     """What is being read is memory: the rest waits until that has moved."""
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append(*range(BURIED_MAX + 500), name="q")
+    engine.append(*range(MOVED_MAX + 500), name="q")
     engine.seal_all()
     for _ in range(2):
         engine.claim(max=1000)
     engine.now_ms += 1001 + AFTER_MS
     with cold(monkeypatch):
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
-        assert engine.counters() == (500, 0, BURIED_MAX)
+        engine.engine.work_off(engine.moment)
+        assert engine.counters() == (500, 0, MOVED_MAX)
         assert engine.engine.alarm_ms() is None
 
         engine.work_off()
 
-    assert buried(engine) == BURIED_MAX + 500
+    assert buried(engine) == MOVED_MAX + 500
 
 
 def test_a_job_whose_holder_speaks_up_does_not_go() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from protocol.harness import Harness, refusal
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.state.state import State
 
 
@@ -29,7 +30,7 @@ def test_what_has_not_expired_takes_room() -> None:
     engine.append("x" * 300, name="a")
     engine.now_ms += 600
     engine.append("x" * 300, name="b")
-    assert refusal(engine.append, "x" * 400, name="b").code.status == 429
+    assert STATUSES[refusal(engine.append, "x" * 400, name="b").code] == 429
     engine.now_ms += 600
     engine.append("x" * 300, name="b")
     engine.put("b", ttl_ms=100)
@@ -47,7 +48,7 @@ def test_a_write_looks_at_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> Non
         engine.append("x" * 50, name=f"t{n}")
     engine.now_ms += 10_000
 
-    assert refusal(engine.append, "x" * 800, name="new").code.status == 429
+    assert STATUSES[refusal(engine.append, "x" * 800, name="new").code] == 429
     assert engine.engine.state.records_total == 4
     engine.append("x" * 800, name="new")
 

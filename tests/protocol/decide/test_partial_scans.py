@@ -1,5 +1,6 @@
 """Reads and deletes that look at more runs than one turn may: what they find, and what others see."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,10 @@ from protocol.durable import Durable
 from protocol.harness import Harness, refusal, shown, tagged
 from topics.protocol.decide import partial_scans
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
+from topics.protocol.model.events import ScatteredDeleted
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.state import topic
 from topics.store.runs import SealedRun
@@ -54,7 +58,7 @@ class Asked:
         engine = self.engine
         assert isinstance(self.first, Parked)
         engine.read_fetches()
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         engine.sync()
         self.turns += 1
         for wake in engine.engine.take_wakes():
@@ -86,7 +90,7 @@ def purge(engine: Harness, **asked: object) -> Asked:
 def remove(engine: Harness, seq: int) -> None:
     """Another client's delete, decided in one turn."""
     seqs = np.array([seq], np.uint64)
-    engine.engine.turn.remove(engine.topic(), seqs, engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.unit.remove(engine.topic(), seqs, engine.moment)
     engine.sync()
 
 
@@ -247,6 +251,162 @@ def test_a_delete_in_parts_lasts() -> None:
     assert engine.topic().recount() == (20, engine.topic().size_bytes)
 
 
+ROWS = 1000
+"""Records of a run in the tests of scattered deletes."""
+
+
+def scattered(engine: Harness, runs: int, tags: str = "ab") -> None:
+    """Runs of many small records, their tags in turn, sealed but for the last."""
+    for n in range(runs):
+        first = n * ROWS
+        engine.append(*[tagged(tags[(first + i) % len(tags)], first + i) for i in range(ROWS)])
+        if n < runs - 1:
+            engine.seal_all()
+
+
+@pytest.mark.parametrize("durability", ["disk", "ephemeral"])
+def test_a_scattered_delete_takes_a_bit_a_record(durability: str) -> None:
+    """However its records lie, what the log is given of them is no longer than a bit for each record
+    of their runs; of a stretch it is a few bytes. (§5, FORMAT.md)"""
+    engine = Harness(segment_max_records=ROWS)
+    engine.put(durability="disk")
+    scattered(engine, 6)
+    engine.put(durability=durability)
+    engine.append(*[tagged("ab"[i % 2], i) for i in range(ROWS)])
+    engine.events.clear()
+
+    doing = deletion(engine, match="a")
+    while not doing.turn():
+        assert engine.state()["count"] == 7 * ROWS
+    assert doing.end()["deleted"] == 7 * ROWS // 2
+
+    [event] = engine.events
+    assert isinstance(event, ScatteredDeleted)
+    assert Frames.of([event]).size_bytes < 7 * (ROWS // 8 + 32) + 64
+    assert engine.seqs(limit=1000) == list(range(2, 2001, 2))
+    assert engine.topic().recount() == (7 * ROWS // 2, engine.topic().size_bytes)
+
+    engine.events.clear()
+    assert deletion(engine, before_seq=7 * ROWS).end()["deleted"] == 7 * ROWS // 2 - 1
+    assert Frames.of(engine.events).size_bytes < 7 * (ROWS // 8 + 32) + 64
+    assert engine.seqs() == [7 * ROWS]
+
+    other = Harness(segment_max_records=ROWS)
+    scattered(other, 6)
+    other.events.clear()
+    assert deletion(other, before_seq=5 * ROWS).end()["deleted"] == 5 * ROWS - 1
+    assert Frames.of(other.events).size_bytes < 256
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_a_crash_between_two_parts_leaves_everything(turns: int) -> None:
+    """What was found is nowhere but in memory until it is decided as a whole. (§5)"""
+    engine: Any = Durable(segment_max_records=ROWS)
+    scattered(engine, 16, "abc")
+    doing = deletion(engine, match="a")
+    for _ in range(turns):
+        assert not doing.turn()
+    engine = engine.kill()
+    assert engine.state()["count"] == 16 * ROWS
+    assert engine.topic().recount()[0] == 16 * ROWS
+
+    gone = deletion(engine, match="a").end()["deleted"]
+    assert gone == -(-16 * ROWS // 3)
+    engine = engine.kill()
+    assert engine.state()["count"] == engine.topic().recount()[0] == 16 * ROWS - gone
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scattered_deletes_leave_what_a_list_would(seed: int) -> None:
+    """Appends, deletes by tag and by seq, purges, seals, checkpoints and crashes, in any order: the
+    records that are there, and the counters, are those of a plain list. (§5)"""
+    rng = random.Random(seed)
+    engine: Any = Durable(segment_max_records=400)
+    kind = rng.choice(["log", "queue"])
+    engine.put(type=kind)
+    held: list[tuple[int, str]] = []
+    head = 0
+    for _ in range(40):
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                tags = rng.choices("abc", k=rng.choice([1, 7, 150, 390, 900]))
+                engine.append(*[tagged(tag, 0) for tag in tags])
+                held += [(head + n, tag) for n, tag in enumerate(tags, 1)]
+                head += len(tags)
+            case 3 | 4:
+                tag, before = rng.choice("abc"), rng.choice([head + 1, rng.randint(1, head + 1)])
+                answer = deletion(engine, match=tag, before_seq=before).end()
+                gone = {seq for seq, its in held if its == tag and seq < before}
+                assert answer["deleted"] == len(gone)
+                held = [one for one in held if one[0] not in gone]
+            case 5:
+                tag, keep = rng.choice("abc"), rng.randrange(40)
+                of_tag = [seq for seq, its in held if its == tag]
+                gone = set(of_tag[: max(len(of_tag) - keep, 0)])
+                assert purge(engine, filter=tag, keep=keep).end()["purged"] == len(gone)
+                held = [one for one in held if one[0] not in gone]
+            case 6:
+                rng.choice([engine.seal, engine.seal_all])()
+            case 7:
+                engine = rng.choice([engine.kill, engine.stop])()
+        topic = engine.topic()
+        assert [s for part in topic.live_seqs(before_seq=head + 1) for s in part.tolist()] == [
+            seq for seq, _ in held
+        ]
+        assert topic.recount() == (topic.count, topic.size_bytes)
+        assert topic.count == len(held)
+
+
+def test_marks_of_runs_that_a_replay_shapes_anew() -> None:
+    """Two runs, as a checkpoint had begun, of which the next process makes one, or three. (§5)"""
+    engine: Any = Durable(segment_max_records=ROWS)
+    tags = "abca" * 75
+    engine.append(*[tagged(tag, 0) for tag in tags])
+    engine.begin_checkpoint()
+    engine.append(*[tagged(tag, 0) for tag in tags])
+    assert len(engine.topic().runs) == 2
+    assert deletion(engine, match="a").end()["deleted"] == 300
+    assert isinstance(engine.events[-1], ScatteredDeleted)
+    assert len(engine.events[-1].marks) == 2
+    left = [seq for seq, tag in enumerate(tags * 2, 1) if tag != "a"]
+
+    for rows, runs in ((ROWS, 1), (299, 2), (ROWS, 1)):
+        engine = Durable(engine.files, engine.now_ms, segment_max_records=rows)
+        assert len(engine.topic().runs) == runs
+        assert engine.seqs(limit=1000) == left
+        assert engine.topic().recount() == (300, engine.topic().size_bytes)
+        engine.store.close(None)
+
+
+def test_a_scattered_delete_of_what_is_being_sealed() -> None:
+    """The file was written with the records in it; it learns that they are gone. (§5)"""
+    engine: Any = Durable(segment_max_records=ROWS)
+    engine.append(*[tagged("ab"[n % 2], n) for n in range(ROWS)])
+    engine.append(*[tagged("ab"[n % 2], n) for n in range(ROWS)])
+    job = engine.upkeep.plan_seal(engine.now_ms)
+    refs = engine.store.seal(job.entries)
+    assert deletion(engine, match="a").end()["deleted"] == ROWS
+    engine.upkeep.on_sealed(job, refs, engine.now_ms)
+    engine.sync()
+
+    for again in (engine, engine.kill()):
+        assert again.topic().runs[0].ref is not None
+        assert again.seqs(limit=1000) == list(range(2, 2 * ROWS + 1, 2))
+        assert again.topic().recount() == (ROWS, again.topic().size_bytes)
+
+
+def test_scattered_jobs_that_are_held_are_deleted() -> None:
+    """Those of the tag, and no others; whoever holds them is told with the ack. (§5, §10.4)"""
+    engine = Harness(segment_max_records=ROWS)
+    engine.put(type="queue")
+    scattered(engine, 3, "abc")
+    assert engine.claimed("t", max=7) == [1, 2, 3, 4, 5, 6, 7]
+    assert deletion(engine, match="a").end()["deleted"] == ROWS
+    assert engine.counters("t") == (2 * ROWS - 4, 4, 0)
+    assert engine.ack(*range(1, 8), name="t")["skipped"] == [1, 4, 7]
+    assert engine.claimed("t", max=2) == [8, 9]
+
+
 def test_jobs_that_are_held_are_deleted_in_parts_too() -> None:
     """Whoever holds them is told with the ack. (§5, §10.4)"""
     engine = Harness(segment_max_records=2)
@@ -279,7 +439,7 @@ def test_a_client_that_goes_leaves_nothing_to_do() -> None:
     deletion(engine, match="even:*")
     engine.engine.forget("t", engine.last_token)
     engine.work_off()
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.state()["count"] == 40
 
 
@@ -290,9 +450,9 @@ def test_a_server_that_stops_refuses_what_it_has_not_done() -> None:
     engine.engine.release_all()
     (wake,) = engine.engine.take_wakes()
     assert isinstance(wake.result, Rejection)
-    assert wake.result.code.status == 503
+    assert STATUSES[wake.result.code] == 503
     doing.engine.read_fetches()
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.state()["count"] == 40
 
 
@@ -303,14 +463,14 @@ def test_a_log_that_fails_or_is_full_meanwhile_refuses_the_delete() -> None:
     engine.room_bytes = 10
     end = doing.end()
     assert isinstance(end, Rejection)
-    assert (end.code.status, end.detail) == (429, {"limit": "disk", "max": 10})
+    assert (STATUSES[end.code], end.detail) == (429, {"limit": "disk", "max": 10})
 
     engine.room_bytes = 1 << 40
     doing = deletion(engine, match="even:*")
     engine.engine.on_failed()
     end = doing.end()
     assert isinstance(end, Rejection)
-    assert end.code.status == 503
+    assert STATUSES[end.code] == 503
     assert engine.state()["count"] == 40
 
 
@@ -328,9 +488,9 @@ def test_damage_in_a_later_part_is_told_as_in_the_first(monkeypatch: pytest.Monk
     for asked in (reading(engine, match="absent"), deletion(engine, match="even:*")):
         end = asked.end()
         assert isinstance(end, Rejection)
-        assert end.code.status == 500
+        assert STATUSES[end.code] == 500
         assert end.detail == {"reason": "corrupt", "first_seq": 31, "last_seq": 32}
-    assert refusal(engine.diff, 30, match="absent").code.status == 500
+    assert STATUSES[refusal(engine.diff, 30, match="absent").code] == 500
 
 
 def test_columns_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,16 @@ import pytest
 from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, cold, queue
 from topics.protocol.commit.admission import FRAME_BYTES, Admission
-from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
-from topics.protocol.decide.queues import BURIED_MAX, _Claimer
+from topics.protocol.decide.dead_letters import DAMAGED_REST_MS, MOVED_MAX
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process, families
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import JobsLeased, JobsReleased, RecordsAppended
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery
 from topics.store.memory import MemoryStore
@@ -56,13 +58,13 @@ def test_a_job_is_given_once_though_it_came_back_twice() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Everybody in a line of whom it is asked how many jobs they want."""
     found: list[object] = []
-    wants = _Claimer.wants.fget  # type: ignore[attr-defined]
+    wants = JobWaiter.wants.fget  # type: ignore[attr-defined]
 
-    def noted(who: _Claimer) -> int:
+    def noted(who: JobWaiter) -> int:
         found.append(who)
         return wants(who)
 
-    monkeypatch.setattr(_Claimer, "wants", property(noted))
+    monkeypatch.setattr(JobWaiter, "wants", property(noted))
     return found
 
 
@@ -140,13 +142,13 @@ def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPa
     with cold(monkeypatch):
         assert engine.claimed(node="other") == []
         assert engine.counters() == (0, 0, 1)
-        assert engine.engine.owes
+        assert engine.engine.has_work
 
         engine.work_off()
 
     assert engine.counters() == (0, 0, 0)
     assert engine.seqs(name="d") == [1]
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
 
 
 @pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])
@@ -293,11 +295,11 @@ def test_who_waits_behind_many_dead_letters_is_served() -> None:
     """One look moves a bounded number of jobs; the next one follows without another event.
     (§10.2, §10.6)"""
     engine = queue()
-    engine.append(*range(BURIED_MAX + 500), name="q")
+    engine.append(*range(MOVED_MAX + 500), name="q")
     for _ in range(2):
         engine.claim(max=1000)
     engine.nack(*range(1, 1001))
-    engine.nack(*range(1001, BURIED_MAX + 501))
+    engine.nack(*range(1001, MOVED_MAX + 501))
     engine.append("good", name="q")
     engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
 
@@ -307,7 +309,7 @@ def test_who_waits_behind_many_dead_letters_is_served() -> None:
     (answer,) = engine.woken()
     assert [job["data"] for job in answer["claimed"]] == ["good"]
     assert engine.counters() == (0, 1, 0)
-    assert engine.state("d")["count"] == BURIED_MAX + 500
+    assert engine.state("d")["count"] == MOVED_MAX + 500
 
 
 def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
@@ -421,10 +423,10 @@ def test_only_queues_have_jobs(call: str) -> None:
     engine.put("log")
     asked = getattr(engine, call)
 
-    assert refusal(asked, name="none").code.status == 404
+    assert STATUSES[refusal(asked, name="none").code] == 404
     assert "none" not in engine.engine.state.topics
     found = refusal(asked, name="log")
-    assert (found.code.status, found.code.code) == (409, "not_a_queue")
+    assert (STATUSES[found.code], found.code.code) == (409, "not_a_queue")
 
 
 # ---------------------------------------------------------------------- ack, nack, extend
@@ -680,8 +682,8 @@ def test_a_queue_that_goes_tells_who_waits() -> None:
     engine.drop("q")
 
     (told,) = engine.woken()
-    assert told.code.status == 404
-    assert refusal(engine.ack, 1, node="w").code.status == 404
+    assert STATUSES[told.code] == 404
+    assert STATUSES[refusal(engine.ack, 1, node="w").code] == 404
     queue(engine)
     assert engine.state("q")["queue"]["dead_lettered"] == 0
     engine.append("y", name="q")
@@ -883,11 +885,11 @@ def test_a_stream_of_a_queue_that_went_ends() -> None:
     engine.append("b", name="q")
 
     assert worker.stream.ended_by is not None
-    assert worker.stream.ended_by[0] == 404
+    assert STATUSES[worker.stream.ended_by.code] == 404
     assert worker.pull() == []
     worker.close()
     assert engine.counters() == (1, 0, 0)
-    assert engine.engine.work.streams_open == 0
+    assert engine.engine.push_streams.open_count == 0
 
 
 def test_streams_are_connections() -> None:
@@ -898,9 +900,9 @@ def test_streams_are_connections() -> None:
     worker.close()
     Puller(engine)
 
-    assert refusal(Puller, engine, name="none").code.status == 404
+    assert STATUSES[refusal(Puller, engine, name="none").code] == 404
     engine.put("log")
-    assert refusal(Puller, engine, name="log").code.status == 409
+    assert STATUSES[refusal(Puller, engine, name="log").code] == 409
 
 
 # ---------------------------------------------------------------------- dead letters, more (§10.6)
@@ -1020,13 +1022,13 @@ def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> 
     engine.claim(max=1000)
     engine.nack(*range(2, 1001, 2))
     engine.nack(*range(1002, 2001, 2))
-    asked, require = list[int](), engine.engine.turn.require_writable
+    asked, require = list[int](), engine.engine.unit.require_writable
 
-    def noted(room: int, need: int = FRAME_BYTES) -> None:
+    def noted(moment: Moment, need: int = FRAME_BYTES, *, reserve: bool = False) -> None:
         asked.append(need)
-        require(room, need)
+        require(moment, need, reserve=reserve)
 
-    engine.engine.turn.require_writable = noted  # type: ignore[method-assign]
+    engine.engine.unit.require_writable = noted  # type: ignore[method-assign]
     before = len(engine.events)
 
     engine.claim(max=1000)
@@ -1406,7 +1408,7 @@ def test_metrics_count_queues_and_leases() -> None:
             engine.engine.watches,
             engine.store.stats,
             process,
-            work_streams=engine.engine.work.streams_open,
+            push_streams=engine.engine.push_streams.open_count,
         )
         return {f.name: f.samples[0].value for f in found if len(f.samples) == 1}
 

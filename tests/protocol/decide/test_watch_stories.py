@@ -104,7 +104,7 @@ class Story(RuleBasedStateMachine):
         topic = self.engine.topic(name)
         before = topic.live_seqs(before_seq=topic.head_seq + 1)
         seqs = {int(seq) for part in before for seq in part}
-        core.turn.expire(topic, core.advance(self.engine.now_ms))
+        core.unit.expire(topic, core.advance(self.engine.now_ms))
         after = topic.live_seqs(before_seq=topic.head_seq + 1)
         left = {int(seq) for part in after for seq in part}
         for seq in seqs - left:

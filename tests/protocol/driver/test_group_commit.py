@@ -22,6 +22,7 @@ from topics.protocol.driver.group_commit import (
 )
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -86,7 +87,7 @@ class Slow(InlineHost):
 def _short(reply: Reply) -> str:
     result = reply.result
     if isinstance(result, Rejection):
-        return f"{result.code.status} {(result.detail or {}).get('reason', result.code.code)}"
+        return f"{STATUSES[result.code]} {(result.detail or {}).get('reason', result.code.code)}"
     return "done" if isinstance(result, Outcome) else repr(result)
 
 
@@ -401,7 +402,7 @@ def test_an_event_that_is_true_in_part_ends_the_process(
     """The state is known no more; the log does not hold the event, so that the next start is sound."""
     broken: list[StateUnknown] = []
     monkeypatch.setattr(host, "on_broken", broken.append)
-    host.driver.engine.turn._broken = host.on_broken
+    host.driver.engine.unit._broken = host.on_broken
     monkeypatch.setattr(host.driver.engine.state, "_set_totals", lambda *given: [][1], raising=True)
     host.holds = {Write}
 

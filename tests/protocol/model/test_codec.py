@@ -20,6 +20,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     JobsReleased,
     Loss,
+    Marks,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -27,6 +28,7 @@ from topics.protocol.model.events import (
     RunRef,
     RunsDropped,
     RunsSealed,
+    ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -45,6 +47,7 @@ SMALL: list[Event] = [
     TopicConfigured(1, 2, TopicConfig(), 9, Floors(1, 2, 3), 4, 5),
     TopicDeleted(1, 2),
     RecordsDeleted(1, 2, np.array([[1, 3], [9, 9]], "<u8").tobytes(), 4, 5),
+    ScatteredDeleted(1, 2, b"\1" * 16, [Marks(17, 9, b"\xaa\x80"), Marks(26, 8, b"\1")], 4, 5),
     SeqsReserved(1, 2, 2048),
     RunsSealed(1, 2, 1, 9, [RunRef(1, 0, 1, 9, 400)]),
     RunsDropped(1, 2, [1, 10], Floors(cap_through=9)),
@@ -136,6 +139,27 @@ def test_every_event_has_a_code() -> None:
     """No two kinds of event share the number that stands in the log."""
     assert len(set(codec.CODES.values())) == len(codec.CODES)
     assert {type(event) for event in SMALL} | {RecordsAppended} == set(codec.CODES)
+
+
+def test_marks_are_a_bit_a_seq() -> None:
+    """From any seq to any other, as the bits say. (FORMAT.md)"""
+    meant = [True, False, False, True, True, False, True, False, True, True, False]
+    marks = Marks(100, len(meant), np.packbits(meant).tobytes())
+    for lo in range(len(meant)):
+        for hi in range(lo, len(meant) + 1):
+            assert marks.flags(lo, hi).tolist() == meant[lo:hi]
+
+
+def test_a_delete_by_spans_is_read_as_it_always_was() -> None:
+    """The bytes of a log written before there were marks. (FORMAT.md)"""
+    spans = np.array([[1, 3], [9, 9]], "<u8").tobytes()
+    head = b"\x96\x01\x02\xc4\x20" + spans + b"\x04\x05\x00"
+    frame = codec.FRAME_HEADER.pack(56, 5, 0, 0, len(head), 0) + head
+
+    [event] = codec.decode_all(memoryview(frame), 1)
+
+    assert event == RecordsDeleted(1, 2, spans, 4, 5)
+    assert encoded(event) == frame
 
 
 def test_columns_do_not_keep_the_read_buffer() -> None:

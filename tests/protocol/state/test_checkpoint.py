@@ -128,7 +128,7 @@ class Busy:
         state, now_ms = self.engine.engine.state, self.engine.now_ms
         self.engine.engine.advance(now_ms)
         for topic in state.topics.values():
-            self.engine.engine.turn.expire(topic, now_ms)
+            self.engine.engine.unit.expire(topic, now_ms)
         for topic_id in state.keys:
             state.forget_keys_of(topic_id, now_ms, 1000)
         for queue in state.queues.values():

@@ -169,6 +169,39 @@ def test_batches_of_any_size_stand_side_by_side(size: int) -> None:
     assert [r["$seq"] for r in rows_of(run, 1, 3)] == [2, 3]
 
 
+@given(BATCHES, st.data())
+def test_rows_and_marks_kill_alike(batches: list[list[Row]], draw: st.DataObject) -> None:
+    """What is told row by row or with a flag a row: the same are dead, and as much is wasted."""
+    one, other = run_of(batches), run_of(batches)
+    one.volatile = other.volatile = True
+    for _ in range(3):
+        dead = draw.draw(st.sets(st.integers(0, one.count - 1)))
+        one.kill(np.array(sorted(dead), np.int64))
+        other.kill_marked(np.isin(np.arange(one.count), sorted(dead)))
+
+        assert (one.dead, one.killed().tolist()) == (other.dead, other.killed().tolist())
+        assert other.known_dead == other.dead
+    assert one.wasted_bytes == other.wasted_bytes
+
+
+def test_scattered_text_is_packed_as_a_few_stretches_are() -> None:
+    """However many stretches of live rows there are, and packed once more. (§5)"""
+    texts = [b'"%s"' % (b"x" * (n % 7)) for n in range(3000)]
+    run = HotRun(1, volatile=True)
+    for at in range(0, 3000, 500):
+        batch = render_batch(texts[at : at + 500], first_seq=at + 1, ts_ms=TS, nodes=None)
+        run.append(batch)
+    before = rows_of(run, 0, run.count)
+    for step in (2, 3):
+        run.kill_marked((np.arange(run.count) + run.first_seq) % step != 0)
+        [run] = run.packed()
+
+    live = [row for row in range(run.count) if not run.flags[row]]
+    assert [run.first_seq + row for row in live] == list(range(6, 3001, 6))
+    assert [rows_of(run, row, row + 1)[0] for row in live] == before[5::6]
+    assert run.text_bytes == sum(int(run.columns.size[row]) + 1 for row in live)
+
+
 def test_killing_twice_kills_once() -> None:
     """Rows already dead may come again. (§5)"""
     run = run_of([[("x", None, None)] * 5])

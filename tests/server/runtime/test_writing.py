@@ -17,7 +17,7 @@ PIECE = b"x" * 50_000
 
 
 class Writer:
-    """A stream whose head has gone out, seen from its server."""
+    """A stream whose head was sent, as its server sees it."""
 
     def __init__(self, server: Served) -> None:
         self._server = server
@@ -35,7 +35,7 @@ class Writer:
         return done
 
     def send(self, piece: bytes | None) -> None:
-        """Through the task, as ever."""
+        """Send through the task."""
 
         async def call() -> None:
             self.feed.pieces.put_nowait(piece)
@@ -61,7 +61,7 @@ def until(client: Client, end: bytes) -> bytes:
 
 
 def test_what_is_written_comes_between_what_is_sent() -> None:
-    """In the order in which it was given, in chunks like everything else."""
+    """In the order in which it was given, in chunks like the rest."""
     with served() as server, Client(server.port) as client:
         client.send(GET)
         writer = Writer(server)
@@ -79,7 +79,7 @@ def test_what_is_written_comes_between_what_is_sent() -> None:
 
 
 def test_a_client_of_http_1_0_knows_no_chunks() -> None:
-    """What is written to it has no frame."""
+    """Pieces are written to it without chunk framing."""
     with served() as server, Client(server.port) as client:
         client.send(GET.replace(b"/1.1", b"/1.0"))
         writer = Writer(server)
@@ -92,7 +92,7 @@ def test_a_client_of_http_1_0_knows_no_chunks() -> None:
 
 
 def test_a_client_without_room_is_not_written_to() -> None:
-    """It holds the transport's buffer and one piece; what comes after that waits. (§7.6)"""
+    """At most the transport's buffer and one piece are in memory; later pieces wait. (§7.6)"""
     with served() as server, Client(server.port) as client:
         client.send(GET)
         writer = Writer(server)
@@ -115,7 +115,7 @@ def test_a_client_without_room_is_not_written_to() -> None:
 
 
 def test_nothing_is_written_for_a_client_that_left() -> None:
-    """It is no error; whose stream it was hears of it as ever."""
+    """It is no error; the stream's task is notified as usual."""
     with served() as server:
         client = Client(server.port)
         client.send(GET)
@@ -128,7 +128,7 @@ def test_nothing_is_written_for_a_client_that_left() -> None:
 
 
 def test_nothing_is_written_into_the_next_answer() -> None:
-    """A feed that holds on to its way out of an answer that has ended writes nowhere."""
+    """A feed that keeps its `write` after its response has ended writes nowhere."""
     with served() as server, Client(server.port) as client:
         client.send(GET)
         writer = Writer(server)
@@ -141,7 +141,7 @@ def test_nothing_is_written_into_the_next_answer() -> None:
 
 
 def test_a_stream_of_http2_is_written_to_likewise() -> None:
-    """Among others on its connection."""
+    """Beside other streams of its connection."""
     with served() as server, Client2(server.port) as client:
         stream = client.ask(b"/feed")
         writer = Writer(server)
@@ -179,7 +179,7 @@ STALLED = Guard(take_s=0.1, write_s=20.0, linger_s=1.0)
 
 
 def filled(server: Served, client: Client) -> tuple[Writer, int]:
-    """A stream that was written to until there was no room, and how many pieces that were."""
+    """A stream that was written to until its client had no room, and the number of pieces."""
     client.send(GET)
     writer = Writer(server)
     until(client, b"\r\n\r\n")
@@ -191,8 +191,8 @@ def filled(server: Served, client: Client) -> tuple[Writer, int]:
 
 @pytest.mark.parametrize("way", ["written", "sent", "nothing more"])
 def test_a_client_that_takes_nothing_is_told_so_behind_what_it_has_to_take(way: str) -> None:
-    """All that was written comes when it reads again, then the error, then the end; its slot is
-    free before. (§7.6)"""
+    """When it reads again it gets all that was written, then the error, then the end; its slot is
+    freed before. (§7.6)"""
     with served(guard=STALLED) as server, Client(server.port) as client:
         writer, count = filled(server, client)
         if way == "written":
@@ -211,7 +211,7 @@ def test_a_client_that_takes_nothing_is_told_so_behind_what_it_has_to_take(way: 
 
 
 def test_a_client_that_never_takes_its_last_word_is_cut() -> None:
-    """After `write_s`, counted from there. (§7.6)"""
+    """After `write_s`, counted from the last event. (§7.6)"""
     guard = Guard(take_s=0.05, write_s=0.2, linger_s=0.1, reap_s=0.1)
     with served(guard=guard) as server, Client(server.port) as client:
         writer, _ = filled(server, client)
@@ -221,7 +221,8 @@ def test_a_client_that_never_takes_its_last_word_is_cut() -> None:
 
 
 def test_the_kernel_gives_as_long_as_we_do() -> None:
-    """A closed window ends a connection by itself after a time, which the last word needs. (§7.6)"""
+    """The kernel ends a connection with a closed window after a time, which has to cover the last
+    event. (§7.6)"""
     with served(guard=STALLED) as server, Client(server.port) as client:
         writer, _ = filled(server, client)
         server.until(lambda: writer.feed.closed)
@@ -232,7 +233,7 @@ def test_the_kernel_gives_as_long_as_we_do() -> None:
 
 
 def test_an_answer_that_is_no_stream_is_told_nothing() -> None:
-    """What has a length cannot be added to; it is cut as ever. (§11)"""
+    """A response with a length cannot be extended; it is cut as before. (§11)"""
     guard = Guard(take_s=0.05, write_s=0.1, linger_s=0.1, reap_s=0.1)
     with served(guard=guard) as server, Client(server.port) as client:
         client.send(GET.replace(b"/feed", b"/big"))
@@ -242,7 +243,7 @@ def test_an_answer_that_is_no_stream_is_told_nothing() -> None:
 
 
 def test_a_closed_window_is_told_likewise() -> None:
-    """HTTP/2: the stream ends behind its last word, and the connection goes on. (§7.6)"""
+    """HTTP/2: the stream ends after its last event, and the connection continues. (§7.6)"""
     with served(Timeouts(take_s=0.1)) as server, Client2(server.port, window=0) as client:
         stream = client.ask(b"/feed")
         writer = Writer(server)
@@ -260,7 +261,7 @@ def test_a_closed_window_is_told_likewise() -> None:
 
 
 def test_a_window_that_stays_closed_ends_in_a_reset() -> None:
-    """HTTP/2: nothing is kept for ever. (§7.6)"""
+    """HTTP/2: no stream is kept for ever. (§7.6)"""
     guard = Guard(write_s=0.1)
     with served(Timeouts(take_s=0.1), guard) as server, Client2(server.port, window=0) as client:
         stream = client.ask(b"/feed")

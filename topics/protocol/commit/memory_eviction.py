@@ -72,7 +72,7 @@ class Relief:
     def _take_from(self, topic: Topic, wanted: int) -> int:
         """Free about so much of what a topic holds, half at most; returns how much it was."""
         before = topic.volatile_bytes
-        self._state.pack(topic)
+        self._state.pack(topic, wanted)
         packed = before - topic.volatile_bytes
         if packed >= wanted or topic.config.discard != "old" or not topic.volatile_bytes:
             return packed
@@ -80,7 +80,7 @@ class Relief:
         # Less than half of a run would be evicted and not be free.
         part = max(wanted - packed, first.memory_bytes // 2)
         self._evict(topic, min(part, (topic.volatile_bytes + 1) // 2))
-        self._state.pack(topic)
+        self._state.pack(topic, wanted - packed)
         return before - topic.volatile_bytes
 
     def _evict(self, topic: Topic, size_bytes: int) -> None:

@@ -8,9 +8,9 @@ unreserved seq asks for it.  Who commands what is not known here.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from topics.protocol.commit.memory_eviction import Relief
 from topics.protocol.model.codec import Frames, encode
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import (
+    MARKS_BYTES,
     Cause,
     CursorsMoved,
     DeadLettered,
@@ -28,8 +29,10 @@ from topics.protocol.model.events import (
     FloorsRaised,
     Forwarded,
     Loss,
+    Marks,
     RecordsAppended,
     RecordsDeleted,
+    ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
     TopicConfigured,
@@ -37,13 +40,11 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Wake
 from topics.protocol.state.hot_run import hot_bytes_of
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic, seq_spans
-
-Room: TypeAlias = Callable[[bool], int]
-"""Bytes of frames that the log is sure to take now, given whether the reserve counts."""
 
 EXPIRE_MAX: Final = 8192
 """Topics from which one go lets expire what is due; more would hold up the loop."""
@@ -78,7 +79,7 @@ class StateUnknown(BaseException):
     """
 
 
-class Turn:
+class UnitOfWork:
     """The write side of one engine.
 
     Args:
@@ -122,9 +123,14 @@ class Turn:
         self.state.now_ms = max(self.state.now_ms, now_ms)
         return self.state.now_ms
 
-    def left(self, room: Room) -> Room:
-        """The room that what is planned already, in this turn or on its way, leaves."""
-        return lambda reserve: room(reserve) - self.planned_bytes
+    def in_engine_time(self, moment: Moment) -> Moment:
+        """The moment with a time that does not run backwards."""
+        now_ms = self.advance(moment.now_ms)
+        return moment if now_ms == moment.now_ms else Moment(now_ms, moment.room)
+
+    def room(self, moment: Moment, *, reserve: bool = False) -> int:
+        """Bytes that the log takes beside what is planned already, in this turn or on its way."""
+        return moment.room(reserve) - self.planned_bytes
 
     @property
     def planned_bytes(self) -> int:
@@ -301,14 +307,18 @@ class Turn:
                 FloorsRaised(now_ms, topic.topic_id, topic.floors, topic.count, topic.size_bytes)
             )
 
-    def require_writable(self, room: int, need: int = FRAME_BYTES) -> None:
+    def require_writable(
+        self, moment: Moment, need: int = FRAME_BYTES, *, reserve: bool = False
+    ) -> None:
+        """Raises Rejection: 503 where nothing is written any more, 429 where so many bytes do not
+        fit into the log; what needs none of them is not logged."""
         if self.read_only:
             raise Rejection(
                 ErrorCode.NOT_READY,
                 "the log is read-only after a failed write; nothing was applied",
                 {"reason": "read_only"},
             )
-        if room < need:
+        if need and (room := self.room(moment, reserve=reserve)) < need:
             raise Rejection(
                 ErrorCode.THROTTLED,
                 f"the disk is full: a write of up to {need} bytes does not fit",
@@ -347,8 +357,7 @@ class Turn:
         dest: Topic,
         copies: Copies,
         cause: Cause,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
         *,
         freed_bytes: int = 0,
     ) -> Gate:
@@ -362,15 +371,15 @@ class Turn:
         Raises:
             Rejection: The destination does not take them, or the log does not; nothing changed.
         """
-        event, log_bytes = self.admit(dest, copies, cause, now_ms, room, freed_bytes=freed_bytes)
+        event, log_bytes = self.admit(dest, copies, cause, moment, freed_bytes=freed_bytes)
         volatile = dest.config.durability == "ephemeral"
         self.log_append(dest, event, log_bytes, volatile=volatile)
         if volatile:
             match cause:
                 case Forwarded(router_id, cursor):
-                    self.emit(CursorsMoved(now_ms, [(router_id, cursor, len(copies))]))
+                    self.emit(CursorsMoved(moment.now_ms, [(router_id, cursor, len(copies))]))
                 case DeadLettered():
-                    self._delete_buried(cause, now_ms)
+                    self._delete_buried(cause, moment.now_ms)
         return Gate.SYNCED if self.owe(dest) else Gate.WRITTEN
 
     def admit(
@@ -378,8 +387,7 @@ class Turn:
         dest: Topic,
         copies: Copies,
         cause: Cause | None,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
         *,
         freed_bytes: int = 0,
     ) -> tuple[RecordsAppended, int]:
@@ -387,13 +395,13 @@ class Turn:
         Raises Rejection."""
         volatile = dest.config.durability == "ephemeral"
         event, log_bytes = self.admission.copied(
-            dest, copies, now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
+            dest, copies, moment.now_ms, cause=None if volatile else cause, freed_bytes=freed_bytes
         )
         if volatile:
             log_bytes = 2 * FRAME_BYTES
         if isinstance(cause, DeadLettered):
             log_bytes += len(cause.spans)
-        self.require_writable(room(False), log_bytes)
+        self.require_writable(moment, log_bytes)
         return event, log_bytes
 
     def skip(
@@ -401,8 +409,7 @@ class Turn:
         dest: Topic,
         router_id: int,
         loss: Loss,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
         *,
         hops: int = 0,
     ) -> None:
@@ -411,10 +418,12 @@ class Turn:
         Raises:
             Rejection: The log does not take it; nothing changed.
         """
-        self.require_writable(room(False))
+        self.require_writable(moment)
         first_seq, reserved = dest.head_seq + 1, dest.reserved_through
         last_seq = first_seq + loss.gap_to - loss.gap_from
-        self.emit(SeqsSkipped(now_ms, dest.topic_id, first_seq, last_seq, router_id, loss, hops))
+        self.emit(
+            SeqsSkipped(moment.now_ms, dest.topic_id, first_seq, last_seq, router_id, loss, hops)
+        )
         if dest.reserved_through > reserved:
             self._unit.reserved.append((dest, dest.reserved_through))
         self.owe(dest)
@@ -427,9 +436,7 @@ class Turn:
         logged = queue.config.durability != "ephemeral" or holds_logged(queue)
         self.emit(event, logged=logged, log_bytes=FRAME_BYTES + len(event.spans))
 
-    def remove(
-        self, topic: Topic, seqs: NDArray[np.uint64], now_ms: int, room: Callable[[bool], int]
-    ) -> tuple[int, Gate]:
+    def remove(self, topic: Topic, seqs: NDArray[np.uint64], moment: Moment) -> tuple[int, Gate]:
         """Delete live records by seq; returns how many, and when to say so."""
         if not len(seqs):
             return 0, self.repeated(topic)
@@ -438,7 +445,7 @@ class Turn:
         for run, rows in topic.rows_of(spans):
             size_bytes += int(topic.sizes(run)[rows].sum(dtype=np.int64))
         raw = spans.astype("<u8", copy=False).tobytes()
-        return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, now_ms, room)
+        return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, moment)
 
     def remove_spans(
         self,
@@ -446,23 +453,24 @@ class Turn:
         spans: bytes,
         records: int,
         size_bytes: int,
-        now_ms: int,
-        room: Callable[[bool], int],
+        moment: Moment,
+        marks: Sequence[Marks] = (),
     ) -> Gate:
-        """Delete live records by spans of seqs, as `RecordsDeleted` has them, of which it is known
-        how many records and bytes of text they hold; returns when to say so."""
-        self.require_writable(room(True), len(spans) + FRAME_BYTES)
+        """Delete live records by spans and marks of seqs, as `RecordsDeleted` and `ScatteredDeleted`
+        have them, of which it is known how many records and bytes of text they hold; returns when to
+        say so."""
+        log_bytes = len(spans) + sum(MARKS_BYTES + len(m.bits) for m in marks) + FRAME_BYTES
+        self.require_writable(moment, log_bytes, reserve=True)
         logged = topic.config.durability != "ephemeral" or holds_logged(topic)
         if logged:
-            self.log_expiry(topic, now_ms)
-        event = RecordsDeleted(
-            now_ms,
-            topic.topic_id,
-            spans,
-            topic.count - records,
-            topic.size_bytes - size_bytes,
-        )
-        self.emit(event, logged=logged, log_bytes=len(event.spans) + FRAME_BYTES)
+            self.log_expiry(topic, moment.now_ms)
+        count, size_bytes = topic.count - records, topic.size_bytes - size_bytes
+        event: Event
+        if marks:
+            event = ScatteredDeleted(moment.now_ms, topic.topic_id, spans, marks, count, size_bytes)
+        else:
+            event = RecordsDeleted(moment.now_ms, topic.topic_id, spans, count, size_bytes)
+        self.emit(event, logged=logged, log_bytes=log_bytes)
         self._removed(topic)
         return self.repeated(topic)
 

@@ -21,8 +21,8 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
 
-from topics.protocol.commit.unit_of_work import Room, StateUnknown
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.group_commit import (
     Deliver,
     GroupCommit,
@@ -38,6 +38,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import Corrupt, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
@@ -125,7 +126,7 @@ class _Waiting:
     deliver: Deliver
     since_ms: int
     at_ms: float = 0.0
-    debt: Debt | None = None
+    debt: ReadBarrier | None = None
     ticket: Ticket | None = None
 
 
@@ -255,7 +256,7 @@ class Driver:
                     raise
                 now_ms = self._host.steady_ms
                 return self._in_line(_Waiting(command, deliver, now_ms, now_ms + RETRY_MS))
-        debt = self.engine.debt_of(command)
+        debt = self.engine.barrier_for(command)
         if debt is not None and not self._pay(debt):
             return self._owe(_Waiting(command, deliver, self._host.steady_ms, debt=debt))
         return self._decide(command, deliver)
@@ -268,9 +269,7 @@ class Driver:
             self.commit.failed(read_only())
         token = object()
         try:
-            result = self.engine.submit(
-                command, token=token, now_ms=self._host.now_ms, room=self._room
-            )
+            result = self.engine.submit(command, token=token, moment=self.moment)
         except Rejection as refusal:
             if isinstance(refusal.__cause__, Corrupt):
                 self._host.on_damage(refusal.__cause__)
@@ -306,8 +305,13 @@ class Driver:
         return self.store.room(reserve=reserve)
 
     @property
-    def room(self) -> Room:
-        return self._room
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
+        return Moment(self._host.now_ms, self._room)
+
+    @property
+    def _moment_of_copies(self) -> Moment:
+        return Moment(self._host.now_ms, self._room_for_copies)
 
     def nudge(self) -> None:
         """The engine was changed from outside a command: write that down, and look what is owed."""
@@ -373,7 +377,7 @@ class Driver:
     def _throttled(self, command: Append, deliver: Deliver) -> _Waiting | None:
         """The write with its place in the line; None where it need not wait.  Raises Rejection."""
         pressure = self.pressure
-        is_free = not self._line and self.engine.turn.planned_bytes < UNIT_BYTES_MAX
+        is_free = not self._line and self.engine.unit.planned_bytes < UNIT_BYTES_MAX
         if pressure < SOFT and is_free:
             return None
         now_ms = self._host.steady_ms
@@ -402,7 +406,7 @@ class Driver:
         """Let in whose time has come, as long as one write can take them."""
         now_ms = self._host.steady_ms
         while self._line and self._line[0].at_ms <= now_ms:
-            if self.engine.turn.planned_bytes >= UNIT_BYTES_MAX and self.commit.failure is None:
+            if self.engine.unit.planned_bytes >= UNIT_BYTES_MAX and self.commit.failure is None:
                 return  # the write that is under way moves the line on
             if not self._let_in(self._line.popleft()):
                 return
@@ -438,13 +442,13 @@ class Driver:
 
     # ------------------------------------------------------------------ what is owed
 
-    def _pay(self, debt: Debt) -> bool:
+    def _pay(self, debt: ReadBarrier) -> bool:
         """Work off a small debt here and now; False where it has to wait."""
         for _ in range(DEBT_SLICES):
-            debt.work(self._host.now_ms, self._room_for_copies)
+            debt.advance(self._moment_of_copies)
             self._begin_reading()
             self.commit.end_turn()
-            if debt.is_settled:
+            if debt.is_passed:
                 return True
         return False
 
@@ -488,7 +492,7 @@ class Driver:
 
     def work_soon(self) -> None:
         """Copies that routers owe, jobs for who waits: when everybody had a turn."""
-        if self.engine.owes and not self._is_work_due:
+        if self.engine.has_work and not self._is_work_due:
             self._is_work_due = True
             self._host.work_soon()
 
@@ -497,7 +501,7 @@ class Driver:
         self._is_work_due = False
         if not self._is_open:
             return
-        self.engine.work_off(self._host.now_ms, self._room_for_copies)
+        self.engine.work_off(self._moment_of_copies)
         self._begin_reading()
         self.commit.end_turn()
 
@@ -548,7 +552,7 @@ class Driver:
         times = [self.commit.alarm_ms(), self.maintenance.alarm_ms()]
         if self._deadlines:
             times.append(self._deadlines[0][0])
-        if self._line and self.engine.turn.planned_bytes < UNIT_BYTES_MAX:
+        if self._line and self.engine.unit.planned_bytes < UNIT_BYTES_MAX:
             times.append(int(self._line[0].at_ms) + 1)
         owed_ms = self.engine.alarm_ms()
         if owed_ms is not None:
@@ -573,7 +577,7 @@ class Driver:
 
 
 def _is_settled(waiting: _Waiting) -> bool:
-    return waiting.debt is None or waiting.debt.is_settled
+    return waiting.debt is None or waiting.debt.is_passed
 
 
 def _nothing() -> None:

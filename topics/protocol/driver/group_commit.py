@@ -181,7 +181,7 @@ class GroupCommit:
         self._turns = turns
         self._flush_ms = flush_ms
         self._timeout_ms = sync_timeout_ms
-        self._turn: list[Waiter] = []
+        self._unit: list[Waiter] = []
         self._on_its_way: list[Waiter] = []
         self._lane_since_ms = 0
         self._is_turn_due = False
@@ -206,7 +206,7 @@ class GroupCommit:
 
     def wait(self, deliver: Deliver, outcome: Outcome, throttle_ms: float = 0.0) -> None:
         """Deliver an outcome of this turn when its gate opens."""
-        self._turn.append(Waiter(deliver, outcome, throttle_ms=throttle_ms))
+        self._unit.append(Waiter(deliver, outcome, throttle_ms=throttle_ms))
         self.turn_soon()
 
     def turn_soon(self) -> None:
@@ -220,7 +220,7 @@ class GroupCommit:
         self._is_turn_due = False
         if self.lane is not Lane.FREE:
             return
-        self._on_its_way, self._turn = self._turn, []
+        self._on_its_way, self._unit = self._unit, []
         try:
             frames = self._engine.take_frames()
             size_bytes = frames.size_bytes
@@ -269,7 +269,7 @@ class GroupCommit:
         """The lane is free: the next turn, or whoever waits for all turns to be written."""
         if self.lane is not Lane.FREE:
             return
-        if self._turn or self._engine.has_events:
+        if self._unit or self._engine.has_events:
             self.turn_soon()
             return
         while self._when_written and self.is_written:
@@ -291,7 +291,7 @@ class GroupCommit:
     @property
     def is_written(self) -> bool:
         """Whether all that is true and logged is in the log, and nothing is on its way to it."""
-        return self.lane is Lane.FREE and not self._turn and not self._engine.has_events
+        return self.lane is Lane.FREE and not self._unit and not self._engine.has_events
 
     def when_written(self, call: Callable[[WriteFailed | None], None]) -> None:
         """Call with None in the very moment in which `is_written` holds, or with why it never will."""
@@ -307,7 +307,7 @@ class GroupCommit:
     @property
     def depth(self) -> int:
         """Answers that wait for the log."""
-        return len(self._syncing) + len(self._turn) + len(self._on_its_way)
+        return len(self._syncing) + len(self._unit) + len(self._on_its_way)
 
     # ------------------------------------------------------------------ other steps of the log
 
@@ -363,9 +363,9 @@ class GroupCommit:
         self._store.fail(error)
         self._host.perform(LeaveMark())
         self._engine.on_failed()
-        waiters = [*self._syncing, *self._on_its_way, *self._turn]
+        waiters = [*self._syncing, *self._on_its_way, *self._unit]
         self._syncing.clear()
-        self._on_its_way, self._turn = [], []
+        self._on_its_way, self._unit = [], []
         for waiter in waiters:
             self.answer(waiter, Reply(unknown()))
         calls, self._when_written = self._when_written, deque()
@@ -403,7 +403,7 @@ class GroupCommit:
         def deliver(reply: Reply) -> None:
             call(None if isinstance(reply.result, Outcome) else read_only())
 
-        self._syncing.append(Waiter(deliver, Outcome([]), self._store.written_lsn))
+        self._syncing.append(Waiter(deliver, Outcome(), self._store.written_lsn))
         self.want_sync()
 
     def synced(self, lsn: int, took_ms: float) -> None:

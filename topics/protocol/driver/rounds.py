@@ -121,9 +121,14 @@ class Maintenance:
             self._next_ms = min(self._next_ms, soon_ms)
 
     def soon_if_pressed(self) -> None:
-        """Where a topic is full, or memory or the log is."""
+        """Where a topic is full, or memory or the log is, or a large delete left memory to free."""
         state = self._engine.state
-        if state.full or state.hot_weight > state.hot_share or self.chores.is_checkpoint_due():
+        if (
+            state.full
+            or state.unpacked
+            or state.hot_weight > state.hot_share
+            or self.chores.is_checkpoint_due()
+        ):
             self.soon()
 
     def memory_is_full(self) -> None:

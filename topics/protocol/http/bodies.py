@@ -21,7 +21,6 @@ from topics.protocol.http.decoding import (
     decode_whole,
     invalid,
 )
-from topics.protocol.http.sse import parse_composite
 from topics.protocol.model.commands import (
     Ack,
     Append,
@@ -49,6 +48,7 @@ from topics.protocol.model.config import (
     TopicConfig,
     TopicType,
 )
+from topics.protocol.model.cursor import Remembered, parse_composite
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
@@ -66,7 +66,6 @@ from topics.protocol.model.limits import (
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.tags import MATCH_SCHEMA, TagRange, parse_match, parse_subject
-from topics.protocol.state.watches import Remembered
 
 Natural = Annotated[int, Meta(ge=0)]
 U64_MAX: Final = 2**64 - 1
@@ -115,7 +114,7 @@ class RecordBody(msgspec.Struct, gc=False):
 
 
 class _TooMany(Exception):
-    """More records than may come, told before the rest of them is looked at."""
+    """More records than are allowed; the rest of them is not decoded."""
 
 
 _left: Final[ContextVar[list[int]]] = ContextVar("records that the body may still hold")
@@ -233,6 +232,8 @@ class ExtendBody(HeldBody, kw_only=True):
 
 
 _DEFAULT_LIMITS: Final = Limits()
+_TOPIC_DEFAULTS: Final = TopicConfig()
+_ROUTER_DEFAULTS: Final = RouterConfig(source="", dest="")
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
@@ -266,41 +267,38 @@ def _clamp(value: int, low: int, high: int) -> int:
 
 def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig:
     """A config with every field resolved: defaults, clamps, and durability from `durable`."""
-    default = TopicConfig()
+    default = _TOPIC_DEFAULTS
 
     def u64(field: str) -> int:
         return _u64(getattr(body, field), f"{path}.{field}", getattr(default, field))
 
-    durability = body.durability or ("fsync" if body.durable else "disk")
+    durability = body.durability or ("fsync" if body.durable else default.durability)
     priority = body.priority
     if body.dead_letter is not None:
         require_topic_name(body.dead_letter, path=f"{path}.dead_letter")
         if body.dead_letter == topic:
             raise invalid("dead_letter names the topic itself", f"{path}.dead_letter")
     return TopicConfig(
-        type=body.type or "log",
+        type=body.type or default.type,
         ttl_ms=u64("ttl_ms"),
         cap_records=u64("cap_records"),
         cap_bytes=u64("cap_bytes"),
-        discard=body.discard or "old",
+        discard=body.discard or default.discard,
         durable=durability == "fsync",
         durability=durability,
         priority=None if priority is None else _clamp(priority, -PRIORITY_MAX, PRIORITY_MAX),
-        auto_priority=_or(body.auto_priority, True),
-        auto_create=_or(body.auto_create, True),
+        auto_priority=_or(body.auto_priority, default.auto_priority),
+        auto_create=_or(body.auto_create, default.auto_create),
         idempotency_window_ms=u64("idempotency_window_ms"),
-        dedupe_node=_or(body.dedupe_node, True),
+        dedupe_node=_or(body.dedupe_node, default.dedupe_node),
         lease_ms=clamped_lease(_or(body.lease_ms, default.lease_ms)),
         claim_jitter_ms=min(
             _or(body.claim_jitter_ms, default.claim_jitter_ms), CLAIM_JITTER_MS_MAX
         ),
         max_deliveries=u64("max_deliveries"),
         dead_letter=body.dead_letter,
-        leases_durable=_or(body.leases_durable, False),
+        leases_durable=_or(body.leases_durable, default.leases_durable),
     )
-
-
-_DEFAULTS: Final = TopicConfig()
 
 
 def parse_put(topic: str, body: Buffer) -> PutTopic:
@@ -346,10 +344,9 @@ def parse_append(
         nodes=nodes,
         tags=tags if is_tagged else None,
         metas=metas,
-        text_bytes=sum(sizes),
         key=b"" if key is None else digest_of_key(key),
         create=asked.create,
-        config=resolve_config(asked.config, topic, "$.config") if asked.config else _DEFAULTS,
+        config=resolve_config(asked.config, topic, "$.config") if asked.config else _TOPIC_DEFAULTS,
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
     )
@@ -505,7 +502,7 @@ def parse_view(asked: ViewBody, limits: Limits) -> View:
 
 
 def parse_put_router(router: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS) -> PutRouter:
-    asked = decode(_ROUTER, body)
+    asked, default = decode(_ROUTER, body), _ROUTER_DEFAULTS
     require_topic_name(asked.source, path="$.source")
     require_topic_name(asked.dest, path="$.dest")
     if asked.source == asked.dest:
@@ -513,11 +510,11 @@ def parse_put_router(router: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS
     config = RouterConfig(
         source=asked.source,
         dest=asked.dest,
-        preserve_node=_or(asked.preserve_node, True),
-        preserve_tag=_or(asked.preserve_tag, True),
+        preserve_node=_or(asked.preserve_node, default.preserve_node),
+        preserve_tag=_or(asked.preserve_tag, default.preserve_tag),
         filter=_filter(asked.filter, limits),
-        allow_cycle=bool(asked.allow_cycle),
-        guarantee=asked.guarantee or "at_least_once",
+        allow_cycle=_or(asked.allow_cycle, default.allow_cycle),
+        guarantee=asked.guarantee or default.guarantee,
     )
     return PutRouter(router, config, _or(asked.create_dest, True))
 
@@ -538,7 +535,7 @@ def _short(text: Raw, limits: Limits, path: str) -> Any:
 
 
 def _filter(text: Raw, limits: Limits) -> tuple[str, str, str] | None:
-    """A router's `filter`, spelled as a tuple however it was said; no longer than what a tag can
+    """A router's `filter`, as a tuple, whichever form it came in; no longer than what a tag can
     match, since it is kept, logged and listed."""
     value = _short(text, limits, "$.filter")
     if value is None:

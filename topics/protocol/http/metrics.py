@@ -54,17 +54,19 @@ def families(
     stats: StoreStats,
     process: Process,
     *,
-    work_streams: int = 0,
+    push_streams: int = 0,
 ) -> list[Family]:
     """Every metric that has a subject, aggregates first.
 
-    `work_streams` are the push streams that are open.  `state` is None while somebody else changes it: during replay, and at the end of a stop.
+    Args:
+        state: None while another thread changes it: during replay, and at the end of a stop.
+        push_streams: How many are open.
     """
     topics = [] if state is None else list(state.by_id.values())
     if state is not None:
         for queue in state.queues.values():
             queue.settle(state.now_ms)
-    gauges = _aggregates(state, topics, watches, process, work_streams)
+    gauges = _aggregates(state, topics, watches, process, push_streams)
     queues = {} if state is None else state.queues
     return [*gauges, *_wal(stats, process), *_per_topic(topics, queues)]
 
@@ -78,7 +80,7 @@ def _aggregates(
     topics: Sequence[Topic],
     watches: Watches,
     process: Process,
-    work_streams: int,
+    push_streams: int,
 ) -> Iterable[Family]:
     records = total = hot = 0
     if state is not None:
@@ -101,7 +103,7 @@ def _aggregates(
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
     text = "Jobs that cannot be read and are passed over."
     yield _one("topics_queue_jobs_damaged", "gauge", text, damaged)
-    streams, sessions = len(watches.streams) + work_streams, len(watches.sessions)
+    streams, sessions = len(watches.streams) + push_streams, len(watches.sessions)
     yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
     yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
     yield _one("topics_ready", "gauge", "1 while requests are served.", int(process.ready))

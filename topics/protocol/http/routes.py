@@ -62,7 +62,7 @@ class Probe(Enum):
     OPENAPI = "openapi"
 
 
-class Feed(Enum):
+class StreamKind(Enum):
     """Requests that are answered by a stream."""
 
     WATCH = "watch"
@@ -96,7 +96,7 @@ class Route:
     path: tuple[bytes, ...]
     scope: Scope
     body: BodyRule
-    target: Parser | Probe | Feed
+    target: Parser | Probe | StreamKind
 
     @property
     def line(self) -> str:
@@ -242,7 +242,7 @@ def _path(text: str) -> tuple[bytes, ...]:
 
 
 def _route(
-    line: str, scope: Scope, target: Parser | Probe | Feed, body: BodyRule = BodyRule.NONE
+    line: str, scope: Scope, target: Parser | Probe | StreamKind, body: BodyRule = BodyRule.NONE
 ) -> Route:
     method, path = line.split()
     return Route(method, _path(path), scope, body, target)
@@ -264,14 +264,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON),
     _route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON),
     _route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON),
-    _route("GET /v0/topics/:/work", "read+write", Feed.WORK),
+    _route("GET /v0/topics/:/work", "read+write", StreamKind.WORK),
     _route("GET /v0/routers", "read", _list_routers),
     _route("PUT /v0/routers/:", "admin", _put_router, BodyRule.JSON),
     _route("GET /v0/routers/:", "read", _get_router),
     _route("DELETE /v0/routers/:", "delete", _delete_router),
     _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON),
-    _route("GET /v0/watch/:", "read", Feed.WATCH),
-    _route("GET /v0/ws", "socket", Feed.SOCKET),
+    _route("GET /v0/watch/:", "read", StreamKind.WATCH),
+    _route("GET /v0/ws", "socket", StreamKind.SOCKET),
     _route("GET /v0/health", "probe", Probe.HEALTH),
     _route("GET /healthz", "probe", Probe.HEALTH),
     _route("GET /v0/ready", "probe", Probe.READY),

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from topics.protocol.http import bodies
+from topics.protocol.http.answers import appended_fields, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
 from topics.protocol.http.decoding import decode, invalid
 from topics.protocol.http.sse import record_data, stone_fields
@@ -18,6 +19,7 @@ from topics.protocol.model.commands import Append, Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import require_topic_name
+from topics.protocol.model.outcomes import Appended, WatchPosition
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import (
     CaughtUpFrame,
@@ -110,7 +112,7 @@ def parse(raw: bytes, limits: Limits) -> Asked:
 
 
 def _request_id(raw: bytes) -> bytes:
-    """The id of a message that is wrong elsewhere, so that its error can be told to whom it is.
+    """The id of a message that is wrong elsewhere, so that the client knows which its error is of.
 
     Raises:
         BadText: What is wrong stood before the end of what is no JSON.
@@ -200,6 +202,33 @@ def opened(op: str, request_id: bytes) -> bytes:
 def reply(op: str, request_id: bytes, fields: Mapping[str, Any]) -> bytes:
     body = orjson.dumps(fields)[1:]
     return opened(op, request_id) + (b"," if fields else b"") + body
+
+
+def subscribed(request_id: bytes, positions: Mapping[str, WatchPosition]) -> bytes:
+    """Topics were added to the socket; where it stands in each."""
+    topics = {name: position(where) for name, where in positions.items()}
+    return opened("subscribed", request_id) + b',"topics":%b}' % msgspec.json.encode(topics)
+
+
+def ack(
+    request_id: bytes,
+    appended: Appended,
+    *,
+    write_ms: float,
+    sync_ms: float,
+    throttle_ms: float,
+) -> bytes:
+    """The reply to a publish: the fields of an append's answer, and how long it took."""
+    return (
+        b'%b,%b,"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f}}'
+        % (
+            opened("ack", request_id),
+            appended_fields(appended),
+            write_ms,
+            sync_ms if appended.is_fsync else 0.0,
+            throttle_ms,
+        )
+    )
 
 
 def refused(request_id: bytes, refusal: Rejection) -> bytes:

@@ -29,6 +29,8 @@ MERGE_ROW_BYTES = 32
 AGE_CHECK_MS = 10_000
 LOOKS_MAX = 64
 """Topics looked at in one go: a millisecond or two."""
+FREED_BYTES_MAX = 32 << 20
+"""Memory of runs let go of in one go: the kernel takes a millisecond or two to take it back."""
 JOB_ENTRIES_MAX = 256
 """Runs of one seal."""
 ENTRIES_MAX = 32
@@ -124,19 +126,31 @@ class Upkeep:
         """Let go of runs that hold no live record; expire topics by time alone.  Of so many topics
         in one go; whether there are more."""
         now_ms = self._engine.advance(now_ms)
-        self._engine.turn.expire_due(now_ms, LOOKS_MAX)
+        self._engine.unit.expire_due(now_ms, LOOKS_MAX)
         self._state.forget_keys(now_ms)
         self._suspect_found()
-        attention = self._state.attention
+        state = self._state
+        state.pack_some()
+        attention, again = state.attention, {}
         for _ in range(min(len(attention), LOOKS_MAX)):
             topic_id, topic = attention.popitem()
-            if topic_id in self._state.by_id:
-                self._drop_of(topic, now_ms)
-        state = self._state
-        return bool(attention or self._found) or state.is_due(now_ms) or state.has_old_keys(now_ms)
+            if topic_id in state.by_id and self._drop_of(topic, now_ms):
+                again[topic_id] = topic
+        attention.update(again)
+        return (
+            bool(attention or self._found or state.unpacked)
+            or state.is_due(now_ms)
+            or state.has_old_keys(now_ms)
+        )
 
-    def _drop_of(self, topic: Topic, now_ms: int) -> None:
-        dead = [run for run in topic.runs if self._is_dead(topic, run)]
+    def _drop_of(self, topic: Topic, now_ms: int) -> bool:
+        """Let go of dead runs, of those in memory so much in one go; whether there may be more."""
+        dead: list[Run] = []
+        free_bytes = 0
+        for run in topic.runs:
+            if free_bytes < FREED_BYTES_MAX and self._is_dead(topic, run):
+                dead.append(run)
+                free_bytes += run.memory_bytes if isinstance(run, HotRun) else 0
         logged = [run.first_seq for run in dead if not is_volatile(run)]
         for firsts, is_logged in (
             (logged, True),
@@ -144,10 +158,11 @@ class Upkeep:
         ):
             if firsts:
                 if is_logged:
-                    self._engine.turn.log_expiry(topic, now_ms)
+                    self._engine.unit.log_expiry(topic, now_ms)
                 event = RunsDropped(now_ms, topic.topic_id, firsts, topic.floors)
-                self._engine.turn.emit(event, logged=is_logged)
+                self._engine.unit.emit(event, logged=is_logged)
         self._suspect(topic)
+        return free_bytes >= FREED_BYTES_MAX
 
     def _suspect_found(self) -> None:
         """Topics that this process began with, a part at a time: what died in them before may leave
@@ -180,6 +195,9 @@ class Upkeep:
         below = topic.gone_through + 1 - run.first_seq
         if below >= run.count:
             return True
+        dead = run.known_dead
+        if dead == run.count or dead < run.count - max(below, 0):
+            return dead == run.count
         killed = run.killed()
         return len(killed) >= run.count - max(below, 0) == int(np.count_nonzero(killed >= below))
 
@@ -393,7 +411,7 @@ class Upkeep:
             if topic.topic_id not in self._state.by_id:
                 continue
             # What expired since the boundary is sealed no more, and counted in the image.
-            self._engine.turn.log_expiry(topic, self._state.now_ms)
+            self._engine.unit.log_expiry(topic, self._state.now_ms)
             # What was begun since is in the log behind the checkpoint, which would tell it again.
             if not builder.add_topic(topic, through=plan.images.head_seq(topic.topic_id)):
                 unsealed.appendleft(topic)
@@ -434,9 +452,9 @@ class Upkeep:
                 plan.images.replace(entry.topic_id, first_seq, last_seq, ref)
             if entry.topic_id in self._state.by_id:
                 topic = self._state.by_id[entry.topic_id]
-                self._engine.turn.log_expiry(topic, now_ms)
+                self._engine.unit.log_expiry(topic, now_ms)
                 is_known = plan is not None and entry.topic_id not in changed
-                self._engine.turn.emit(
+                self._engine.unit.emit(
                     RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref])
                 )
                 if is_known:

@@ -30,6 +30,7 @@ from topics.protocol.model.events import (
     RouterDeleted,
     RunsDropped,
     RunsSealed,
+    ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -56,6 +57,7 @@ CODES: Final[dict[type[Event], int]] = {
     SeqsSkipped: 14,
     JobsLeased: 15,
     JobsReleased: 16,
+    ScatteredDeleted: 17,
 }
 """Codes are part of the format: they are added to, never given out again."""
 

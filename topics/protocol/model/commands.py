@@ -1,6 +1,6 @@
-"""What somebody asks, parsed and bounded: everything about a request that its own bytes decide.
+"""What a client asks, parsed and bounded: everything about a request that its own bytes decide.
 
-A command that exists is well-formed; whether it can be had is for `decide` to say.
+A command that exists is well-formed; whether it can be carried out is for `decide` to say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,6 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str | Sequence[str | None] | None
     tags: Sequence[str | None] | None
     metas: Sequence[JsonText | None] | None
-    text_bytes: int
     key: bytes
     create: bool | None
     config: TopicConfig

@@ -10,7 +10,7 @@ deltas, because records expire without an event).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -169,6 +169,47 @@ class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
         return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
 
 
+SPAN_BYTES: Final = 16
+"""A span of seqs in an event."""
+MARKS_BYTES: Final = 24
+"""What marks take in an event beside their bits, at most."""
+
+
+class Marks(msgspec.Struct, frozen=True, array_like=True):
+    """Of `count` seqs from `first_seq` on those whose bit is set: ceil(count / 8) bytes, of which the
+    highest bit of the first is `first_seq`'s, as of `numpy.packbits`."""
+
+    first_seq: int
+    count: int
+    bits: bytes
+
+    def flags(self, lo: int, hi: int) -> NDArray[np.bool_]:
+        """Whether each seq from the `lo`-th to that before the `hi`-th is meant."""
+        first = lo >> 3
+        bits = np.frombuffer(self.bits, np.uint8, -(-hi // 8) - first, first)
+        return np.unpackbits(bits, count=hi - 8 * first)[lo - 8 * first :].view(np.bool_)
+
+
+class ScatteredDeleted(msgspec.Struct, frozen=True, array_like=True):
+    """Records removed on request, so scattered that their spans would be long.
+
+    The removed are those of `spans`, as in `RecordsDeleted`, and of `marks`, ascending; no record is
+    in both.  A bit a record is all that a scattered delete takes, in the log and in memory, and it is
+    applied by columns.
+    """
+
+    now_ms: int
+    topic_id: int
+    spans: bytes
+    marks: Sequence[Marks]
+    count: int
+    size_bytes: int
+
+    @property
+    def span_array(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self.spans, dtype="<u8").reshape(-1, 2)
+
+
 class SeqsReserved(msgspec.Struct, frozen=True, array_like=True):
     """Seqs up to `reserved_through` may be given out without a frame of their own (`ephemeral`)."""
 
@@ -305,6 +346,7 @@ Event: TypeAlias = (
     | SeqsSkipped
     | JobsLeased
     | JobsReleased
+    | ScatteredDeleted
 )
 
 

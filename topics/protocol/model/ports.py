@@ -89,6 +89,14 @@ class Run(Protocol):
         into a later one), so a sealed run that is not open only remembers them.
         """
 
+    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+        """As `kill`, for those rows where `marked`, of shape (count,), is true: quicker where they
+        are many, however they lie."""
+
+    @property
+    def known_dead(self) -> int:
+        """How many rows `killed` gives; cheaper than they are."""
+
     def killed(self) -> NDArray[np.int64]:
         """Rows known to be deleted without any I/O, ascending: of a run in memory all, of an open
         sealed run all, of one not opened yet those that `kill` was told."""

@@ -100,15 +100,5 @@ class Batch(msgspec.Struct, frozen=True):
         return len(self.size)
 
 
-def data_at(columns: Columns, row: int) -> int:
-    """Where `data` begins within the record's text, in bytes.
-
-    The text is a head, `data`, then `,"meta":` and `meta` where there is one, and a brace.
-    """
-    meta_size = int(columns.meta_size[row])
-    after = meta_size + META_KEY_SIZE if meta_size else 0
-    return int(columns.size[row]) - 1 - after - int(columns.data_size[row])
-
-
 META_KEY_SIZE: Final = len(b',"meta":')
 DATA_KEY_SIZE: Final = len(b',"data":')

@@ -50,6 +50,8 @@ _STARTS: Final = dict(
 _ROW_BYTES: Final = sum(dtype.itemsize for dtype in _PARTS.values())
 _PACKERS: Final = {name: struct.Struct(dtype.char) for name, dtype in _PARTS.items()}
 
+_STRETCHES_FEW: Final = 64
+"""Stretches of live rows up to which a loop is quicker than a look at each byte of their text."""
 _GAP_ROWS: Final = 128
 """Dead rows side by side from which on a run more costs no more than the rows between."""
 
@@ -100,6 +102,7 @@ class HotRun:
         self.volatile = volatile
         self.memory_bytes = base_bytes
         self._killed_bytes = 0
+        self._unweighed: list[NDArray[np.bool_]] = []
         self._passed_rows = 0
         self.frozen = False
         self._rows = 0
@@ -299,6 +302,18 @@ class HotRun:
             sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
             self._killed_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
 
+    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+        flags = self.flags
+        fresh = marked & (flags == LIVE)
+        flags |= marked.view(np.uint8) * np.uint8(DELETED)
+        self._dead += int(np.count_nonzero(fresh))
+        if self.volatile:
+            self._unweighed.append(fresh)
+
+    @property
+    def known_dead(self) -> int:
+        return self._dead
+
     def killed(self) -> NDArray[np.int64]:
         if not self._dead:
             return np.empty(0, np.int64)
@@ -314,6 +329,11 @@ class HotRun:
     def wasted_bytes(self) -> int:
         """What `packed` would save, or somewhat more: a row that was killed before a floor passed
         it counts twice."""
+        while self._unweighed:
+            killed = self._unweighed.pop()
+            rows = int(np.count_nonzero(killed))
+            sizes = self._parts["size"][: len(killed)] * killed
+            self._killed_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
         return self._killed_bytes + self.weight(self._passed_rows)
 
     @property
@@ -380,6 +400,13 @@ class HotRun:
         """Text of those rows from `lo` on that are not dead, commas included."""
         edges = np.flatnonzero(np.diff(dead, prepend=True, append=True)) + lo
         cell = self._cell
+        if len(edges) > 2 * _STRETCHES_FEW:
+            offsets = self._parts["offset"][lo : lo + len(dead)].astype(np.int64)
+            first, last = int(offsets[0]), lo + len(dead) - 1
+            end = cell("offset", last) + cell("size", last) + (not dead[-1])
+            text = np.frombuffer(self._slice(first, end), np.uint8)
+            yield text[np.repeat(~dead, np.diff(offsets, append=end))].tobytes()
+            return
         for first, end in edges.reshape(-1, 2).tolist():
             end_offset = cell("offset", end - 1) + cell("size", end - 1) + 1
             yield self._slice(cell("offset", first), end_offset)
@@ -474,7 +501,7 @@ def _text_of(entry: tuple[bytes, int]) -> bytes:
 def _moved(ids: NDArray[np.uint32], old: _Strings, new: _Strings) -> NDArray[np.uint32]:
     """Ids of one table as those of another, which takes the strings that are used."""
     known = np.zeros(len(old.texts) + 1, np.uint32)
-    for used in np.unique(ids).tolist():
+    for used in np.flatnonzero(np.bincount(ids)).tolist():
         if used:
             known[used] = new.intern(old.texts[used - 1])
     return known[ids]

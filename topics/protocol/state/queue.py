@@ -23,6 +23,7 @@ from topics.protocol.model.events import (
     JobImage,
     JobsLeased,
     JobsReleased,
+    Marks,
     QueueImage,
     array_header,
     encode_image,
@@ -411,6 +412,19 @@ class Queue:
                 gone = [job for job in jobs.values() if first <= job.seq <= last]
             for job in gone:
                 self._move(job, Step.REMOVED)
+        self._trim()
+
+    def remove_marked(self, marks: Sequence[Marks]) -> None:
+        """The same, of the seqs that marks mean."""
+        if not self.jobs or not marks:
+            return
+        seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
+        for each in marks:
+            end_seq = each.first_seq + each.count
+            lo, hi = seqs.searchsorted([each.first_seq, end_seq]).tolist()
+            hit = each.flags(0, each.count)[seqs[lo:hi] - each.first_seq]
+            for seq in seqs[lo:hi][hit].tolist():
+                self._move(self.jobs[seq], Step.REMOVED)
         self._trim()
 
     def pass_through(self, gone_through: int) -> None:

@@ -27,6 +27,7 @@ from topics.protocol.model.events import (
     Hole,
     JobsLeased,
     JobsReleased,
+    Marks,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -34,6 +35,7 @@ from topics.protocol.model.events import (
     RunRef,
     RunsDropped,
     RunsSealed,
+    ScatteredDeleted,
     SeqsReserved,
     SeqsSkipped,
     TailLost,
@@ -44,6 +46,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run, RunSource
+from topics.protocol.model.records import LIVE
 from topics.protocol.state.checkpoint import Images, is_volatile, topic_image
 from topics.protocol.state.hot_run import HOT_RUN_BYTES, HotRun
 from topics.protocol.state.idempotency import Keys
@@ -56,6 +59,12 @@ _VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
 """Text of a volatile run, at least and at most: it is let go of, or copied to pack it, in one go."""
 _PACK_BYTES: Final = 32 << 10
 """A run below this is packed under pressure only: it would hardly hold less."""
+_PACKED_BYTES_MAX: Final = 512 << 10
+"""Text of runs that a delete lets pack in one go; what it hit beside is packed in later ones."""
+_HIT_BYTES_FEW: Final = 1 << 20
+"""A delete that hit runs of more text has done enough for one turn: all are packed later."""
+_LOOK_FACTOR: Final = 16
+"""To look at a run, or to let go of it as a whole, is so much quicker than to copy what lives in it."""
 _INSORT_MAX: Final = 64
 """New names up to which finding each its place is quicker than sorting all."""
 FORGET_MAX: Final = 2000
@@ -101,6 +110,8 @@ class State:
         total_bytes, keys_total: Sums over all topics.
         keys: Idempotency keys by topic id, of topics that had any.
         queues: Jobs of the topics that are queues, by topic id.
+        unpacked: Runs in memory only, by topic id and first seq, in which a delete killed and of
+            which nobody has yet let go of what they waste.
         routers: What flows where.
         ending: Queues of which a job may end by time sooner than was known, by topic id.
         next_lease: No lease from this number on was ever given.
@@ -133,6 +144,7 @@ class State:
         self.total_bytes = 0
         self.records_total = 0
         self.keys_total = 0
+        self.unpacked: dict[int, dict[int, None]] = {}
         self.lossy: dict[int, Topic] = {}
         self.queues: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
@@ -158,6 +170,7 @@ class State:
             SeqsSkipped: self._skipped,
             JobsLeased: self._leased,
             JobsReleased: self._released,
+            ScatteredDeleted: self._scattered_deleted,
         }
 
     def apply(self, event: Event) -> None:
@@ -275,6 +288,7 @@ class State:
         self._set_totals(topic, 0, 0)
         for where in (self.hot, self.full, self.attention, self.lossy):
             where.pop(topic.topic_id, None)
+        self.unpacked.pop(topic.topic_id, None)
         for times in (self._timed, self._key_due):
             times.pop(topic.topic_id, None)
 
@@ -353,17 +367,32 @@ class State:
             self.queues[event.topic_id].dead_lettered += event.buried
         self._kill(topic, event.span_array, event.count, event.size_bytes)
 
-    def _kill(self, topic: Topic, spans: NDArray[np.uint64], count: int, size_bytes: int) -> None:
-        hit = {}
-        for run, rows in topic.rows_of(spans):
-            run.kill(rows)
+    def _scattered_deleted(self, event: ScatteredDeleted) -> None:
+        topic = self._topic(event.topic_id)
+        self._kill(topic, event.span_array, event.count, event.size_bytes, event.marks)
+
+    def _kill(
+        self,
+        topic: Topic,
+        spans: NDArray[np.uint64],
+        count: int,
+        size_bytes: int,
+        marks: Sequence[Marks] = (),
+    ) -> None:
+        hit: dict[int, None] = {}
+        hit_bytes = 0
+        for run in chain(topic.kill(spans), topic.kill_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
-                hit[run.first_seq] = run
+                hit[run.first_seq] = None
+                hit_bytes += run.text_bytes
         if hit:
-            self._pack(topic, hit.values())
+            self.unpacked.setdefault(topic.topic_id, {}).update(hit)
+            if hit_bytes <= _HIT_BYTES_FEW:
+                self._pack_hit(topic)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.remove(spans)
+            queue.remove_marked(marks)
         self._set_totals(topic, count, size_bytes)
         self.attention[topic.topic_id] = topic
         topic.check()
@@ -478,6 +507,16 @@ class State:
     def _pass_on_kills(old: Run, new: Sequence[Run]) -> None:
         if isinstance(old, HotRun) and not old.dead:
             return
+        if isinstance(old, HotRun):
+            dead = old.flags != LIVE
+            for run in new:
+                first = max(old.first_seq, run.first_seq)
+                shared = min(old.first_seq + old.count, run.first_seq + run.count) - first
+                if shared > 0:
+                    at, lo = first - old.first_seq, first - run.first_seq
+                    marked = np.pad(dead[at : at + shared], (lo, run.count - lo - shared))
+                    run.kill_marked(marked)
+            return
         seqs = old.killed() + old.first_seq
         for run in new:
             rows = seqs - run.first_seq
@@ -537,10 +576,35 @@ class State:
     # knows of it, so that is no event.  A run that is gone as a whole is dropped; one that wastes
     # more than it keeps is replaced by what it keeps, so that each byte is copied about once.
 
-    def pack(self, topic: Topic) -> None:
-        """Under pressure: let go of what a topic in memory wastes, also where it is little."""
+    def pack(self, topic: Topic, wanted_bytes: int) -> None:
+        """Under pressure: let go of what a topic in memory wastes, also where it is little, until
+        about so much is free."""
         self.images.keep(topic.topic_id)
-        self._pack(topic, [run for run in topic.runs if is_volatile(run)], pressed=True)
+        enough = topic.volatile_bytes - wanted_bytes
+        for run in [run for run in topic.runs if is_volatile(run)]:
+            if topic.volatile_bytes <= enough:
+                return
+            self._pack(topic, [run], pressed=True)
+
+    def pack_some(self) -> None:
+        """Of one topic, a part of what a large delete left to be let go of."""
+        if self.unpacked:
+            self._pack_hit(self.by_id[next(iter(self.unpacked))])
+
+    def _pack_hit(self, topic: Topic) -> None:
+        """Pack runs in which a delete killed, of so many bytes in one go; `pack_some` goes on."""
+        firsts, left = self.unpacked[topic.topic_id], _PACKED_BYTES_MAX
+        while firsts and left > 0:
+            first_seq = next(iter(firsts))
+            del firsts[first_seq]
+            run = topic.run_at(first_seq)
+            if run is not None and is_volatile(run):
+                runs = len(topic.runs)
+                self._pack(topic, [run])
+                is_copied = len(topic.runs) >= runs and topic.run_at(first_seq) is not run
+                left -= run.text_bytes if is_copied else run.text_bytes // _LOOK_FACTOR
+        if not firsts:
+            del self.unpacked[topic.topic_id]
 
     def _pack_passed(self, topic: Topic) -> None:
         if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:

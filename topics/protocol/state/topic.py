@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.events import Floors, Hole
+from topics.protocol.model.events import Floors, Hole, Marks
 from topics.protocol.model.limits import LOOKS_MAX, SCAN_ROWS_MAX
 from topics.protocol.model.ports import Extent, Run, Span, TagMatch
 from topics.protocol.model.records import LIVE, Batch
@@ -33,6 +33,8 @@ WARMED_MAX: Final = 16
 """Runs whose columns are read on a thread at once for one command."""
 _SPANS_FEW: Final = 16
 """Spans up to which a loop is quicker than columns."""
+_ROWS_FEW: Final = 1024
+"""Rows of a run up to which their numbers are quicker than a flag a row."""
 
 
 class Tombstone(NamedTuple):
@@ -548,7 +550,14 @@ class Topic:
             for run, lo, hi in self._pieces(spans.tolist()):
                 yield run, np.arange(lo, hi)
             return
-        # Run by run, and no copy of them all: a delete of many scattered records has millions.
+        for run, starts, ends in self._parts(spans):
+            yield run, rows_of(starts, ends)
+
+    def _parts(
+        self, spans: NDArray[np.uint64]
+    ) -> Iterator[tuple[Run, NDArray[np.int64], NDArray[np.int64]]]:
+        """(run, starts, ends) of what many spans cover of each run, half-open.  Run by run, and no
+        copy of them all: a delete of many scattered records may have millions."""
         n, at = len(spans), 0
         for run, _ in self._runs_from(int(spans[0, 0])):
             run_last = run.first_seq + run.count - 1
@@ -559,9 +568,43 @@ class Topic:
             if lo == hi:
                 continue
             part = spans[lo:hi].astype(np.int64) - run.first_seq
-            a = np.maximum(part[:, 0], 0)
-            b = np.minimum(part[:, 1] + 1, run.count)
-            yield run, rows_of(a, b)
+            yield run, np.maximum(part[:, 0], 0), np.minimum(part[:, 1] + 1, run.count)
+
+    def kill(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
+        """Mark what spans cover deleted, as `rows_of` has it; gives each run that they reach."""
+        if len(spans) <= _SPANS_FEW:
+            for run, lo, hi in self._pieces(spans.tolist()):
+                if hi - lo <= _ROWS_FEW:
+                    run.kill(np.arange(lo, hi))
+                else:
+                    marked = np.zeros(run.count, np.bool_)
+                    marked[lo:hi] = True
+                    run.kill_marked(marked)
+                yield run
+            return
+        for run, starts, ends in self._parts(spans):
+            if int((ends - starts).sum()) <= _ROWS_FEW:
+                run.kill(rows_of(starts, ends))
+            else:
+                edges = np.zeros(run.count + 1, np.int8)
+                edges[starts] += 1
+                edges[ends] -= 1
+                run.kill_marked(np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_))
+            yield run
+
+    def kill_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
+        """The same of what marks mean."""
+        for each in marks:
+            for run, lo in self._runs_from(each.first_seq):
+                at = run.first_seq + lo - each.first_seq
+                rows = min(run.count - lo, each.count - at)
+                if rows <= 0:
+                    break
+                marked = each.flags(at, at + rows)
+                if rows < run.count:  # another process ended its runs elsewhere
+                    marked = np.pad(marked, (lo, run.count - lo - rows))
+                run.kill_marked(marked)
+                yield run
 
     def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
         """(run, lo, hi) of every part of a run that seq spans, both ends inclusive, cover; as

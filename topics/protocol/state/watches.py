@@ -9,12 +9,13 @@ This module holds positions and lifecycles; it refuses to know sockets, sessions
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
 from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
@@ -166,19 +167,6 @@ class Stream:
     def end(self, code: int, why: str) -> None:
         self.ended_by = (code, why)
         self.wake()
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """What a client still knows of a session.
-
-    Attributes:
-        positions: By topic.
-        instances: Ids of the instances that they are in, for topics that were made again.
-    """
-
-    positions: Mapping[str, int] = field(default_factory=dict)
-    instances: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Shared:

@@ -16,25 +16,27 @@ from typing import Final
 
 import orjson
 
-from topics import __version__
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import metrics, routes
-from topics.protocol.http.routes import BodyRule, Feed, OriginRule, Probe, Request, Route
+from topics.protocol.http import answers, metrics, routes
+from topics.protocol.http.answers import Piece
+from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.payload import of_jobs, one_by_one
 from topics.server.exchange.payload import payload as payload_of
-from topics.server.exchange.shell import Reading, Shell
+from topics.server.exchange.shell import Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 from topics.server.page import page
 from topics.server.runtime.runtime import Phase
+from topics.version import VERSION
 
 log = logging.getLogger("topics.exchange")
 
@@ -44,7 +46,7 @@ EVENT_STREAM: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-_EVENT_FEEDS: Final = (Feed.WATCH, Feed.WORK)
+_EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
@@ -60,10 +62,10 @@ def _entropy() -> str:
 
 
 class TopicsExchange:
-    """Implements `answers.Exchange` over a runtime.
+    """Implements `interface.Exchange` over a runtime.
 
     Args:
-        origins: Which pages and hosts may ask; None: anybody.
+        origins: Which pages and hosts may ask; None: all may.
     """
 
     def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
@@ -73,7 +75,7 @@ class TopicsExchange:
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
         header = _reader(head.headers)
-        call = _Call(self._runtime, head.method, header, begun)
+        call = _Responder(self._runtime, head.method, header, begun)
         try:
             if self._origins is not None:
                 self._origins.check(header, head.path)
@@ -110,8 +112,8 @@ def shutting_down() -> Rejection:
     return Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping")
 
 
-class _Call:
-    """One request on its way: what its answer needs to know of it."""
+class _Responder:
+    """Makes the answers of one request: what they need to know of it."""
 
     __slots__ = ("begun", "header", "is_head", "runtime")
 
@@ -130,33 +132,33 @@ class _Call:
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
         body = routes.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *routes.error_headers(refusal))
-        return self.answer(refusal.code.status, headers, [body], close=close)
+        return self.answer(STATUSES[refusal.code], headers, [body], close=close)
 
     def fail(self) -> Answer:
         """A bug of ours: the request gets a 500, the log gets the trace."""
         log.exception("internal error")
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
-    def tell(self, told: Reply, payload: Sequence[Buffer]) -> Answer:
+    def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
         """The answer of a finished outcome whose records are here."""
-        assert isinstance(told.result, Outcome)
-        body = [*payload, self.performance(told)]
-        return self.answer(told.result.status, (JSON,), body)
+        assert isinstance(reply.result, Outcome)
+        body = [*payload, self.performance(reply)]
+        return self.answer(answers.status_of(reply.result), (JSON,), body)
 
-    def performance(self, told: Reply) -> bytes:
+    def performance(self, reply: Reply) -> bytes:
         """The performance block and the object's last brace (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
         more = b""
-        if isinstance(told.result, Outcome):
-            if told.result.logs:
-                sync_ms = told.sync_ms if told.result.is_fsync else 0.0
-                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, sync_ms)
-            if told.result.scanned is not None:
-                more += b',"records_scanned":%d' % told.result.scanned
+        if isinstance(reply.result, Outcome):
+            if reply.result.is_logged:
+                sync_ms = reply.sync_ms if reply.result.is_fsync else 0.0
+                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (reply.write_ms, sync_ms)
+            if isinstance(reply.result, Page):
+                more += b',"records_scanned":%d' % reply.result.scanned
         return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
             total_ms,
             more,
-            told.throttle_ms,
+            reply.throttle_ms,
         )
 
     def answer(
@@ -173,9 +175,9 @@ class _Call:
 
 
 class _Admitted:
-    """Implements `answers.Admission`: a request that may send its body."""
+    """Implements `interface.Admission`: a request that may send its body."""
 
-    def __init__(self, call: _Call, route: Route, name: str, query: bytes) -> None:
+    def __init__(self, call: _Responder, route: Route, name: str, query: bytes) -> None:
         self._call = call
         self._route = route
         self._name = name
@@ -205,10 +207,10 @@ class _Admitted:
         try:
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target)
-            if isinstance(self._route.target, Feed):
+            if isinstance(self._route.target, StreamKind):
                 return self._stream(self._route.target)
             if self._route.body is BodyRule.NONE:
-                return self._submit(self._parse(b""), _Waiting(call))
+                return self._submit(self._parse(b""), _LateAnswer(call))
             size = sum(map(len, pieces))
             kind = call.header(b"content-type")
             routes.check_content_type(kind, empty=not size, rule=self._route.body)
@@ -220,7 +222,7 @@ class _Admitted:
                 if plain is None:
                     return self._parse_apart(pieces)
                 body = plain
-            return self._submit(self._parse(body), _Waiting(call))
+            return self._submit(self._parse(body), _LateAnswer(call))
         except Rejection as refusal:
             return call.refuse(refusal)
         except Exception:
@@ -242,29 +244,29 @@ class _Admitted:
                 refusal.__traceback__ = refusal.__context__ = None
                 return refusal
 
-        waiting = _Waiting(self._call)
+        waiting = _LateAnswer(self._call)
         waiting.after(work, lambda command: self._submit(command, waiting))
         return waiting
 
     def _parse(self, body: Buffer) -> Command:
         call, target = self._call, self._route.target
-        assert not isinstance(target, Probe | Feed)
+        assert not isinstance(target, Probe | StreamKind)
         if not body and self._is_bare():
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query)
         return target(Request(self._name, query, call.header, body, limits, _entropy))
 
-    def _submit(self, command: Command, waiting: "_Waiting") -> "Answer | _Waiting":
+    def _submit(self, command: Command, waiting: "_LateAnswer") -> "Answer | _LateAnswer":
         """The answer, or `waiting` where it comes later."""
         self._require_ready()
         if isinstance(command, Claim):
             waiting.claims(command)
-        told = self._call.runtime.submit(command, waiting.on_told)
-        if isinstance(told, Ticket):
-            waiting.ticket = told
+        found = self._call.runtime.submit(command, waiting.on_reply)
+        if isinstance(found, Ticket):
+            waiting.ticket = found
             return waiting
-        return waiting.payload_or_wait(told)
+        return waiting.payload_or_wait(found)
 
     def _require_ready(self) -> None:
         if self._call.runtime.phase is not Phase.READY:
@@ -277,16 +279,16 @@ class _Admitted:
             and self._call.header(b"content-type") is None
         )
 
-    def _stream(self, feed: Feed) -> Streaming:
+    def _stream(self, feed: StreamKind) -> Streaming:
         """A stream's head, and its frames unless only the head was asked for (HEAD)."""
         call = self._call
-        if feed is Feed.SOCKET:
+        if feed is StreamKind.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
-        if call.is_head and feed is Feed.WATCH:
-            call.runtime.engine.watching.require_session(self._name, call.runtime.now_ms)
+        if call.is_head and feed is StreamKind.WATCH:
+            call.runtime.engine.watch_commands.require_session(self._name, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         query = routes.parse_query(self._query)
-        if feed is Feed.WORK:
+        if feed is StreamKind.WORK:
             return self._work(routes.parse_work(self._name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
@@ -295,14 +297,14 @@ class _Admitted:
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
-            call.runtime.engine.work.require_queue(asked.topic, call.runtime.now_ms)
+            call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
-            if self._route.target is not Feed.SOCKET:
+            if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
             return SocketFeed(call.runtime)
         except Rejection as refusal:
@@ -323,15 +325,15 @@ class _Admitted:
         """Nothing is held for a request beyond its answer."""
 
 
-class _Waiting:
-    """Implements `answers.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
+class _LateAnswer:
+    """Implements `interface.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
 
     __slots__ = (
         *("_answer", "_call", "_claim", "_claimed_ms", "_deliver", "_is_cancelled", "_rounds"),
         *("_work", "ticket"),
     )
 
-    def __init__(self, call: _Call) -> None:
+    def __init__(self, call: _Responder) -> None:
         self._call = call
         self._answer: Answer | None = None
         self._deliver: Callable[[Answer], None] | None = None
@@ -339,7 +341,7 @@ class _Waiting:
         self._claim: Claim | None = None
         self._claimed_ms = 0
         self._rounds = 0
-        self._work: Reading[Command | Rejection] | None = None
+        self._work: ThreadCall[Command | Rejection] | None = None
         self.ticket: Ticket | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -359,11 +361,11 @@ class _Waiting:
     def after(
         self,
         work: Callable[[], Command | Rejection],
-        go_on: "Callable[[Command], Answer | _Waiting]",
+        go_on: "Callable[[Command], Answer | _LateAnswer]",
     ) -> None:
         """Have a command made on a thread and go on from there, unless the client is gone."""
 
-        def on_done(done: Reading[Command | Rejection]) -> None:
+        def on_done(done: ThreadCall[Command | Rejection]) -> None:
             if self._is_cancelled:
                 return
             try:
@@ -379,39 +381,40 @@ class _Waiting:
         self._work = self._call.runtime.decode_in_thread(work)
         self._work.add_done_callback(on_done)
 
-    def on_told(self, told: Reply) -> None:
+    def on_reply(self, reply: Reply) -> None:
         try:
-            now = self.payload_or_wait(told)
+            now = self.payload_or_wait(reply)
         except Exception:
             now = self._call.fail()
         if isinstance(now, Answer):
             self._done(now)
 
-    def payload_or_wait(self, told: Reply) -> "Answer | _Waiting":
+    def payload_or_wait(self, reply: Reply) -> "Answer | _LateAnswer":
         """The answer, if its records are in memory or warm; else this, and it comes later."""
-        if isinstance(told.result, Rejection):
-            return self._call.refuse(told.result)
-        if isinstance(told.result, Exception):
-            raise told.result
-        outcome = told.result
-        if outcome.grant is not None:
-            return self._jobs_or_wait(told, outcome)
-        payload = payload_of(outcome, blocking=False)
+        if isinstance(reply.result, Rejection):
+            return self._call.refuse(reply.result)
+        if isinstance(reply.result, Exception):
+            raise reply.result
+        outcome = reply.result
+        if isinstance(outcome, Granted) and outcome.jobs is not None:
+            return self._jobs_or_wait(reply, outcome, outcome.jobs)
+        pieces = answers.pieces_of(outcome)
+        payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):
-            return self._call.tell(told, payload)
+            return self._call.respond(reply, payload)
         if payload is not None:
             return self._call.refuse(payload)
-        self._call.runtime.read_in_thread(partial(self._fetch, told, outcome)).add_done_callback(
+        self._call.runtime.read_in_thread(partial(self._fetch, reply, pieces)).add_done_callback(
             lambda done: self._done(done.result())
         )
         return self
 
-    def _fetch(self, told: Reply, outcome: Outcome) -> Answer:
+    def _fetch(self, reply: Reply, pieces: Sequence[Piece]) -> Answer:
         try:
-            payload = payload_of(outcome, blocking=True)
+            payload = payload_of(pieces, blocking=True)
             assert payload is not None
             if isinstance(payload, list):
-                return self._call.tell(told, payload)
+                return self._call.respond(reply, payload)
             return self._call.refuse(payload)
         except Exception:
             return self._call.fail()
@@ -425,44 +428,44 @@ class _Waiting:
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
-    def _jobs_or_wait(self, told: Reply, outcome: Outcome) -> "Answer | _Waiting":
+    def _jobs_or_wait(self, reply: Reply, granted: Granted, jobs: Jobs) -> "Answer | _LateAnswer":
         try:
-            texts = None if self._rounds else _spliced(outcome, blocking=False)
+            texts = None if self._rounds else _spliced(granted, blocking=False)
         except (Corrupt, OSError):
             texts = None
         if texts is not None:
-            return self._call.tell(told, texts)
-        self._call.runtime.read_in_thread(partial(self._fetch_jobs, outcome)).add_done_callback(
-            lambda done: self._jobs_fetched(told, outcome, done.result())
-        )
+            return self._call.respond(reply, texts)
+        self._call.runtime.read_in_thread(
+            partial(self._fetch_jobs, granted, jobs)
+        ).add_done_callback(lambda done: self._jobs_fetched(reply, jobs, done.result()))
         return self
 
-    def _fetch_jobs(self, outcome: Outcome) -> "list[Buffer] | _Found | Exception":
+    def _fetch_jobs(self, granted: Granted, jobs: Jobs) -> "list[Buffer] | _Found | Exception":
         """The whole payload, or, where not all of it can be read, each job by itself."""
         try:
             if not self._rounds:
                 try:
-                    texts = _spliced(outcome, blocking=True)
+                    texts = _spliced(granted, blocking=True)
                     assert texts is not None
                     return texts
                 except (Corrupt, OSError):
                     pass
-            assert outcome.grant is not None
-            return _Found(list(zip(outcome.grant.seqs, one_by_one(_jobs_of(outcome)), strict=True)))
+            each = one_by_one(answers.job_records(jobs))
+            return _Found(list(zip(jobs.grant.seqs, each, strict=True)))
         except Exception as error:
             return error
 
     def _jobs_fetched(
-        self, told: Reply, outcome: Outcome, found: "list[Buffer] | _Found | Exception"
+        self, reply: Reply, jobs: Jobs, found: "list[Buffer] | _Found | Exception"
     ) -> None:
         try:
             if isinstance(found, Exception):
                 raise found
-            now: Answer | _Waiting
+            now: Answer | _LateAnswer
             if isinstance(found, list):
-                now = self._call.tell(told, found)
+                now = self._call.respond(reply, found)
             else:
-                now = self._salvaged(told, outcome, found)
+                now = self._salvaged(reply, jobs, found)
         except Rejection as refusal:
             now = self._call.refuse(refusal)
         except Exception:
@@ -470,26 +473,21 @@ class _Waiting:
         if isinstance(now, Answer):
             self._done(now)
 
-    def _salvaged(self, told: Reply, outcome: Outcome, found: "_Found") -> "Answer | _Waiting":
+    def _salvaged(self, reply: Reply, jobs: Jobs, found: "_Found") -> "Answer | _LateAnswer":
         """What is left of a claim without the jobs that cannot be read; or another."""
-        grant, claim, runtime = outcome.grant, self._claim, self._call.runtime
-        assert grant is not None
+        claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
         sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
         surplus = {seq for seq, _ in sound[claim.limit :]}
-        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.now_ms, runtime.room)
+        left = runtime.engine.queue_commands.set_aside(jobs.grant, damaged, surplus, runtime.moment)
         runtime.nudge()
         if left is None:
             return self._claim_again(claim)
-        head, tail = left.pieces
-        assert isinstance(head, bytes)
-        assert isinstance(tail, bytes)
         texts = [text for _, text in sound[: claim.limit]]
-        commas = [piece for text in texts for piece in (b",", text)][1:]
-        return self._call.tell(replace(told, result=left), [head, *commas, tail])
+        return self._call.respond(replace(reply, result=left), answers.claim_around(left, texts))
 
-    def _claim_again(self, claim: Claim) -> "Answer | _Waiting":
+    def _claim_again(self, claim: Claim) -> "Answer | _LateAnswer":
         runtime = self._call.runtime
         if self._is_cancelled:
             return self
@@ -499,11 +497,11 @@ class _Waiting:
         limit = min(claim.limit << min(3 * self._rounds, 30), PROBE_MAX)
         left_ms = max(claim.wait_ms - (runtime.now_ms - self._claimed_ms), 0)
         again = replace(claim, limit=max(limit, claim.limit), wait_ms=left_ms)
-        told = runtime.submit(again, self.on_told)
-        if isinstance(told, Ticket):
-            self.ticket = told
+        found = runtime.submit(again, self.on_reply)
+        if isinstance(found, Ticket):
+            self.ticket = found
             return self
-        return self.payload_or_wait(told)
+        return self.payload_or_wait(found)
 
     def _done(self, answer: Answer) -> None:
         self._answer = answer
@@ -519,21 +517,22 @@ class _Found:
     jobs: list[tuple[int, Buffer | Exception]]
 
 
-def _jobs_of(outcome: Outcome) -> Records:
-    [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
-    return jobs
+def _spliced(granted: Granted, *, blocking: bool) -> list[Buffer] | None:
+    """A claim's answer with its jobs in place; None where a disk must be waited for.
 
-
-def _spliced(outcome: Outcome, *, blocking: bool) -> list[Buffer] | None:
-    """A claim's answer with its jobs in place; None where a disk must be waited for.  Raises
-    Corrupt, OSError."""
-    texts = of_jobs(_jobs_of(outcome), blocking=blocking)
-    if texts is None:
-        return None
-    head, _, tail = outcome.pieces
-    assert isinstance(head, bytes)
-    assert isinstance(tail, bytes)
-    return [head, *texts, tail]
+    Raises:
+        Corrupt, OSError: Some of it cannot be read.
+    """
+    out: list[Buffer] = []
+    for piece in answers.pieces_of(granted):
+        if not isinstance(piece, Records):
+            out.append(piece)
+            continue
+        texts = of_jobs(piece, blocking=blocking)
+        if texts is None:
+            return None
+        out += texts
+    return out
 
 
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
@@ -546,14 +545,14 @@ def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     return known.get
 
 
-def _probe(call: _Call, probe: Probe) -> Answer:
+def _probe(call: _Responder, probe: Probe) -> Answer:
     """The page, probes and metrics (§8): answered whatever the phase."""
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
             return call.answer(200, page.HEADERS, [page.DOCUMENT])
         case Probe.HEALTH:
-            health = {"status": "ok", "version": __version__, "uptime_ms": runtime.uptime_ms}
+            health = {"status": "ok", "version": VERSION, "uptime_ms": runtime.uptime_ms}
             return _plain(call, health)
         case Probe.READY:
             return _ready(call)
@@ -577,21 +576,21 @@ def _probe(call: _Call, probe: Probe) -> Answer:
                 watches,
                 stats,
                 runtime.process(),
-                work_streams=runtime.engine.work.streams_open,
+                push_streams=runtime.engine.push_streams.open_count,
             )
             if routes.prefers_json(call.header(b"accept")):
-                performance = call.performance(Reply(Outcome([])))
+                performance = call.performance(Reply(Outcome()))
                 return call.answer(200, (JSON,), [metrics.as_json(known), performance])
             text = (b"content-type", metrics.CONTENT_TYPE)
             return call.answer(200, (text,), [metrics.as_text(known)])
 
 
-def _plain(call: _Call, value: object) -> Answer:
-    performance = call.performance(Reply(Outcome([])))
+def _plain(call: _Responder, value: object) -> Answer:
+    performance = call.performance(Reply(Outcome()))
     return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
 
 
-def _ready(call: _Call) -> Answer:
+def _ready(call: _Responder) -> Answer:
     runtime = call.runtime
     match runtime.phase:
         case Phase.READY if runtime.engine.read_only:

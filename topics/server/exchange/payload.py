@@ -1,11 +1,11 @@
-"""An outcome's bytes: the pieces that are there, and the records that are read for it."""
+"""An answer's bytes: the pieces that are there, and the records that are read for it."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
+from topics.protocol.http.answers import Piece
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
@@ -13,10 +13,10 @@ from topics.protocol.model.render import project
 log = logging.getLogger("topics.exchange")
 
 
-def payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | None:
-    """The outcome's bytes with its records in place; None where a disk must be waited for."""
+def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Rejection | None:
+    """The pieces with records in place; None where a disk must be waited for."""
     out: list[Buffer] = []
-    for piece in outcome.pieces:
+    for piece in pieces:
         if not isinstance(piece, Records):
             out.append(piece)
             continue
@@ -55,7 +55,8 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
         for first, last in spans:
             for row in range(first, last):
                 extents = [Extent(run, [(row, row + 1)])]
-                one = replace(records, extents=extents, inserts=[next(inserts)])
+                view = records.tags, records.meta, records.data
+                one = Records(extents, *view, [next(inserts)])
                 try:
                     texts = [] if lost is not None else _texts(one, blocking=True) or []
                     yield lost or texts[0]
@@ -74,13 +75,13 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 
 
 def refusal_of(damage: DamagedRun) -> Rejection:
-    """What is told where a run was found damaged before there was anything to read."""
+    """The refusal where a run was found damaged before there was anything to read."""
     log_damage(damage)
     return damage.refusal()
 
 
 def log_damage(what: object) -> None:
-    """For the operator: the client is told seqs, not files."""
+    """For the operator: the client's refusal names seqs, and no files."""
     log.error("cannot read stored records: %s", what)
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.runtime.runtime import Phase
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Reading(Protocol[T_co]):
+class ThreadCall(Protocol[T_co]):
     """What a thread is busy with: of an `asyncio.Future` as much as is needed."""
 
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
@@ -58,12 +58,13 @@ class Shell(Protocol):
         """Wait until all that is written by now is durable; False where the log failed before."""
 
     @property
-    def room(self) -> Room: ...
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
 
     def process(self) -> Process: ...
 
-    def read_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def read_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Wait for a disk where that holds nobody up."""
 
-    def decode_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def decode_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Make a command of a large body, one body at a time, where that holds nobody up."""

@@ -12,7 +12,7 @@ from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.outcomes import Appended
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Shell
@@ -33,7 +33,7 @@ class SocketFeed:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        self._stream = shell.engine.watching.open_socket(self._news.set)
+        self._stream = shell.engine.watch_commands.open_socket(self._news.set)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
@@ -70,9 +70,11 @@ class SocketFeed:
         engine = self._shell.engine
         match order:
             case websocket.Subscribe(topics, view):
-                added = engine.watching.subscribe(self._stream, topics, view, self._shell.now_ms)
-                positions = {w.name: engine.watching.position(w) for w in added}
-                return websocket.reply("subscribed", request_id, {"topics": positions})
+                added = engine.watch_commands.subscribe(
+                    self._stream, topics, view, self._shell.now_ms
+                )
+                positions = {w.name: engine.watch_commands.position(w) for w in added}
+                return websocket.subscribed(request_id, positions)
             case websocket.Unsubscribe(topic):
                 was = engine.watches.unsubscribe(self._stream, topic)
                 fields = {"topic": topic, "subscribed": was}
@@ -94,17 +96,14 @@ class SocketFeed:
         done = await told if isinstance(now, Ticket) else now
         if isinstance(done.result, Exception):
             raise done.result
-        return self._ack(request_id, done.result, done)
-
-    @staticmethod
-    def _ack(request_id: bytes, outcome: Outcome, told: Reply) -> bytes:
-        body = b"".join(piece for piece in outcome.pieces if isinstance(piece, bytes))
-        sync_ms = told.sync_ms if outcome.is_fsync else 0.0
-        performance = b',"performance":{%b}}' % (
-            b'"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f'
-            % (told.write_ms, sync_ms, told.throttle_ms)
+        assert isinstance(done.result, Appended)
+        return websocket.ack(
+            request_id,
+            done.result,
+            write_ms=done.write_ms,
+            sync_ms=done.sync_ms,
+            throttle_ms=done.throttle_ms,
         )
-        return websocket.opened("ack", request_id) + b"," + body[1:] + performance
 
     async def refuse_binary(self) -> None:
         self._reply(websocket.BINARY)
@@ -133,7 +132,9 @@ class SocketFeed:
                 return websocket.refused(b"", stopping).decode()
             self._news.clear()
             if self._shell.phase is Phase.READY:
-                frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+                frame = self._shell.engine.watch_commands.next_frame(
+                    self._stream, self._shell.now_ms
+                )
                 if frame is not None:
                     return (await self._written(frame)).decode()
             # There may be news already, of a look that only skipped: others first.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.http import sse
+from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
@@ -37,7 +38,7 @@ class WatchFeed:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._session, self._stream = shell.engine.watching.open_stream(
+        self._session, self._stream = shell.engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms
         )
         self._beat_s = self._session.heartbeat_ms / 1000
@@ -67,7 +68,7 @@ class WatchFeed:
             if end is not None:
                 return self._end(sse.encode_error(*end))
             self._news.clear()
-            frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+            frame = self._shell.engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
             if not await self._has_news():
@@ -123,7 +124,7 @@ class WatchFeed:
         if not self._is_waiting or self._news.is_set():
             self._news.set()
             return
-        frame = shell.engine.watching.next_frame(stream, shell.now_ms)
+        frame = shell.engine.watch_commands.next_frame(stream, shell.now_ms)
         if frame is None:
             return
         piece = self._written_now(frame)
@@ -136,7 +137,7 @@ class WatchFeed:
         self._news.set()
 
     def _id(self) -> bytes:
-        return sse.composite(self._session.watched.values())
+        return composite(self._session.watched.values())
 
     def _end(self, last: bytes) -> bytes:
         self._is_over = True

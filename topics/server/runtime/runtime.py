@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room, StateUnknown
+from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.driver import Driver, Read, Step, Ticket
 from topics.protocol.driver.group_commit import (
     Deliver,
@@ -33,6 +33,7 @@ from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.exchange.interface import Exchange
 from topics.server.exchange.payload import log_damage
@@ -229,8 +230,9 @@ class Runtime:
         self._set_alarm()
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
+        return self.driver.moment
 
     def synced(self) -> asyncio.Future[bool]:
         """Whether all that is written by now became durable, as soon as that is known."""

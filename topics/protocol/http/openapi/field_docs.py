@@ -2,7 +2,7 @@
 
 Which fields there are, and their types, come from the bodies themselves (`topics.protocol.http.bodies`);
 here is what a type cannot say.  A fragment is JSON schema: a description, a default that is not
-null, and bounds that no setting moves.  Bounds that only clamp are told in words, since a greater
+null, and bounds that no setting moves.  Bounds that only clamp are described in words, since a greater
 number is no error (§0.3).
 """
 
@@ -202,7 +202,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     },
     bodies.ExtendBody: {**_HELD, "lease_ms": _says("From now; clamped to 100 to 86400000.")},
 }
-"""Every field of every body, and of the configs that answers tell."""
+"""Every field of every body, and of the configs that answers hold."""
 
 WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
     bodies.DeleteBody: _says(

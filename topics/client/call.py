@@ -1,0 +1,132 @@
+"""`Call`: one request as a value, and how its answer is read.
+
+Owns the step from what came of an attempt to a value or a `TopicsError`.  Does no I/O: a session
+sends a `Call` and gives the outcome back to it.  Which calls there are is in `endpoints`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import httpx
+import msgspec
+
+from topics.client.errors import BadAnswer, Unreachable, error_of
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Outcome = httpx.Response | httpx.RequestError
+"""What came of one attempt: an answer of any status, or the reason why none came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T_co]):
+    """One request, and how to read its answer.
+
+    Attributes:
+        path: From the root, names escaped.
+        decode: Makes the value of the body of a 2xx answer.
+        body: JSON, or None for a request without one.
+        accept: Media type asked for.
+        last_event_id: Of an event stream: the event after which it goes on.
+        is_repeatable: Doing it twice is the same as doing it once, so that it may be sent again
+            where an earlier attempt may have arrived.
+        is_patient: Sent again while the server answers 429 or 503.
+        outlives_faults: Sent again after a 500 too; for the calls of a worker.
+        wait_ms: How long the server may hold the answer back on purpose (§3).
+    """
+
+    method: str
+    path: str
+    decode: Callable[[bytes], T_co]
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    accept: str = "application/json"
+    last_event_id: str | None = None
+    is_repeatable: bool = True
+    is_patient: bool = True
+    outlives_faults: bool = False
+    wait_ms: int = 0
+
+    def result(self, outcome: Outcome) -> T_co:
+        """The value of an answer.
+
+        Raises:
+            TopicsError: The server refused, no answer came, or it does not decode.
+        """
+        if isinstance(outcome, httpx.RequestError):
+            raise Unreachable("unreachable", 0, _reason_of(outcome)) from outcome
+        if not outcome.is_success:
+            raise error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
+        try:
+            return self.decode(outcome.content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f"{self.method} {self.path}"
+            raise decode_error(what, outcome.status_code, outcome.content, error) from error
+
+
+def _reason_of(error: httpx.RequestError) -> str:
+    """What went wrong with a connection, in one line."""
+    what = str(error) or type(error).__name__
+    try:
+        url = error.request.url
+    except RuntimeError:
+        return what
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}: {what}"
+
+
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Seconds of `Retry-After`; None where the header is missing, or is a date."""
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+_DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {}
+
+
+def decoder_of(kind: type[T]) -> Callable[[bytes], T]:
+    """A decoder of `kind`, built once: building one costs a hundred times what decoding does."""
+    if kind not in _DECODERS:
+        _DECODERS[kind] = msgspec.json.Decoder(kind).decode
+    return _DECODERS[kind]
+
+
+class Numbered(msgspec.Struct):
+    """The sequence number of a record or a job, whatever else it has."""
+
+    seq: int = msgspec.field(name="$seq")
+
+
+class _Page(msgspec.Struct):
+    records: list[Numbered] = []
+    claimed: list[Numbered] = []
+
+
+_ITEM: Final = re.compile(r"`\$\.(records|claimed)\[(\d+)\]")
+"""The place in a page at which msgspec found a value of another type."""
+
+
+def decode_error(what: str, status: int, data: bytes, error: Exception) -> BadAnswer:
+    """The error for an answer, or an event, that does not decode.
+
+    Where one record does not fit the type that was asked for, the error names it, so that the
+    program can fetch that record and look at it.
+    """
+    seq = _seq_of(data, str(error))
+    if seq is None:
+        return BadAnswer("bad_answer", status, f"{what}: {error}")
+    return BadAnswer("bad_answer", status, f"{what}: record {seq}: {error}", {"seq": seq})
+
+
+def _seq_of(data: bytes, message: str) -> int | None:
+    found = _ITEM.search(message)
+    try:
+        if found is None:
+            return decoder_of(Numbered)(data).seq
+        page = decoder_of(_Page)(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    items: list[Numbered] = getattr(page, found[1])
+    return items[int(found[2])].seq

@@ -1,0 +1,162 @@
+"""`Target`: the server that a client talks to, and what every request to it has.
+
+Owns a request's headers, compression and timeouts.  It does not know what a call means, nor what
+carries it: `pool` and `aiopool` send the bytes of HTTP/1.1; `pool_httpx` does where the environment
+or the program asks for more than that.
+"""
+
+import gzip
+import os
+import urllib.request
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import httpx
+
+from topics import __version__
+from topics.client import http1
+from topics.client.call import Call
+
+GZIP_BYTES_MIN: Final = 1 << 10
+"""The size from which a body is compressed; a smaller one fits into one packet anyway.  The
+server's bound for its answers is the same."""
+PORT_MAX: Final = 65_535
+LOCAL_URL: Final = "http://127.0.0.1:4000"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """What one call sends besides its method and path.
+
+    Attributes:
+        headers: Besides those of every request.
+        read_timeout_s: How long the server may send nothing, once the connection is made.
+    """
+
+    headers: dict[str, str]
+    body: bytes | None
+    read_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server, and what every request to it has.
+
+    Attributes:
+        url: Its root, as httpx reads it.
+        headers: Of every request.
+        http2: Negotiate HTTP/2.
+        fixed: `headers` and the host, as lines of HTTP/1.1.
+    """
+
+    url: httpx.URL
+    headers: dict[str, str]
+    timeout_s: float
+    http2: bool
+    compress: bool
+    fixed: bytes
+
+    @property
+    def is_tls(self) -> bool:
+        return self.url.scheme == "https"
+
+    @property
+    def host(self) -> str:
+        """For the resolver: a name in ASCII, or an address without brackets."""
+        return self.url.raw_host.decode("ascii").strip("[]")
+
+    @property
+    def port(self) -> int:
+        return self.url.port or (443 if self.is_tls else 80)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a connection of HTTP/1.1 to the server itself will do: no HTTP/2, no proxy."""
+        return not self.http2 and not self._has_proxy
+
+    @property
+    def _has_proxy(self) -> bool:
+        proxies = urllib.request.getproxies()
+        if not proxies.keys() & {self.url.scheme, "all"}:
+            return False
+        return not urllib.request.proxy_bypass(f"{self.host}:{self.port}")
+
+    def prepare(self, call: Call[Any]) -> PreparedRequest:
+        """A call that is answered once; a long poll adds its wait to the timeout."""
+        headers = {"accept": call.accept, "accept-encoding": self.headers["accept-encoding"]}
+        body = call.body
+        if body is not None:
+            headers["content-type"] = "application/json"
+            if self.compress and len(body) >= GZIP_BYTES_MIN:
+                headers["content-encoding"] = "gzip"
+                body = gzip.compress(body, compresslevel=1)
+        return PreparedRequest(headers, body, self.timeout_s + call.wait_ms / 1000)
+
+    def encode(self, call: Call[Any], prepared: PreparedRequest) -> bytes:
+        """A request in HTTP/1.1.
+
+        Raises:
+            httpx.LocalProtocolError: A header that cannot be sent.
+        """
+        path = self.url.raw_path.decode("ascii").rstrip("/") + call.path
+        target = f"{path}?{urlencode(call.params)}" if call.params else path
+        try:
+            return http1.request(call.method, target, self.fixed, prepared.headers, prepared.body)
+        except ValueError as error:
+            raise httpx.LocalProtocolError(str(error)) from None
+
+    def name_request(self, error: httpx.RequestError, call: Call[Any]) -> None:
+        """Note in an error the request that it ended; its message names the server."""
+        error.request = httpx.Request(call.method, self.url)
+
+
+def prepare_stream(call: Call[Any], read_timeout_s: float) -> PreparedRequest:
+    """A call that is answered by an event stream, of any length.
+
+    The stream is never compressed: a decompressor would hold events back until its block is full.
+    """
+    headers = {"accept": call.accept, "accept-encoding": "identity", "cache-control": "no-store"}
+    if call.last_event_id is not None:
+        headers["last-event-id"] = call.last_event_id
+    return PreparedRequest(headers, None, read_timeout_s)
+
+
+def parse_target(
+    url: str | None, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
+) -> Target:
+    """The server at a URL; without one, at `TOPICS_URL`, as for the command line.
+
+    Raises:
+        ValueError: The URL has no scheme or host, or an impossible port; or the key cannot stand in
+            a header.
+    """
+    if url is None:
+        url = os.environ.get("TOPICS_URL") or LOCAL_URL
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{url!r} is not a URL: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ValueError(f"{url!r} is not an http:// or https:// URL")
+    if parsed.port is not None and not 0 < parsed.port <= PORT_MAX:
+        # The operating system would take it modulo 65,536, and connect to another port.
+        raise ValueError(f"{url!r}: there is no port {parsed.port}")
+    headers = {
+        "user-agent": f"topics-python/{__version__}",
+        # Off by default: between two local processes the bottleneck is CPU, not bandwidth (§0.3).
+        "accept-encoding": "gzip" if compress else "identity",
+    }
+    if api_key is not None:
+        api_key.encode("ascii")
+        headers["authorization"] = f"Bearer {api_key}"
+    if parsed.userinfo:
+        # Credentials in the URL are for the proxy in front of the server, as in every HTTP client.
+        pair = f"{parsed.username}:{parsed.password}".encode()
+        headers["authorization"] = f"Basic {b64encode(pair).decode()}"
+    own = {"host": parsed.netloc.decode("ascii"), **headers}
+    # Each call has its own: an event stream is never compressed.
+    del own["accept-encoding"]
+    fixed = b"".join(http1.header(name, value) for name, value in own.items())
+    return Target(parsed, headers, timeout_s, http2, compress, fixed)
