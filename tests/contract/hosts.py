@@ -33,7 +33,7 @@ class Host:
         has_port_file: Whether it obeys `TOPICS_PORT` and `TOPICS_PORT_FILE`.
         has_workers: Whether it serves in another process than the one that was started.
         stopped: Its exit code after a SIGTERM.
-        alarms: What a line of its log has in it that nobody wants to see.
+        alarms: Words that no line of its log may have, whatever clients send.
         left_out: Tests that are not true of it; each is a row of the table in docs/operations.md.
     """
 

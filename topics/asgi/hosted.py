@@ -13,9 +13,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from topics.asgi.app import App, Receive, Scope, Send
+from topics.asgi.limits import Limits
 from topics.asgi.signals import Signals
 from topics.protocol.model.errors import ErrorCode, InUse
 from topics.server.exchange.interface import Answer, Head, Socket
@@ -141,7 +143,7 @@ class Hosted:
                 await runtime.stop()
         if failure is None:
             self._runtime = runtime
-            self._serve(App(runtime.exchange))
+            self._serve(App(runtime.exchange, limits=_limits(runtime)))
         return failure
 
     async def stop(self) -> None:
@@ -168,6 +170,13 @@ async def _replayed(runtime: Any, is_told: asyncio.Event) -> Exception | None:
     finally:
         for waiting in (failed, ready, told):
             waiting.cancel()
+
+
+def _limits(runtime: Any) -> Limits:
+    """A WebSocket message is bounded as a body is, and by 8 MiB. (§7.7)"""
+    default = Limits()
+    message_bytes = min(runtime.limits.max_body_bytes, default.message_bytes)
+    return replace(default, message_bytes=message_bytes)
 
 
 def _line(failure: Exception) -> str:

@@ -133,9 +133,12 @@ def _create() -> Callable[[Any], Any]:
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What no task heard of: connections that hypercorn failed at, in a line each, as a client can
-    cause that (0.18: more of a body after the answer, over HTTP/2); nothing of those that are cut at
-    the end of a stop, as asyncio's streams ask each for its result."""
+    """The event loop's handler of exceptions that no task took.
+
+    A connection at which hypercorn failed is one line, because a client can cause that (0.18: more
+    of a body after the answer, over HTTP/2).  A connection that was cancelled at the end of a stop
+    is none: asyncio's streams report each.
+    """
     failure = context.get("exception")
     if isinstance(failure, asyncio.CancelledError):
         return
