@@ -33,7 +33,7 @@ def servers(home: Path, stack: ExitStack) -> dict[str, Serving]:
     made = {
         "topics serve": serve_topics(home / "own"),
         "topics serve --server hypercorn": serve_topics(
-            home / "hypercorn", "--server", "hypercorn"
+            home / "hypercorn", None, "--server", "hypercorn"
         ),
         "uvicorn": serve_application(home / "uvicorn", "uvicorn", app, "--no-access-log"),
         "granian": serve_application(home / "granian", "granian", app, "--interface", "asgi"),

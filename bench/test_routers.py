@@ -72,9 +72,9 @@ def test_write_to_visible(benchmark: Any, goal: Any, tmp_path: Any, routed: bool
         desk.run(ONE)
         seq = desk.engine.state.topics["s"].head_seq
         command = diff(name, NEWEST % (seq - 1))
-        debt = desk.engine.barrier_for(command)
-        while debt is not None and not debt.is_passed:
-            debt.advance(desk.moment)
+        barrier = desk.engine.barrier_for(command)
+        while barrier is not None and not barrier.is_passed:
+            barrier.advance(desk.moment)
             desk.turn()
             if desk.engine.state.topics[name].published_seq < seq:
                 desk.sync()

@@ -186,6 +186,9 @@ class _Shell:
     def decode_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())
 
+    def zip_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
+        return _Read(call())
+
 
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):

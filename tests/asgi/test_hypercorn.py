@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def refusal(home: Path, **settings: object) -> tuple[int, list[str]]:
-    """Exit code and lines of a server that does not get to serve."""
+    """Exit code and lines of a server that refuses to start."""
     known: dict[str, object] = {"port": 0, "data_dir": home / "data"}
     done = subprocess.run(
         HYPERCORN.command(0),
@@ -45,8 +45,8 @@ def refusal(home: Path, **settings: object) -> tuple[int, list[str]]:
 
 
 def test_it_serves_and_stops(server: Server) -> None:
-    """The port file has its address, the log says what `topics serve` says, the exit code is 0, and
-    what was acknowledged is there again. (§2, §8.2)"""
+    """The port file has its address, the log has the lines of `topics serve`, the exit code is 0,
+    and acknowledged records are there after a restart. (§2, §8.2)"""
     api = Api(server.connect(Http1))
     assert api.append("t", "x")["seqs"] == [1]
     assert (server.home / "port").read_text().strip() == f"127.0.0.1:{server.port}"
@@ -91,7 +91,7 @@ def test_what_cannot_be_served_ends_it_in_one_line(what: str, server: Server) ->
 
 
 class Held:
-    """A request whose body is not yet whole: it keeps a server draining."""
+    """A request whose body is not complete: it keeps a server draining."""
 
     def __init__(self, server: Server) -> None:
         self.wire = server.connect(Http1)
@@ -121,7 +121,7 @@ def test_while_it_stops_it_says_so(server: Server) -> None:
 
 
 def test_a_second_signal_ends_what_hangs(server: Server) -> None:
-    """At once, with code 1."""
+    """A second signal ends it at once, with code 1."""
     held = Held(server)
     server.signal(signal.SIGINT)
     draining(server)
@@ -204,7 +204,8 @@ def test_a_stop_during_the_replay_is_a_stop(tmp_path: Path) -> None:
 
 
 def test_a_replay_may_take_its_time() -> None:
-    """Longer than hypercorn waits unless told, and what clients may send is bounded as documented."""
+    """It may take longer than hypercorn waits by default, and what clients may send is limited as
+    documented."""
     with listen("127.0.0.1", 0) as listener:
         config = hypercorn.configuration(listener)
         (bind,) = config.bind
@@ -219,7 +220,7 @@ def test_a_replay_may_take_its_time() -> None:
 
 
 def test_a_connection_that_fails_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """No client can make the log fill with tracebacks; a failure of ours still has one."""
+    """No client can fill the log with tracebacks; a bug still has one."""
     told: list[dict[str, Any]] = []
     loop: Any = SimpleNamespace(default_exception_handler=told.append)
     failure = ExceptionGroup("tasks", [KeyError(3), ExceptionGroup("more", [OSError("x")])])

@@ -1,4 +1,4 @@
-"""What the application runs on: `topics serve`, and servers of others as they come.
+"""The servers that the application runs on: `topics serve`, and unmodified other servers.
 
 A host is a command, what it speaks, and the little that it does in its own way.
 """
@@ -28,7 +28,7 @@ class Host:
     """A way to run the application.
 
     Attributes:
-        command: The command line for a port; 0 where the host tells its port in `TOPICS_PORT_FILE`.
+        command: The command line for a port; 0 if the host writes its port to `TOPICS_PORT_FILE`.
         is_http2: Whether it is asked over HTTP/2 without TLS, besides HTTP/1.1.
         has_port_file: Whether it obeys `TOPICS_PORT` and `TOPICS_PORT_FILE`.
         has_workers: Whether it serves in another process than the one that was started.

@@ -1,4 +1,4 @@
-"""A real server process of our own: started, stopped, killed, and its log read.
+"""A real server process of a test: started, stopped, killed, and its log read.
 
 Owns one data directory, one process and one log file.  Refuses to know HTTP beyond one probe; what
 is asked of the server is the affair of `wire`.
@@ -130,7 +130,7 @@ class Server:
         return 0 if code == self.under.stopped else code
 
     def wait_for_code(self) -> int:
-        """The exit code as the process had it."""
+        """The exit code of the process itself."""
         assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         self._process = None

@@ -23,7 +23,7 @@ def test_what_is_written_is_as_durable_as_it_will_ever_be() -> None:
 
 
 def test_it_always_has_room_and_no_log() -> None:
-    """It never asks a writer to wait, and upkeep finds no log to shorten."""
+    """It never asks a writer to wait, and maintenance finds no log to shorten."""
     ledger = begun()
     ledger.append(1, b"x" * 100_000)
 

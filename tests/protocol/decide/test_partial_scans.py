@@ -231,7 +231,7 @@ def test_what_changes_meanwhile_is_looked_at_again() -> None:
 
 
 def test_a_topic_that_never_rests_does_not_keep_a_delete_from_its_end() -> None:
-    """After some passes the rest is looked at in one turn."""
+    """After some looks the rest is looked at in one turn."""
     engine = sealed()
     doing = deletion(engine, match="even:*")
     for i in range(1, 200):

@@ -727,7 +727,7 @@ def test_what_is_left_after_a_window_is_told_to_all_of_it() -> None:
 
 
 def test_a_window_closes_by_the_clock_whoever_leaves() -> None:
-    """Its first claimer does not take it along. (§10.2)"""
+    """The worker that claimed it first does not take it along. (§10.2)"""
     engine = queue(claim_jitter_ms=100)
     engine.append(*range(4), name="q")
     assert engine.claim(node="leader", max=4) is None

@@ -1,4 +1,4 @@
-"""What is owed to a command, and when it is settled (§6: a client reads its own writes)."""
+"""Which commands wait at a read barrier, and when it is passed (§6: a client reads its own writes)."""
 
 from typing import Any
 
@@ -74,29 +74,29 @@ OWED: list[tuple[Command, bool]] = [
 @pytest.mark.parametrize(("command", "owed"), OWED, ids=lambda v: type(v).__name__)
 def test_who_waits_for_copies(engine: Harness, command: Command, owed: bool) -> None:
     """Readers of what is derived, and who changes or removes what has still to copy. (§6)"""
-    debt = engine.engine.barrier_for(command)
+    barrier = engine.engine.barrier_for(command)
 
-    assert (debt is not None) is owed
-    if debt is not None:
-        work_off(engine, debt)
+    assert (barrier is not None) is owed
+    if barrier is not None:
+        work_off(engine, barrier)
         assert engine.engine.barrier_for(command) is None
 
 
-def work_off(engine: Harness, debt: ReadBarrier) -> int:
-    """Turns until a debt is settled."""
+def work_off(engine: Harness, barrier: ReadBarrier) -> int:
+    """Turns until a barrier is passed."""
     turns = 0
-    while not debt.is_passed:
+    while not barrier.is_passed:
         turns += 1
-        debt.advance(engine.moment)
+        barrier.advance(engine.moment)
         engine.sync()
         assert turns < 100
     return turns
 
 
 def barrier_for(engine: Harness, command: Command) -> ReadBarrier:
-    debt = engine.engine.barrier_for(command)
-    assert debt is not None
-    return debt
+    barrier = engine.engine.barrier_for(command)
+    assert barrier is not None
+    return barrier
 
 
 def test_what_is_farther_comes_first(engine: Harness) -> None:
@@ -110,11 +110,11 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
     for more than it has takes nothing any more. (§6.1, §11)"""
     engine.append(*["x" * 300_000] * 3, name="s")
     engine.sync()
-    debt = barrier_for(engine, diff("d"))
+    barrier = barrier_for(engine, diff("d"))
     engine.room_bytes = 700_000
 
-    while not debt.is_passed:
-        debt.advance(engine.moment)
+    while not barrier.is_passed:
+        barrier.advance(engine.moment)
         written = engine.engine.unit._unit.frames.size_bytes
         engine.room_bytes -= written
         assert engine.room_bytes >= 0
@@ -128,12 +128,12 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
 
 def test_what_is_written_later_is_owed_to_others(engine: Harness) -> None:
     """The source's head at the arrival counts, or a busy source would let nobody read."""
-    debt = barrier_for(engine, diff("d"))
-    debt.advance(engine.moment)
+    barrier = barrier_for(engine, diff("d"))
+    barrier.advance(engine.moment)
     engine.append(2, name="s")
     engine.sync()
 
-    assert debt.is_passed
+    assert barrier.is_passed
     assert engine.engine.barrier_for(diff("d")) is not None
 
 
@@ -150,13 +150,13 @@ def test_copies_must_be_shown(engine: Harness) -> None:
     """In class `fsync` that is with the sync. (§0.10)"""
     engine.put("d", durability="fsync")
     engine.sync()
-    debt = barrier_for(engine, diff("d"))
-    debt.advance(engine.moment)
+    barrier = barrier_for(engine, diff("d"))
+    barrier.advance(engine.moment)
     lsn = engine.write()
 
-    assert not debt.is_passed
+    assert not barrier.is_passed
     engine.engine.on_synced(lsn)
-    assert debt.is_passed
+    assert barrier.is_passed
 
 
 def test_nobody_waits_for_a_router_that_is_blocked(engine: Harness) -> None:
@@ -164,9 +164,9 @@ def test_nobody_waits_for_a_router_that_is_blocked(engine: Harness) -> None:
     engine.put("d", cap_records=1, discard="reject")
     engine.append(2, 3, name="s")
     engine.sync()
-    debt = barrier_for(engine, diff("d"))
+    barrier = barrier_for(engine, diff("d"))
 
-    assert work_off(engine, debt) <= 3
+    assert work_off(engine, barrier) <= 3
     assert engine.datas() == [1]
     assert engine.engine.barrier_for(diff("d")) is None
     assert work_off(engine, barrier_for(engine, diff("e"))) == 1
@@ -183,11 +183,11 @@ GOING: dict[str, Any] = {
 @pytest.mark.parametrize("going", GOING)
 def test_what_goes_owes_nothing(engine: Harness, going: str) -> None:
     """And what cannot be written neither: reads go on. (§0.6)"""
-    debt = barrier_for(engine, diff("d"))
+    barrier = barrier_for(engine, diff("d"))
 
     GOING[going](engine)
 
-    assert debt.is_passed
+    assert barrier.is_passed
 
 
 def test_a_ring_is_worked_off_once_round(engine: Harness) -> None:

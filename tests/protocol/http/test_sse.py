@@ -3,15 +3,18 @@
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.event_source import Event, EventSource
 from protocol.harness import Harness
 from protocol.viewers import Viewer
-from topics.protocol.http import sse
+from topics.protocol.http import answer_models as models
+from topics.protocol.http import sse, websocket
 from topics.protocol.model.commands import View
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import Records
 from topics.protocol.state.topic import Tombstone
 from topics.protocol.state.watches import (
     CaughtUpFrame,
@@ -101,6 +104,50 @@ def test_a_shared_frame_is_written_out_once() -> None:
     (frame,) = Viewer(engine).open().frames(1)
     first = written(engine, frame, b"one")
     assert sse.encode(frame, b"two") == first.replace(b"id: one", b"id: two")
+
+
+# ---------------------------------------------------------------------- models
+
+EVENTS: dict[str, type[msgspec.Struct]] = {
+    "record": models.RecordEvent,
+    "tombstone": models.TombstoneEvent,
+    "caught-up": models.CaughtUpEvent,
+    "topic-deleted": models.TopicDeletedEvent,
+}
+TOPICS, SEQS = st.sampled_from(["t", "a.b-c_d"]), st.integers(0, 2**63 - 1)
+REASONS = st.sampled_from(["cap", "ttl", "mixed", "crash", "recreated", "from_seq_too_old"])
+STONES = st.builds(Tombstone, SEQS.filter(bool), SEQS, REASONS)
+FRAMES = st.one_of(
+    st.builds(RecordFrame, TOPICS, st.just(Records(())), SEQS, SEQS, SEQS),
+    st.builds(TombstoneFrame, TOPICS, STONES, SEQS.filter(bool), SEQS),
+    st.builds(CaughtUpFrame, TOPICS, SEQS),
+    st.builds(DeletedFrame, TOPICS, SEQS),
+)
+RECORDS = st.sampled_from([[], [b'{"$seq":1,"$ts":7,"data":null}'],
+                           [b'{"$seq":1,"$ts":7}', b",", b'{"$seq":2,"$ts":7,"meta":{}}']])  # fmt: skip
+
+
+@given(FRAMES, RECORDS)
+def test_an_event_is_what_its_model_says(frame: Frame, texts: list[bytes]) -> None:
+    """Every field of the model, of its type, and no other; and a message of a WebSocket is the same
+    behind its `op`. (§7.5, §7.7)"""
+    _, (event,) = read(sse.encode(frame, b"ID", texts))
+    found = msgspec.json.decode(event.data.encode(), type=EVENTS[event.kind], strict=True)
+    assert json.loads(msgspec.json.encode(found)) == json.loads(event.data)
+
+    message = json.loads(websocket.encode(frame, texts))
+    assert message.pop("op") == event.kind.replace("-", "_")
+    assert message == json.loads(event.data)
+
+
+@given(TOPICS, SEQS.filter(bool), SEQS.filter(bool))
+def test_a_job_is_what_its_model_says(topic: str, seq: int, lease: int) -> None:
+    """A record with its lease, and the queue that it is of. (§10.8)"""
+    text = b'{"$seq":%d,"$ts":7,"lease_id":"lease_%x","deadline":9,"deliveries":1,"data":[]}'
+    _, (event,) = read(sse.encode_job(topic, seq, text % (seq, lease)))
+    found = msgspec.json.decode(event.data.encode(), type=models.JobEvent, strict=True)
+    assert json.loads(msgspec.json.encode(found)) == json.loads(event.data)
+    assert (event.kind, found.topic, found.seq) == ("job", topic, seq)
 
 
 # ---------------------------------------------------------------------- any JSON

@@ -353,7 +353,7 @@ def test_a_cancelled_poll_leaves_nothing_behind() -> None:
         ticket.cancel()
 
         assert not runtime.driver.parked
-        assert not runtime.engine.reads._parked
+        assert not runtime.engine.reads.parked
 
     play(story)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
 from topics.protocol.commit.unit_of_work import UnitOfWork, holds_logged, no_such_topic
+from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
@@ -29,10 +30,8 @@ from topics.protocol.state.topic import Topic, seq_spans
 MOVED_MAX: Final = 1000
 """Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
 DAMAGED_REST_MS: Final = 600_000
-"""After which a job that could not be read is tried again: a disk's trouble may have passed, or a
-file have come back."""
-BACKOFF_FIRST_MS: Final = 50
-BACKOFF_MAX_MS: Final = 5000
+"""After this, a job that could not be read is tried again: the disk may have recovered, or the file
+be back."""
 
 
 class DeadLetters:
@@ -236,8 +235,7 @@ class DeadLetters:
         return created
 
     def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
-        backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
-        self._state.postpone_job(topic, job, now_ms + backoff_ms)
+        self._state.postpone_job(topic, job, now_ms + backoff_ms(job.refusals))
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:

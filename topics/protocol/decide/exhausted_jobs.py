@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.decide.dead_letters import (
-    BACKOFF_FIRST_MS,
-    BACKOFF_MAX_MS,
-    MOVED_MAX,
-    DeadLetters,
-)
+from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
+from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.moment import Moment
 from topics.protocol.state.queue import Job, Place
 from topics.protocol.state.topic import Topic
@@ -24,7 +20,8 @@ from topics.protocol.state.topic import Topic
 
 @dataclass(slots=True)
 class _Pause:
-    """Nothing was taken, so often in a row; nothing is tried before `until_ms`."""
+    """The dead-letter topic took none of the jobs, so often in a row before the last time; none is
+    tried before `until_ms`."""
 
     until_ms: int
     refusals: int
@@ -82,7 +79,7 @@ class ExhaustedJobs:
     # ------------------------------------------------------------------ moving
 
     def step(self, moment: Moment) -> None:
-        """Move what has had its time, as much of it as one turn may."""
+        """Move the jobs whose time is over, as many of them as one turn may."""
         while (at_ms := self.alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, topic_id = heappop(self._alarms)
             del self._alarm_of[topic_id]
@@ -98,7 +95,7 @@ class ExhaustedJobs:
                 left -= self._move(topic, moment, left)
 
     def _move(self, topic: Topic, moment: Moment, limit: int) -> int:
-        """Returns how much of the turn's share that was."""
+        """Move jobs of one queue; returns how much of the turn's share that took."""
         queue = self._state.queues[topic.topic_id]
         self._unit.expire(topic, moment.now_ms)
         queue.settle(moment.now_ms)
@@ -118,8 +115,7 @@ class ExhaustedJobs:
         if jobs and all(job.place is Place.DELAYED and job.refusals for job in jobs):
             before = self._pauses.get(topic.topic_id)
             refusals = 0 if before is None else before.refusals + 1
-            backoff_ms = min(BACKOFF_FIRST_MS << min(refusals, 16), BACKOFF_MAX_MS)
-            self._pauses[topic.topic_id] = _Pause(now_ms + backoff_ms, refusals)
+            self._pauses[topic.topic_id] = _Pause(now_ms + backoff_ms(refusals), refusals)
         elif jobs:
             self._pauses.pop(topic.topic_id, None)
         self._set_alarm(topic.topic_id)

@@ -37,8 +37,10 @@ VISIT_BYTES: Final = 512 << 10
 SLICE_ROWS: Final = 2000
 SLICE_BYTES: Final = 1 << 20
 SLICE_ROUTERS: Final = 64
+"""What one slice copies, and how many routers it visits, at most: requests have their turn between
+two slices."""
 SLICE_LOOKS: Final = 10_000
-"""Routers that a slice finds with nothing to do."""
+"""Routers that a slice finds with nothing to do, at most."""
 MOVE_BYTES: Final = 32
 """Room that one cursor may take in a frame."""
 SCANNED_ROWS_EACH: Final = 100
@@ -279,7 +281,8 @@ class Forwarding:
     ) -> None:
         """As many of the copies as the destination takes at once.  Raises Rejection: not one."""
         if self._passed and self._routers.is_source(dest.topic_id):
-            # What these copies push out there was passed over before, and the log says so.
+            # The copies may evict records there that its own routers have passed over.  The log has
+            # to say so first, or a replay would take these for lost.
             self._log_passed(moment)
         n = len(copies)
         config = dest.config
@@ -306,8 +309,8 @@ class Forwarding:
         allowed: int | None,
         moment: Moment,
     ) -> bool:
-        """Go past what the source lost behind the cursor, if anything, and say so in the
-        destination (§3.3 `source_trim`)."""
+        """Go past what the source lost behind the cursor, and leave a hole in the destination (§3.3
+        `source_trim`); False where it lost nothing there."""
         cursor, hops = self._cursor(router), 0
         stone = source.tombstone(cursor)
         if stone is not None:
@@ -319,7 +322,7 @@ class Forwarding:
         else:
             return False
         if allowed is not None and hops >= allowed:
-            # It has been all around the ring.
+            # The gap has been all around the ring.
             self._passed[router.router_id] = loss.gap_to
             return True
         hops = 0 if allowed is None else hops + 1

@@ -97,21 +97,21 @@ class PartialScans:
         return None
 
     def step(self, moment: Moment) -> None:
-        """One part of that scan which has waited longest."""
+        """Do one part of the scan that has waited longest."""
         if self._due:
             running = next(iter(self._due))
             del self._due[running]
             self._part(running, moment)
 
     def forget(self, token: object) -> None:
-        """The client is gone: what was not decided yet is not decided at all."""
+        """The client is gone: a scan is not decided before its end, so nothing was done."""
         running = self._running.pop(token, None)
         if running is not None:
             self._due.pop(running, None)
             running.scan.close()
 
     def hurry(self, token: object) -> None:
-        """The time is over that a scan's command would have waited for more."""
+        """The command's time is over: the scan answers with what it finds, and waits for no more."""
         if token in self._running:
             self._running[token].is_late = True
 
@@ -119,7 +119,7 @@ class PartialScans:
         return token in self._running and self._running[token].is_late
 
     def refuse_all(self) -> None:
-        """The server is stopping: what was not decided yet is not decided at all."""
+        """The server is stopping: a scan is not decided before its end, so nothing was done."""
         for token, running in self._running.items():
             running.scan.close()
             why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")

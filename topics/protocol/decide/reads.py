@@ -92,6 +92,11 @@ class Reads:
 
     # ------------------------------------------------------------------ long polls
 
+    @property
+    def parked(self) -> int:
+        """Readers that wait."""
+        return sum(map(len, self._parked.values()))
+
     def _park(
         self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
     ) -> None:

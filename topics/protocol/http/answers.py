@@ -172,8 +172,13 @@ def _extended(outcome: outcomes.Extended) -> list[Piece]:
 # ---------------------------------------------------------------------- encoded
 
 
+def open_object(model: msgspec.Struct) -> bytes:
+    """A model's text, its last brace left out."""
+    return msgspec.json.encode(model)[:-1]
+
+
 def _encoded(model: msgspec.Struct) -> list[Piece]:
-    return [msgspec.json.encode(model)[:-1]]
+    return [open_object(model)]
 
 
 def _encoded_from(model: msgspec.Struct, *first: str) -> list[Piece]:

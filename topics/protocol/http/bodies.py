@@ -1,4 +1,4 @@
-"""Request bodies: JSON text in, commands out; every 400 that a body can earn is raised here.
+"""Request bodies: JSON text in, commands out; every 400 for a body is raised here.
 
 `data` and `meta` are checked for grammar and kept as the bytes they came in, never parsed.  The
 order of the checks within a body is: it is text, it is JSON, it has the right types, it is in
@@ -122,8 +122,8 @@ _left: Final[ContextVar[list[int]]] = ContextVar("records that the body may stil
 
 
 class CountedRecord(RecordBody, gc=False):
-    """A record of a large body: counted while it is decoded, so that millions of them are refused
-    as soon as one more than the limit was seen."""
+    """A record of a large body: counted while it is decoded, so that a body of millions is refused
+    at the first record beyond the limit."""
 
     def __post_init__(self) -> None:
         left = _left.get()
@@ -463,7 +463,8 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
 
 
 def parse_begins(topics: Mapping[str, BeginBody | None], limits: Limits) -> dict[str, Begin]:
-    """Where to begin in each topic; a name that cannot exist is simply not found later."""
+    """Where to begin in each topic; a name that cannot exist is not found when the watch
+    is decided."""
     if len(topics) > limits.max_watch_topics:
         raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
     return {
@@ -524,8 +525,8 @@ def _match(text: Raw, limits: Limits, path: str = "$.match") -> TagRange | None:
 
 
 def _short(text: Raw, limits: Limits, path: str) -> Any:
-    """The value of a field that takes a tag or a pattern of one, in whatever form; None where
-    there is none.  Its text is bounded, since nothing else says what it may grow to."""
+    """The value of a field that takes a tag or a pattern of one; None where there is none.  Its text
+    is bounded here: a list or a string in it could otherwise be as long as the body."""
     if not text:
         return None
     longest = max(MATCH_BYTES_MAX, ESCAPED_BYTES * limits.max_tag_bytes + 64)
@@ -582,7 +583,7 @@ def parse_claim(topic: str, body: Buffer, limits: Limits) -> Claim:
 
 
 def worker(node: str, limits: Limits, path: str) -> str:
-    """Who claims: a name that is there, as long as a node's may be."""
+    """The worker's name: not empty, and no longer than a node's."""
     if not node:
         raise invalid("expected the worker's name", path)
     _check_lengths([node], limits.max_node_bytes, "node", path)
@@ -637,7 +638,7 @@ def _too_many_seqs(limits: Limits) -> Rejection:
 
 
 def _held(asked: HeldBody, limits: Limits) -> tuple[list[int], list[int] | None]:
-    """Seqs, and the numbers of their leases where tokens were given."""
+    """The seqs, and the number of each one's lease where tokens were given."""
     seqs, tokens = asked.seqs, asked.lease_ids
     if limits.max_claim and len(seqs) > limits.max_claim:
         raise _too_many_seqs(limits)
@@ -653,6 +654,6 @@ _LEASE_ID: Final = re.compile(r"lease_([1-9a-f][0-9a-f]{0,23})")
 
 
 def _lease_number(token: str) -> int:
-    """The number of a lease; 0, which none has, where the token is not of ours."""
+    """The number in a lease's token; 0, which no lease has, where the token is not the server's."""
     found = _LEASE_ID.fullmatch(token)
     return int(found[1], 16) if found else 0

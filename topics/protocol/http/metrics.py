@@ -56,7 +56,7 @@ def families(
     *,
     push_streams: int = 0,
 ) -> list[Family]:
-    """Every metric that has a subject, aggregates first.
+    """All metrics, aggregates first; those of the state only where there is one.
 
     Args:
         state: None while another thread changes it: during replay, and at the end of a stop.
@@ -188,7 +188,7 @@ def as_text(metrics: Iterable[Family]) -> bytes:
 
 
 def as_json(metrics: Iterable[Family]) -> bytes:
-    """One key a family: a number, or a list of `{labels..., "value"}`; a brace left out."""
+    """One key a family: a number, or a list of `{labels..., "value"}`; the last brace is left out."""
     out: dict[str, object] = {}
     for family in metrics:
         if len(family.samples) == 1 and not family.samples[0].labels:

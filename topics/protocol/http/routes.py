@@ -43,7 +43,7 @@ Scope = Literal["read", "write", "read+write", "delete", "admin", "probe", "sock
 
 
 class BodyRule(Enum):
-    """Whether a request has a body that means something."""
+    """Whether a request has a body that is read."""
 
     NONE = "none"
     JSON = "json"
@@ -52,7 +52,7 @@ class BodyRule(Enum):
 
 
 class Probe(Enum):
-    """Requests that the shell answers from what it knows itself, ready or not."""
+    """Requests that the shell answers without the engine, ready or not."""
 
     PAGE = "page"
     HEALTH = "health"
@@ -108,7 +108,7 @@ class Route:
 
 
 def _reading(request: Request) -> str:
-    """A name in a read: one that cannot exist is not found."""
+    """The name in a read: 404 where no topic can have it."""
     if not is_topic_name(request.name):
         raise _no_such_name(request.name)
     return request.name
@@ -355,7 +355,7 @@ def query_natural(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def parse_cursor(cursor: str) -> str:
-    """The name that a list cursor stands behind (§0.7)."""
+    """The name after which a list goes on (§0.7)."""
     try:
         value = orjson.loads(b64decode(cursor.encode("ascii"), b"-_", validate=True))
     except (ValueError, binascii.Error):

@@ -22,8 +22,8 @@ from topics.protocol.state.watches import (
 
 
 def opening(composite_id: bytes) -> bytes:
-    """The first block: when to come back, and with which id where nothing more arrives.  It has no
-    data, so that no event is dispatched."""
+    """The first block: after how long to reconnect, and the id to reconnect with until another one
+    comes.  It has no data, so that no event is dispatched."""
     return b"retry: 2000\nid: %b\n\n" % composite_id
 
 
@@ -51,7 +51,7 @@ def encode(
 
 
 def record_data(frame: RecordFrame, texts: Sequence[bytes | memoryview | bytearray]) -> bytes:
-    """The `data` of a record frame: head, slices, tail; joined once for all who get it."""
+    """The `data` of a record frame: head, slices, tail; joined once for all streams that get it."""
     head = b'{"topic":"%b","records":[' % frame.topic.encode()
     tail = b'],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
         frame.from_seq,
@@ -82,7 +82,7 @@ def _named(frame: CaughtUpFrame | DeletedFrame) -> dict[str, object]:
 
 
 def encode_error(code: int, why: str, **more: object) -> bytes:
-    """A problem of a stream, with a status of §0.6; the final word where the server ends it."""
+    """An error of a stream, with a status of §0.6; the last event where the server ends the stream."""
     return b"event: error\ndata: %b\n\n" % orjson.dumps({"code": code, "error": why, **more})
 
 

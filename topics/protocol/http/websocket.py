@@ -79,7 +79,7 @@ Order: TypeAlias = Subscribe | Unsubscribe | Publish | Ping
 
 
 class BadText(Exception):
-    """The message is not JSON at all: `invalid_json`."""
+    """The message is not JSON: `invalid_json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _request_id(raw: bytes) -> bytes:
     """The id of a message that is wrong elsewhere, so that the client knows which its error is of.
 
     Raises:
-        BadText: What is wrong stood before the end of what is no JSON.
+        BadText: It is not JSON: the first error was found before that one.
     """
     try:
         return _given(_IDENTIFIED.decode(raw))
@@ -126,7 +126,7 @@ def _request_id(raw: bytes) -> bytes:
 
 
 def _given(message: Identified) -> bytes:
-    """The id as JSON text; empty for one that no JSON of ours can repeat."""
+    """The id as JSON text; empty where there is none, or none that can be encoded again."""
     if message.request_id is None:
         return b""
     try:
@@ -193,7 +193,7 @@ def _message(op: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def opened(op: str, request_id: bytes) -> bytes:
-    """The beginning of a reply: its op and whose it is; fields and a brace follow."""
+    """The beginning of a reply: its op and its request's id; fields and a brace follow."""
     if not request_id:
         return b'{"op":"%b"' % op.encode()
     return b'{"op":"%b","request_id":%b' % (op.encode(), request_id)

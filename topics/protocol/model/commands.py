@@ -197,8 +197,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Jobs that `node` says it holds, k of them; with their lease numbers where it fences itself
-    off from a later holder (0 stands for a token that is none of ours)."""
+    """Jobs that `node` says it holds, k of them; with their lease numbers where it wants to be fenced
+    off from a later holder (0 stands for a token that is not the server's)."""
 
     topic: str
     node: str

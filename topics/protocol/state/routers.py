@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from topics.protocol.model.backoff import BACKOFF_FIRST_MS, BACKOFF_MAX_MS
 from topics.protocol.model.config import RouterConfig
 from topics.protocol.model.events import Loss, RouterConfigured, RouterImage
 from topics.protocol.model.tags import TagRange, parse_match
 
 HOPS_MAX: Final = 8
 """Copies that a record may become within a ring of routers, however large the ring."""
-BACKOFF_FIRST_MS: Final = 50
-BACKOFF_MAX_MS: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)

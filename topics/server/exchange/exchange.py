@@ -11,24 +11,23 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
-
-import orjson
 
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Reply
+from topics.protocol.http import answer_models as models
 from topics.protocol.http import answers, metrics, routes
-from topics.protocol.http.answers import Piece
+from topics.protocol.http.answers import Piece, open_object
 from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records
+from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
-from topics.server.exchange.payload import of_jobs, one_by_one
+from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.shell import Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
@@ -50,6 +49,8 @@ _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
+GZIP_APART_BYTES: Final = 64 << 10
+"""An answer beyond this is compressed on a thread: 8 MiB take a tenth of a second."""
 PROBE_MAX: Final = 1000
 """Jobs that a claim takes at once to get past those that cannot be read."""
 APART_BYTES: Final = 1 << 20
@@ -91,7 +92,7 @@ class TopicsExchange:
             return call.fail()
 
     def connect(self, head: Head) -> Answer | Socket:
-        """A WebSocket handshake: in everything but its answer a GET (§7.7)."""
+        """A WebSocket handshake: a GET, but for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
@@ -140,7 +141,7 @@ class _Responder:
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
     def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
-        """The answer of a finished outcome whose records are here."""
+        """The answer of an outcome whose records were read."""
         assert isinstance(reply.result, Outcome)
         body = [*payload, self.performance(reply)]
         return self.answer(answers.status_of(reply.result), (JSON,), body)
@@ -161,6 +162,20 @@ class _Responder:
             reply.throttle_ms,
         )
 
+    def zips_apart(self, payload: Sequence[Buffer]) -> bool:
+        """Whether the answer is to be compressed, and too large for the event loop to do it."""
+        if sum(map(len, payload)) < GZIP_APART_BYTES:
+            return False
+        return routes.accepts_gzip(self.header(b"accept-encoding"))
+
+    def fixed(self, headers: Headers, document: bytes) -> Answer:
+        """An answer that is the same for everybody, and compressed once."""
+        if routes.accepts_gzip(self.header(b"accept-encoding")):
+            zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
+            headers, document = (*headers, *zipped), _zipped_once(document)
+        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        return Answer(200, headers, [] if self.is_head else [document])
+
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
     ) -> Answer:
@@ -172,6 +187,11 @@ class _Responder:
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
         headers = (*headers, (b"content-length", b"%d" % size))
         return Answer(status, headers, [] if self.is_head else body, close)
+
+
+@lru_cache(maxsize=8)
+def _zipped_once(document: bytes) -> bytes:
+    return gzip.compress(document)
 
 
 class _Admitted:
@@ -186,7 +206,7 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """What the head alone can be refused for: 406, then 413, then 415."""
+        """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
             header(b"accept")
@@ -401,13 +421,28 @@ class _LateAnswer:
         pieces = answers.pieces_of(outcome)
         payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):
-            return self._call.respond(reply, payload)
+            return self._respond_or_zip(reply, payload)
         if payload is not None:
             return self._call.refuse(payload)
         self._call.runtime.read_in_thread(partial(self._fetch, reply, pieces)).add_done_callback(
             lambda done: self._done(done.result())
         )
         return self
+
+    def _respond_or_zip(self, reply: Reply, payload: list[Buffer]) -> "Answer | _LateAnswer":
+        """The answer; or this, where a thread is to compress it first."""
+        if not self._call.zips_apart(payload):
+            return self._call.respond(reply, payload)
+        self._call.runtime.zip_in_thread(partial(self._respond, reply, payload)).add_done_callback(
+            lambda done: self._done(done.result())
+        )
+        return self
+
+    def _respond(self, reply: Reply, payload: list[Buffer]) -> Answer:
+        try:
+            return self._call.respond(reply, payload)
+        except Exception:
+            return self._call.fail()
 
     def _fetch(self, reply: Reply, pieces: Sequence[Piece]) -> Answer:
         try:
@@ -419,22 +454,22 @@ class _LateAnswer:
         except Exception:
             return self._call.fail()
 
-    # A claim passes over jobs that cannot be read.  Where all that it was given are such, it claims
-    # again, more than was asked for, so that a long stretch of them is soon behind it; what of that
-    # is too much goes back.
+    # A claim passes over jobs that cannot be read.  Where none of those it was given can be, it claims
+    # again, more than was asked for, so that a long stretch of damage is soon behind it; the surplus
+    # goes back.
 
     def claims(self, command: Claim) -> None:
-        """The answer is to be jobs; this is what was asked."""
+        """The answer will be jobs, for this claim."""
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
     def _jobs_or_wait(self, reply: Reply, granted: Granted, jobs: Jobs) -> "Answer | _LateAnswer":
         try:
-            texts = None if self._rounds else _spliced(granted, blocking=False)
+            texts = None if self._rounds else spliced(answers.pieces_of(granted), blocking=False)
         except (Corrupt, OSError):
             texts = None
         if texts is not None:
-            return self._call.respond(reply, texts)
+            return self._respond_or_zip(reply, texts)
         self._call.runtime.read_in_thread(
             partial(self._fetch_jobs, granted, jobs)
         ).add_done_callback(lambda done: self._jobs_fetched(reply, jobs, done.result()))
@@ -445,7 +480,7 @@ class _LateAnswer:
         try:
             if not self._rounds:
                 try:
-                    texts = _spliced(granted, blocking=True)
+                    texts = spliced(answers.pieces_of(granted), blocking=True)
                     assert texts is not None
                     return texts
                 except (Corrupt, OSError):
@@ -474,7 +509,7 @@ class _LateAnswer:
             self._done(now)
 
     def _salvaged(self, reply: Reply, jobs: Jobs, found: "_Found") -> "Answer | _LateAnswer":
-        """What is left of a claim without the jobs that cannot be read; or another."""
+        """The answer with the jobs that can be read; or, where there is none, another claim's."""
         claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
@@ -517,24 +552,6 @@ class _Found:
     jobs: list[tuple[int, Buffer | Exception]]
 
 
-def _spliced(granted: Granted, *, blocking: bool) -> list[Buffer] | None:
-    """A claim's answer with its jobs in place; None where a disk must be waited for.
-
-    Raises:
-        Corrupt, OSError: Some of it cannot be read.
-    """
-    out: list[Buffer] = []
-    for piece in answers.pieces_of(granted):
-        if not isinstance(piece, Records):
-            out.append(piece)
-            continue
-        texts = of_jobs(piece, blocking=blocking)
-        if texts is None:
-            return None
-        out += texts
-    return out
-
-
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     known: dict[bytes, bytes] = {}
     for name, value in headers:
@@ -550,20 +567,20 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
-            return call.answer(200, page.HEADERS, [page.DOCUMENT])
+            return call.fixed(page.HEADERS, page.DOCUMENT)
         case Probe.HEALTH:
-            health = {"status": "ok", "version": VERSION, "uptime_ms": runtime.uptime_ms}
-            return _plain(call, health)
+            health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
+            return _plain(call, open_object(health))
         case Probe.READY:
             return _ready(call)
         case Probe.LIMITS:
-            return _plain(call, asdict(runtime.limits))
+            return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
             # A document of a foreign format: no performance block at its end.
             # What most servers are never asked for is not loaded at every start.
             from topics.protocol.http.openapi import document as openapi
 
-            return call.answer(200, (JSON,), [openapi.document()])
+            return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None
@@ -579,15 +596,14 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
                 push_streams=runtime.engine.push_streams.open_count,
             )
             if routes.prefers_json(call.header(b"accept")):
-                performance = call.performance(Reply(Outcome()))
-                return call.answer(200, (JSON,), [metrics.as_json(known), performance])
+                return _plain(call, metrics.as_json(known))
             text = (b"content-type", metrics.CONTENT_TYPE)
             return call.answer(200, (text,), [metrics.as_text(known)])
 
 
-def _plain(call: _Responder, value: object) -> Answer:
-    performance = call.performance(Reply(Outcome()))
-    return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
+def _plain(call: _Responder, text: bytes) -> Answer:
+    """An answer without a command; the last brace of `text` is left out."""
+    return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
 
 
 def _ready(call: _Responder) -> Answer:
@@ -597,7 +613,8 @@ def _ready(call: _Responder) -> Answer:
             raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
         case Phase.READY:
             topics = len(runtime.engine.state.topics)
-            return _plain(call, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+            ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
+            return _plain(call, open_object(ready))
         case Phase.STARTING | Phase.FAILED:
             progress = {"replay_progress": runtime.store.progress}
             raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)

@@ -27,6 +27,24 @@ def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Reject
     return out
 
 
+def spliced(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | None:
+    """As `payload`, for jobs.
+
+    Raises:
+        Corrupt, OSError: Some of it cannot be read; `one_by_one` says which.
+    """
+    out: list[Buffer] = []
+    for piece in pieces:
+        if not isinstance(piece, Records):
+            out.append(piece)
+            continue
+        texts = _texts(piece, blocking=blocking)
+        if texts is None:
+            return None
+        out += texts
+    return out
+
+
 def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None:
     """The records' text with its commas; None where a disk must be waited for."""
     try:
@@ -47,8 +65,8 @@ def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
 
 
 def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
-    """*Blocking.* The text of each job, or why that one cannot be read: damage to one of them is
-    none to those beside it.  The records have inserts."""
+    """*Blocking.* The text of each job, or why it cannot be read: jobs beside a damaged one can
+    be.  The records have inserts."""
     inserts = iter(records.inserts)
     for run, spans in records.extents:
         lost: DamagedRun | None = None

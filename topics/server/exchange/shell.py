@@ -68,3 +68,6 @@ class Shell(Protocol):
 
     def decode_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Make a command of a large body, one body at a time, where that holds nobody up."""
+
+    def zip_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
+        """Compress a large answer, one at a time, where that holds nobody up."""

@@ -26,7 +26,7 @@ OPENING: Final = b"retry: 2000\n\n"
 
 
 class WorkFeed:
-    """Implements `answers.Feed`.
+    """Implements `interface.Feed`.
 
     Args:
         asked: The queue, who works, and how many jobs at once.

@@ -112,6 +112,7 @@ class Runtime:
         self._keeper = Worker("topics-upkeep")
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
+        self._zipper = ThreadPoolExecutor(1, "topics-zip")
         self._steps: dict[type, Callable[[Any], None]] = {
             Write: self._write,
             Sync: self._sync,
@@ -190,6 +191,7 @@ class Runtime:
             worker.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
+        self._zipper.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
     async def _stopped_cleanly(self) -> bool:
@@ -451,6 +453,10 @@ class Runtime:
     def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Make a command of a large body, one body at a time: what it takes is memory, too."""
         return self._loop.run_in_executor(self._decoder, call)
+
+    def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Compress a large answer, one at a time: others have the CPU, too."""
+        return self._loop.run_in_executor(self._zipper, call)
 
 
 def create(settings: Settings) -> Runtime:

@@ -32,11 +32,11 @@ from topics.protocol.model.names import ROUTER_PATTERN, TOPIC_PATTERN
 from topics.version import VERSION
 
 DESCRIPTION: Final = (
-    "A persistent event engine: append-only topics that are read by cursor, where loss is told and "
+    "A persistent event engine: append-only topics that are read by cursor, where loss is reported and "
     "never silent. Bodies are JSON, and may be gzipped. Fields and parameters that are not "
     "described are ignored in requests, and to be ignored in answers, which may grow. `null` in an "
     "optional field is the same as leaving it out. HEAD is answered as GET, without a body. "
-    "`GET /v0/limits` tells the bounds in force."
+    "`GET /v0/limits` lists the bounds in force."
 )
 _REF: Final = "#/components/schemas/{name}"
 _RESPONSE: Final = "#/components/responses/"

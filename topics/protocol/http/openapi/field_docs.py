@@ -66,7 +66,7 @@ _CONFIG: Final[Fields] = _defaults(
         "lease_ms": _says("Queues: how long a claim holds a job; clamped to 100 to 86400000."),
         "claim_jitter_ms": _says("Queues: a claim waits for others; at most 5000."),
         "max_deliveries": _says("Queues: then a job goes to `dead_letter`; 0: never.", _U64),
-        "dead_letter": _says("Queues: the topic for jobs that nobody could do.", TOPIC),
+        "dead_letter": _says("Queues: the topic for jobs that were delivered too often.", TOPIC),
         "leases_durable": _says("Queues: whether leases survive a crash."),
     },
 )
@@ -113,7 +113,7 @@ _VIEW: Final[Fields] = {
     "consistency": _says("`strong`: only what is on the disk.", default="eventual"),
 }
 _BEGINS: Final = _says("By name; at most `max_watch_topics`.", minProperties=1)
-_WORKER: Final = _says("Who works; whoever has the same name holds the same leases.", minLength=1)
+_WORKER: Final = _says("The worker's name; workers of one name hold the same leases.", minLength=1)
 _HELD: Final[Fields] = {
     "node": _WORKER,
     "seqs": _says("The jobs' numbers; at most `max_claim`."),
@@ -150,8 +150,10 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         ),
         "include_tags": _VIEW["include_tags"],
         "include_meta": _VIEW["include_meta"],
-        "wait_ms": _says("Where there is nothing to tell, wait; at most 30000.", default=0),
-        "epoch": _says("The `epoch` read before: another one by now is told as a tombstone."),
+        "wait_ms": _says(
+            "How long to wait where there is nothing to answer; at most 30000.", default=0
+        ),
+        "epoch": _says("The `epoch` read before: another one by now is answered with a tombstone."),
     },
     bodies.BeginBody: {**_BEGIN, "tail": _TAIL},
     bodies.WatchBody: {
@@ -212,6 +214,6 @@ WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
     bodies.PurgeBody: _says("What to purge; nothing said is everything."),
     bodies.HeldBody: _says("Jobs, and whose they are."),
     bodies.ConfigBody: _says("A topic's config; a field left out has its default."),
-    TopicConfig: _says("A topic's config in force, every field told."),
+    TopicConfig: _says("A topic's config in force, every field given."),
 }
 """What a body means as a whole, and rules between its fields."""
