@@ -19,7 +19,7 @@ from contract.streams import connected
 from contract.wire import Http1, check
 
 from topics.asgi import hypercorn
-from topics.server.process.foreground import listen
+from topics.server.transport.listener import listen
 
 from .fakes import DEADLINE_S
 
@@ -207,7 +207,7 @@ def test_a_replay_may_take_its_time() -> None:
     """It may take longer than hypercorn waits by default, and what clients may send is limited as
     documented."""
     with listen("127.0.0.1", 0) as listener:
-        config = hypercorn.configuration(listener)
+        config = hypercorn.configuration(listener, 1500)
         (bind,) = config.bind
         with socket.socket(fileno=int(bind.removeprefix("fd://"))) as own:
             assert own.getsockname() == listener.getsockname()
@@ -215,7 +215,7 @@ def test_a_replay_may_take_its_time() -> None:
     assert config.startup_timeout >= 24 * 3600
     assert config.h11_max_incomplete_size == config.h2_max_header_list_size == 32 << 10
     assert config.websocket_max_message_size == 8 << 20
-    assert config.keep_alive_timeout == 75
+    assert config.keep_alive_timeout == 1.5
     assert not config.include_server_header
 
 

@@ -21,13 +21,12 @@ from hypercorn.config import Config
 from topics.asgi.hosted import Hosted, StoppedEarly
 from topics.asgi.limits import HEAD_BYTES_MAX
 from topics.asgi.streaming import MESSAGE_BYTES_MAX
-from topics.server.process.foreground import BACKLOG, GRACE_S, STOP_S, Settings, Stop, announce, run
+from topics.server.process.foreground import GRACE_S, STOP_S, Stop, announce, run
 from topics.server.runtime.collector import Collector
+from topics.server.transport.listener import BACKLOG
 
 STARTUP_S: Final = 7 * 24 * 3600
 """What a replay may take: as long as it takes.  hypercorn's default is 60 s."""
-IDLE_S: Final = 75
-"""Without a request, until a connection is closed: longer than most clients keep theirs."""
 SENT_S: Final = 1
 """What connections get to take their last bytes, once every request has ended or had `GRACE_S`."""
 CLOSE_S: Final = 1
@@ -55,7 +54,7 @@ def serve(settings: Any, create: Callable[[Any], Any] | None = None) -> int:
     return run(settings, main)
 
 
-async def _serve(settings: Settings, listener: socket.socket, stop: Stop, runtime: Any) -> None:
+async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: Any) -> None:
     hosted = Hosted(lambda: runtime)
     collector = Collector(lambda: runtime.topics)
     quiet = asyncio.Event()
@@ -79,7 +78,12 @@ async def _serve(settings: Settings, listener: socket.socket, stop: Stop, runtim
     collector.start()
     app = cast(Any, hosted)  # hypercorn's types of messages are finer than ASGI's
     serving = asyncio.create_task(
-        serve_app(app, configuration(listener), shutdown_trigger=wait_stop, mode="asgi")
+        serve_app(
+            app,
+            configuration(listener, settings.keep_alive_ms),
+            shutdown_trigger=wait_stop,
+            mode="asgi",
+        )
     )
     # Until hypercorn waits for its trigger, it waits for the replay.
     early = asyncio.create_task(_drain_at(stop, hosted))
@@ -159,8 +163,12 @@ async def _drain_at(stop: Stop, hosted: Hosted) -> None:
     hosted.drain()
 
 
-def configuration(listener: socket.socket) -> Config:
-    """hypercorn's configuration over a socket that listens; it gets a descriptor of its own."""
+def configuration(listener: socket.socket, keep_alive_ms: int) -> Config:
+    """hypercorn's configuration over a socket that listens; it gets a descriptor of its own.
+
+    Args:
+        keep_alive_ms: Without a request, until a connection is closed.
+    """
     config = Config()
     config.bind = [f"fd://{os.dup(listener.fileno())}"]
     config.backlog = BACKLOG
@@ -171,7 +179,7 @@ def configuration(listener: socket.socket) -> Config:
     config.startup_timeout = STARTUP_S
     config.shutdown_timeout = STOP_S
     config.graceful_timeout = SENT_S
-    config.keep_alive_timeout = IDLE_S
+    config.keep_alive_timeout = keep_alive_ms / 1000
     # On HTTP/2 a connection would end after so many requests, streams in flight included.
     config.keep_alive_max_requests = 1 << 30
     config.h11_max_incomplete_size = HEAD_BYTES_MAX
