@@ -62,8 +62,8 @@ MAYBE: dict[str, set[str]] = {
     "hpack": {"server/transport/http2/library.py"},
     "httptools": {"server/transport/http1_parser.py"},
     "websockets": {"server/transport/websocket.py"},
-    "topics.store": {"server/runtime/runtime.py"},
-    "topics.settings": {"server/runtime/runtime.py", "asgi/hosted.py"},
+    "topics.store": {"server/assembly.py"},
+    "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},
 }
 """Imports that the packages which may have them keep to these of their modules."""

@@ -186,7 +186,7 @@ def _line(failure: Exception) -> str:
 
 
 def _from_environment() -> Any:
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
     from topics.settings import load
 
     settings = load(os.environ)

@@ -131,7 +131,7 @@ async def _end_tasks() -> None:
 
 def _create() -> Callable[[Any], Any]:
     # Only now: what the runtime imports takes a while, and clients may connect meanwhile.
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
 
     return create
 

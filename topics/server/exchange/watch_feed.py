@@ -19,8 +19,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Shell, ThreadCall
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 

@@ -272,7 +272,7 @@ async def _sent(shared: Any) -> None:
 
 
 def _create() -> Callable[[Any], Runtime]:
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
 
     made: Callable[[Any], Runtime] = create
     return made

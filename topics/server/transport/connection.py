@@ -242,7 +242,10 @@ class Connection(asyncio.Protocol):
         """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
         if not self._is_queued and self.phase in (Phase.CHOOSING, Phase.OPEN):
             self._is_queued = True
-            self.shared.turns.add(self, is_light=not self._meter.is_heavy(self._loop_s()))
+            meter = self._meter
+            self.shared.turns.add(
+                self, is_light=not meter.is_heavy(self._loop_s()), debt_s=meter.debt_s
+            )
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker waited, and now does not."""
