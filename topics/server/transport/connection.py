@@ -215,7 +215,8 @@ class Connection(asyncio.Protocol):
         if self.phase is Phase.FINISHING:
             self._transport.close()
         elif self.phase is not Phase.LOST:
-            self.work_soon()
+            # Not in its turn: what another client asks later must find this one's stream closed.
+            self._run()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
