@@ -29,7 +29,7 @@ class Turns:
 
     Args:
         call_soon: Of the event loop.
-        clock: Seconds of CPU time, as `time.thread_time`.
+        clock: Seconds, as `time.perf_counter`.
         slice_s: How long turns are given before the loop goes on.
 
     Attributes:
