@@ -42,26 +42,29 @@ ALLOWED: dict[str, set[str]] = {
     "store": PURE
     | MODEL
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
-    "client": STDLIB | {"httptools", "httpx", "msgspec", "orjson", "topics.client"},
+    "client": STDLIB
+    | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
-    | {"uvloop", "orjson", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
+    | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "asgi": STDLIB
-    | {"hypercorn", "h2", "hpack", "h11", "wsproto", "uvloop", "orjson"}
+    | {"hypercorn", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
 }
 """What a package, or a module beside packages, may import."""
 
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
-    "hypercorn": {
-        *("asgi/hypercorn.py", "asgi/hardening.py", "asgi/http2.py"),
-        *("asgi/connection.py", "asgi/door.py"),
+    "hypercorn": {"asgi/hypercorn.py"},
+    "h2": {
+        f"server/transport/http2/{name}.py"
+        for name in ("frames", "library", "link", "receiving", "sending", "speaker")
     },
-    "h2": {"asgi/hardening.py", "asgi/http2.py"},
-    "h11": {"asgi/hardening.py"},
-    "wsproto": {"asgi/hardening.py"},
-    "topics.store": {"server/runtime/runtime.py"},
-    "topics.settings": {"server/runtime/runtime.py", "asgi/hosted.py"},
+    "hpack": {"server/transport/http2/library.py"},
+    "httptools": {"server/transport/http1_parser.py"},
+    "websockets": {"server/transport/websocket.py"},
+    "topics.store": {"server/assembly.py"},
+    "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},
 }
 """Imports that the packages which may have them keep to these of their modules."""

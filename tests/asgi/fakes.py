@@ -1,4 +1,4 @@
-"""An exchange without an engine, and a server around it, for the tests of the drivers.
+"""An exchange without an engine, for the tests of the ASGI application.
 
 The exchange's paths:
     /echo      answers the body it got
@@ -11,19 +11,9 @@ The exchange's paths:
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-import uvloop
-
-from topics.asgi.app import App
-from topics.asgi.connection import Connection, House
-from topics.asgi.door import listen
-from topics.asgi.hardening import Guard, configuration
-from topics.asgi.limits import Timeouts
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Admission, Answer, Head, Pending, Socket, Streaming
@@ -127,83 +117,3 @@ class FakeExchange:
         if isinstance(verdict, Answer):
             return verdict
         return refusal(ErrorCode.NOT_FOUND, "no WebSocket here")
-
-
-class Served:
-    """A server on its own thread, over the fake exchange; the test is its client."""
-
-    def __init__(self, timeouts: Timeouts, guard: Guard, max_connections: int = 1000) -> None:
-        self.exchange = FakeExchange()
-        self.app = App(self.exchange, timeouts)
-        self.house = House(
-            self.app, configuration(max_message_bytes=1 << 20), max_connections, guard
-        )
-        self.listener = listen("127.0.0.1", 0)
-        self.port: int = self.listener.getsockname()[1]
-        self.loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-    def call(self, made: Coroutine[Any, Any, Any]) -> Any:
-        """Run something on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(made, self.loop).result(DEADLINE_S)
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait, on the server's loop, until the condition holds."""
-
-        async def poll() -> None:
-            async with asyncio.timeout(DEADLINE_S):
-                while not condition():
-                    await asyncio.sleep(0.002)
-
-        self.call(poll())
-
-    def tasks_now(self) -> int:
-        """Tasks on the server's loop, without the one that counts them; on that loop only."""
-        return len(asyncio.all_tasks()) - 1
-
-    def tasks(self) -> int:
-        async def count() -> int:
-            return self.tasks_now()
-
-        made: int = self.call(count())
-        return made
-
-    def start(self) -> None:
-        self._thread.start()
-
-        async def open_() -> asyncio.AbstractServer:
-            return await self.loop.create_server(lambda: Connection(self.house), sock=self.listener)
-
-        self._server = self.call(open_())
-
-    def stop(self) -> None:
-        async def close() -> None:
-            self._server.close()
-            for connection in list(self.house.connections):
-                connection.abort()
-            for pending in self.exchange.waits:
-                if pending.deliver is not None:
-                    pending.deliver(ok())
-            while self.house.connections:
-                await asyncio.sleep(0.002)
-
-        self.call(close())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(DEADLINE_S)
-        self.loop.close()
-
-
-@contextmanager
-def served(
-    timeouts: Timeouts | None = None, guard: Guard | None = None, max_connections: int = 1000
-) -> Iterator[Served]:
-    made = Served(timeouts or Timeouts(), guard or Guard(), max_connections)
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()

@@ -207,7 +207,7 @@ def test_a_head_has_bounds(scope: Scope) -> None:
     ids=["nothing", "one byte", "too little", "a pause"],
 )
 def test_a_body_that_stalls_is_refused(pieces: list[bytes]) -> None:
-    """`body_timeout`: neither the first byte nor those after it may be kept back. (§0.6)"""
+    """`body_timeout`, for a late first byte and for a rate that is too low after it. (§0.6)"""
     messages = [body(piece, more=True) for piece in pieces]
 
     got = ask(App(FakeExchange(), QUICK, TINY), http(), *messages, stays=True)
@@ -217,7 +217,7 @@ def test_a_body_that_stalls_is_refused(pieces: list[bytes]) -> None:
 
 
 def test_a_steady_body_may_not_take_for_ever() -> None:
-    """However steadily it comes, the whole has a deadline too. (§0.6)"""
+    """The whole body has a deadline, also if its rate is high enough. (§0.6)"""
     timeouts = Timeouts(first_s=9, window_s=9, body_s=0.05, drain_s=0.05)
 
     async def run() -> Server:
@@ -378,7 +378,7 @@ def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
     ],
 )
 def test_the_path_is_what_the_server_tells(changed: dict[str, Any], path: bytes) -> None:
-    """A server need not tell the raw path, may hand on a target in absolute form, and may serve the
+    """A server may leave out the raw path, pass on a target in absolute form, or serve the
     application below a path of its own. (§0.1; RFC 9112 §3.2.2)"""
     exchange = FakeExchange()
 
@@ -388,7 +388,8 @@ def test_the_path_is_what_the_server_tells(changed: dict[str, Any], path: bytes)
 
 
 def test_the_host_of_an_absolute_target_counts() -> None:
-    """`Host` is ignored beside it, so that no page of another origin gets past. (RFC 9112 §3.2.2)"""
+    """`Host` is ignored beside it, so that a page of another origin cannot use it. (RFC 9112
+    §3.2.2)"""
     exchange = FakeExchange()
 
     ask(App(exchange), {**http(), "raw_path": b"http://evil/v0/x"}, body())
@@ -400,7 +401,7 @@ def test_the_host_of_an_absolute_target_counts() -> None:
     ("client", "address"), [(("10.0.0.1", 4), "10.0.0.1"), (["::1", "4"], "::1"), (None, "")]
 )
 def test_the_exchange_sees_who_asks(client: Any, address: str) -> None:
-    """The client's address without its port, where the server knows it."""
+    """The client's address without its port, if the server has it."""
     exchange = FakeExchange()
 
     ask(App(exchange), {**http(), "client": client}, body())
@@ -409,14 +410,16 @@ def test_the_exchange_sees_who_asks(client: Any, address: str) -> None:
 
 
 class Reset(ConnectionError):
-    """What a server raises from `send` for a client that is gone: an OSError (ASGI 2.4)."""
+    """What a server raises from `send` for a client that has disconnected: an OSError (ASGI
+    2.4)."""
 
 
 @pytest.mark.parametrize("path", [b"/echo", b"/big", b"/refuse", b"/crash", b"/feed"])
 def test_a_server_may_say_where_something_is_sent_that_the_client_is_gone(
     path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That is no failure of a request, and the feed and the admission are closed."""
+    """An error of `send` for a disconnected client is no failure of the request; the feed and the
+    admission are closed."""
     exchange = FakeExchange()
 
     async def send(message: Message) -> None:
@@ -437,7 +440,8 @@ def test_a_server_may_say_where_something_is_sent_that_the_client_is_gone(
 
 @pytest.mark.parametrize("path", [b"/wait", b"/feed"])
 def test_a_client_that_leaves_while_it_waits_is_let_go(path: bytes) -> None:
-    """A long poll is cancelled and a stream closed at the disconnect, with nothing sent after. (§3)"""
+    """At the disconnect a long poll is cancelled and a stream closed, and nothing is sent after it.
+    (§3)"""
     exchange = FakeExchange()
 
     async def run() -> int:

@@ -1,11 +1,11 @@
-"""The application with its engine: the lifespan, and `topics.asgi:app` on servers as they come."""
+"""The application with its engine: the lifespan, and `topics.asgi:app` on unmodified servers."""
 
 import asyncio
 import logging
 import signal
 import subprocess
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 from contract.hosts import GRANIAN, HYPERCORN, STOCK, UVICORN, Host, unused_port
@@ -30,6 +30,7 @@ class FakeRuntime:
 
     def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
         self.exchange = FakeExchange()
+        self.limits = SimpleNamespace(max_body_bytes=1 << 20)
         self.life: list[str] = []
         self.replayed = asyncio.Event()
         self._failure = failure
@@ -56,7 +57,7 @@ class FakeRuntime:
 
 
 class Lifespan:
-    """A host, as far as the lifespan goes."""
+    """A host's side of the lifespan."""
 
     def __init__(self, hosted: Hosted) -> None:
         self.hosted = hosted
@@ -98,8 +99,8 @@ async def settle() -> None:
 
 
 def test_an_engine_lives_as_long_as_the_lifespan() -> None:
-    """Startup starts it, and shutdown drains, then stops it; before and after, every request is 503
-    `not_ready` and says what is the matter. (§0.6)"""
+    """Startup starts the engine, and shutdown drains and stops it; before and after, every request
+    is 503 `not_ready` with the reason. (§0.6)"""
 
     async def story() -> None:
         runtime = FakeRuntime()
@@ -131,8 +132,8 @@ def test_an_engine_lives_as_long_as_the_lifespan() -> None:
     ],
 )
 def test_data_that_cannot_be_opened_fails_the_lifespan(failure: Exception, message: str) -> None:
-    """The host gets the store's one line; one that goes on all the same serves nothing, and does not
-    say that the log is being replayed. (§0.6)"""
+    """The host gets the store's one line; a host that continues all the same serves nothing, and
+    does not claim that the log is being replayed. (§0.6)"""
 
     async def story() -> None:
         runtime = FakeRuntime(failure)
@@ -199,7 +200,7 @@ def test_a_host_that_gives_up_leaves_nothing_running(replays: bool) -> None:
 
 
 def test_a_stop_during_the_replay_fails_the_startup() -> None:
-    """The host need not wait for the end of a replay that nobody wants any more."""
+    """The host does not wait for the end of the replay."""
 
     async def story() -> None:
         runtime = FakeRuntime(replays=True)
@@ -257,12 +258,21 @@ def test_a_host_may_wait_until_no_request_is_open() -> None:
     within(story())
 
 
+@pytest.mark.parametrize(("max_body_bytes", "message_bytes"), [(1000, 1000), (64 << 20, 8 << 20)])
+def test_a_message_is_bounded_as_a_body_is(max_body_bytes: int, message_bytes: int) -> None:
+    """And by 8 MiB, whatever the server lets through. (§7.7)"""
+    runtime = FakeRuntime()
+    runtime.limits.max_body_bytes = max_body_bytes
+
+    assert module._limits(runtime).message_bytes == message_bytes
+
+
 # ---------------------------------------------------------------------- signals
 
 
 def test_a_signal_is_heard_before_the_shutdown() -> None:
-    """A host waits for its open streams before it says `lifespan.shutdown`, and they would not end:
-    so they are ended at the signal, and the host's own handler hears it as before. (§7.3)"""
+    """A host waits for its open streams before it sends `lifespan.shutdown`, and they would not
+    end: so they are ended at the signal, and the host's own handler is called as before. (§7.3)"""
     heard: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -287,7 +297,8 @@ def test_a_signal_is_heard_before_the_shutdown() -> None:
 
 
 def test_a_signal_without_a_handler_is_left_alone() -> None:
-    """A process that SIGTERM would end is ended by it: a handler of ours would prevent that."""
+    """A process that SIGTERM would end is ended by it: a handler of the application would prevent
+    that."""
 
     async def story() -> None:
         signals = Signals()
@@ -340,7 +351,7 @@ def test_a_signal_after_the_loop_has_ended_is_the_hosts_alone() -> None:
 
 
 def refused(host: Host, data_dir: Path, *options: str) -> tuple[int, str]:
-    """Exit code and output of a host that has to give up by itself."""
+    """Exit code and output of a host that has to end by itself."""
     done = subprocess.run(
         (*host.command(unused_port()), *options),
         env=environment(data_dir=data_dir),
@@ -387,9 +398,9 @@ def test_a_directory_of_something_else_does_not_start(host: Host, tmp_path: Path
 
 @pytest.mark.parametrize(("host", "code"), [(UVICORN, 0), (GRANIAN, 1)], ids=["uvicorn", "granian"])
 def test_a_second_worker_ends_the_host(host: Host, code: int, tmp_path: Path) -> None:
-    """It fails its startup with the sentence that says why, and the host stops the first one, which
-    leaves a clean directory; uvicorn ends with 0 all the same, as the table in the documentation
-    has it. (§0.6)"""
+    """Its startup fails with the sentence that says why, and the host stops the first worker, which
+    leaves a clean directory; uvicorn ends with 0 all the same, as in the table of the
+    documentation. (§0.6)"""
     data = tmp_path / "data"
 
     ended, said = refused(host, data, "--workers", "2")
@@ -405,7 +416,8 @@ def test_a_second_worker_ends_the_host(host: Host, code: int, tmp_path: Path) ->
 def test_the_settings_are_those_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What `topics.asgi:app` runs with is what `topics serve` would, and a misspelt one is told."""
+    """`topics.asgi:app` has the settings that `topics serve` would have, and warns of a misspelt
+    one."""
     monkeypatch.setenv("TOPICS_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("TOPICS_DATADIR", "x")
 

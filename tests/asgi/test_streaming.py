@@ -15,9 +15,9 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
 from topics.server.exchange import payload
 from topics.server.exchange.interface import Streaming
+from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
-from topics.server.runtime.runtime import Phase
 from topics.testing import MemoryTopics
 
 T = TypeVar("T")

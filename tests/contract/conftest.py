@@ -1,4 +1,4 @@
-"""Real servers for the session, asked over HTTP/1.1 and over HTTP/2; private ones on request.
+"""Real servers for the session, over HTTP/1.1 and over HTTP/2; private ones on request.
 
 Every test runs over our own server.  Those marked `every_server` run over stock servers, too: one of
 each part of the contract that a server could carry wrongly.
@@ -26,7 +26,7 @@ _names = count(1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let a test run over the servers and the protocols that it is for."""
+    """Run a test over the servers and the protocols that it is for."""
     is_for_all = metafunc.definition.get_closest_marker("every_server") is not None
     hosts = (OWN, *STOCK) if is_for_all else (OWN,)
     import os
@@ -55,7 +55,8 @@ def _can(host: Host, protocol: str) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what speaks HTTP/2 to a server that does not, and what is not true of a server."""
+    """Leave out tests of HTTP/2 for a server without it, and tests that are not true of a
+    server."""
     left_out = [item for item in items if not _is_for(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -63,11 +64,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_for(item: pytest.Item) -> bool:
+    if any(item.name in host.left_out for host in HOSTS.values()):
+        return False
     values = list(getattr(getattr(item, "callspec", None), "params", {}).values())
-    for host in [HOSTS[value] for value in values if isinstance(value, str) and value in HOSTS]:
-        if item.name in host.left_out or (not host.is_http2 and any(v in HTTP2 for v in values)):
-            return False
-    return True
+    hosts = [HOSTS[value] for value in values if isinstance(value, str) and value in HOSTS]
+    return all(host.is_http2 for host in hosts) or not any(value in HTTP2 for value in values)
 
 
 class Shared:
@@ -91,7 +92,7 @@ class Shared:
         return self._wires[host.name, protocol]
 
     def stop(self) -> None:
-        """Whatever the tests sent to them, they stop, and their logs name no error."""
+        """Whatever requests the tests sent, they stop, and their logs have no error."""
         for wire in self._wires.values():
             wire.reset()
         for server in self._servers.values():

@@ -1,4 +1,4 @@
-"""A real server process of our own: started, stopped, killed, and its log read.
+"""A real server process of a test: started, stopped, killed, and its log read.
 
 Owns one data directory, one process and one log file.  Refuses to know HTTP beyond one probe; what
 is asked of the server is the affair of `wire`.
@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
@@ -91,7 +92,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                process_group=0,  # some have their workers in other processes
+                process_group=0 if self.under.has_workers else None,
             )
         if self.under.has_port_file:
             until("the port file", lambda: port_file.exists() or self._has_ended())
@@ -129,7 +130,7 @@ class Server:
         return 0 if code == self.under.stopped else code
 
     def wait_for_code(self) -> int:
-        """The exit code as the process had it."""
+        """The exit code of the process itself."""
         assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         self._process = None
@@ -149,9 +150,13 @@ class Server:
         assert self.wait() == -signal.SIGKILL
 
     def _end(self) -> None:
-        """SIGKILL to the process and those that it has started."""
+        """SIGKILL to the process and its workers."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        if not self.under.has_workers:
+            self._process.kill()
+            return
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def log_text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""

@@ -60,7 +60,7 @@ def _cells(line: str) -> list[str]:
 
 
 def first_answer(port: int, request: bytes) -> str:
-    """What a server says to a request, in the words of the table."""
+    """A server's answer to a request, in the words of the table."""
     with connected(port) as sock:
         with suppress(ConnectionError):  # it may have said enough before it has read all
             sock.sendall(request)
@@ -71,7 +71,7 @@ def first_answer(port: int, request: bytes) -> str:
 
 
 def _known(got: bytes) -> str | None:
-    """The table's words for an answer; None while it is not whole."""
+    """The table's words for an answer; None until it is complete."""
     head, is_whole, body = got.partition(b"\r\n\r\n")
     if not is_whole:
         return None
@@ -104,7 +104,7 @@ def test_the_table_has_the_rows_that_are_tried() -> None:
 @pytest.mark.parametrize("row", REQUESTS)
 @pytest.mark.parametrize("host", STOCK, ids=lambda host: host.name)
 def test_what_a_server_answers_by_itself(shared: Shared, host: Host, row: str) -> None:
-    """As the table has it; the server goes on."""
+    """The answer is that of the table, and the server continues."""
     server = shared.server(host)
 
     assert first_answer(server.port, REQUESTS[row]) == table("what comes")[row][host.name]
@@ -151,7 +151,7 @@ def _received(sock: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("host", STOCK, ids=lambda host: host.name)
 def test_a_socket_at_a_stop_and_the_exit_code(host: Host, tmp_path: Path) -> None:
-    """As the table has it. (§7.5)"""
+    """Both are those of the table. (§7.5)"""
     rows = table("what happens")
     with Server(tmp_path / "server", host) as server:
         client = Ws(server.port)
@@ -161,13 +161,13 @@ def test_a_socket_at_a_stop_and_the_exit_code(host: Host, tmp_path: Path) -> Non
         told = _all(client)
         code = server.wait_for_code()
         client.socket.close()
-    told_and_cut = "closed, not always told"
+    whole = ["error", "close"]
     seen = {
-        ("error", "close"): "told, closed with 1001",
-        ("error",): told_and_cut,
-        (): told_and_cut,
+        "told, closed with 1001": [whole],
+        # Its workers end while the application writes: how far that comes is a matter of luck.
+        "closed, not always told": [[], ["error"], whole],
     }
-    assert seen[tuple(told)] == rows["a WebSocket when the server stops"][host.name]
+    assert told in seen[rows["a WebSocket when the server stops"][host.name]]
     codes = {0: "0", -signal.SIGTERM: "the signal (143 in a shell)"}
     assert codes[code] == rows["exit code after SIGTERM"][host.name]
 

@@ -1,4 +1,4 @@
-"""Directories with something in them, for tests that damage them or let the disk refuse."""
+"""Directories with content, for tests that damage them or make the disk fail."""
 
 from sim.files import Fault, SimFiles
 

@@ -1,4 +1,4 @@
-"""A store of each kind, and a sealed run to look at."""
+"""A store of each kind, and a sealed run for tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

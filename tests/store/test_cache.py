@@ -1,4 +1,4 @@
-"""What the page cache shows of the log, held against what the disk gives back."""
+"""The page cache's content of the log, compared with what the disk returns."""
 
 import errno
 

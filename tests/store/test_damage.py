@@ -1,4 +1,4 @@
-"""Bytes that changed behind the store's back: told, never served, never skipped in silence."""
+"""Bytes that changed outside of the store: reported, never served, never skipped in silence."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Disks that refuse: failed writes and syncs, short writes, no space, unreadable files."""
+"""Disks that fail: failed writes and syncs, short writes, no space, unreadable files."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""What an inspection finds: all that a start refuses, and a count of what is there."""
+"""What an inspection finds: everything that a start refuses, and the number of files and rows."""
 
 import random
 

@@ -193,7 +193,7 @@ def test_killing_twice_counts_once(world: World) -> None:
 
 @pytest.mark.parametrize("opened", ["not", "counted", "killed in", "partly dead"])
 def test_rows_and_marks_kill_alike(world: World, opened: str) -> None:
-    """Before anybody has looked at the flags of a run and after it, and into its file. (§5)"""
+    """Before the flags of a run were read and after it, and into its file. (§5)"""
     runs = [sealed(world.store, kill=[1] if opened == "partly dead" else []) for _ in range(2)]
     one, other = runs
     for run in runs:

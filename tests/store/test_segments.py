@@ -175,7 +175,7 @@ def test_a_segment_that_nothing_names_is_unlinked(world: World) -> None:
 
 
 def test_a_segment_that_could_not_be_dropped_is_closed_for_others_again() -> None:
-    """After a failed unlink the segment counts towards the bound of open segments again. (F27)"""
+    """After a failed unlink the segment counts towards the limit of open segments again. (F27)"""
     files = SimFiles()
     store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE, open_segments_max=1)
     store.recover(Ledger(store))

@@ -1,4 +1,4 @@
-"""Where the log finds space, and what happens where there is none."""
+"""How the log gets space, and what happens without any."""
 
 from sim.files import SimFiles
 

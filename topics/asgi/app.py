@@ -341,7 +341,13 @@ class App:
             if isinstance(verdict, Answer):
                 await _deny(verdict, scope, send)
             else:
-                await converse(verdict, send, receive, take_s=self._timeouts.take_s)
+                await converse(
+                    verdict,
+                    send,
+                    receive,
+                    take_s=self._timeouts.take_s,
+                    message_bytes=self._limits.message_bytes,
+                )
 
 
 async def _deny(answer: Answer, scope: Scope, send: Send) -> None:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from topics.asgi.limits import Timeouts
+from topics.asgi.limits import Limits, Timeouts
 from topics.protocol.http import sse
 from topics.server.exchange.interface import Feed, Socket, Streaming, Written
 
@@ -26,7 +26,7 @@ TAKE_S: Final = Timeouts().take_s
 """A client that does not take one piece in this time is cut (§7.6)."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last word to such a client: what it did not get it gets by its last id."""
-MESSAGE_BYTES_MAX: Final = 8 << 20
+MESSAGE_BYTES_MAX: Final = Limits().message_bytes
 
 
 class Gone(Exception):
@@ -140,11 +140,18 @@ async def _is_taken(send: Send, message: Any, take_s: float) -> bool:
     return True
 
 
-async def converse(socket: Socket, send: Send, receive: Receive, *, take_s: float = TAKE_S) -> None:
+async def converse(
+    socket: Socket,
+    send: Send,
+    receive: Receive,
+    *,
+    take_s: float = TAKE_S,
+    message_bytes: int = MESSAGE_BYTES_MAX,
+) -> None:
     """Carry a WebSocket until either side ends it; commands are carried out in order."""
     await send({"type": "websocket.accept"})
     telling = asyncio.ensure_future(_tell(socket, send, take_s))
-    hearing = asyncio.ensure_future(_hear(socket, receive))
+    hearing = asyncio.ensure_future(_hear(socket, receive, message_bytes))
     try:
         await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_COMPLETED)
         code: int | None = 1001
@@ -168,7 +175,7 @@ async def _tell(socket: Socket, send: Send, take_s: float) -> bool:
     return True
 
 
-async def _hear(socket: Socket, receive: Receive) -> int | None:
+async def _hear(socket: Socket, receive: Receive, message_bytes: int) -> int | None:
     """Read commands; the code to close with; None where the client has closed."""
     while True:
         message = await receive()
@@ -179,8 +186,8 @@ async def _hear(socket: Socket, receive: Receive) -> int | None:
         text = message.get("text")
         if text is None:
             await socket.refuse_binary()
-        elif len(text) > MESSAGE_BYTES_MAX or (
-            not text.isascii() and len(text.encode("utf-8", "replace")) > MESSAGE_BYTES_MAX
+        elif len(text) > message_bytes or (
+            not text.isascii() and len(text.encode("utf-8", "replace")) > message_bytes
         ):
             return 1009
         else:

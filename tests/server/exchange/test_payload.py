@@ -1,4 +1,4 @@
-"""The bytes of an answer: records in memory, records that a disk has, records that are damaged."""
+"""The bytes of a response: records in memory, records on a disk, records that are damaged."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_named_by_its_seqs(error: Exception, reason: str)
 
 
 def test_damage_found_before_there_was_anything_to_read_is_told_alike() -> None:
-    """The same refusal is made for a run whose columns do not verify."""
+    """A run whose columns do not verify gets the same refusal."""
     refusal = refusal_of(DamagedRun(Corrupt("a.seg", 0, "damaged"), 11, 15))
 
     assert refusal.detail == {"reason": "corrupt", "first_seq": 11, "last_seq": 15}

@@ -16,7 +16,7 @@ from topics.server.runtime.runtime import Runtime
 
 
 async def opened(runtime: Runtime, **asked: Any) -> WatchFeed:
-    """The stream of a new session on `jobs` from its tail, behind its opening and `caught-up`."""
+    """The stream of a new session on `jobs` from its tail, after its opening and `caught-up`."""
     await told(runtime, append("jobs", 0))
     body = orjson.dumps({"topics": {"jobs": {"tail": True}}, **asked})
     await told(runtime, bodies.parse_watch(body, LIMITS, wid="w", lenient=False))
@@ -166,7 +166,7 @@ def test_a_stop_says_a_last_word_to_who_waits() -> None:
 
 
 def test_a_topic_that_goes_wakes_its_watcher() -> None:
-    """The watcher gets a frame at once, and the stream goes on. (§7.5)"""
+    """When a topic is deleted the watcher gets a frame at once, and the stream continues. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         feed = await opened(runtime)

@@ -1,8 +1,8 @@
 """The models of answers: what each outcome is on the wire, and what `/v0/openapi.json` says of it.
 
-`topics.protocol.http.answers` has the outcome that each is made of.  Rare answers are encoded from
-these, field by field; the hot ones are spliced by templates, which a property test holds against
-these.  A field is required unless its default is `UNSET`; one more is allowed always, since answers
+`topics.protocol.http.answers` has the outcome that each is made of.  Answers are encoded from these,
+in the order of their fields; those that hold stored text are spliced, by templates that a property
+test holds against these.  A field is required unless its default is `UNSET`; one more is allowed always, since answers
 grow within a version (§0.1).  `performance`, which ends every answer (§0.9), is in none of them: it
 is known only when the answer is sent.
 
@@ -251,23 +251,33 @@ class Claimed(msgspec.Struct, kw_only=True):
     ready: Annotated[Natural, Meta(description="Jobs that may still be claimed.")]
 
 
-class _Held(msgspec.Struct, kw_only=True):
+Skipped = Annotated[list[Natural], Meta(description="Numbers that `node` does not hold.")]
+ReadyJobs = Annotated[Natural, Meta(description="Jobs that may be claimed.")]
+InFlight = Annotated[Natural, Meta(description="Jobs under a lease.")]
+
+
+class Acked(msgspec.Struct, kw_only=True):
     topic: TopicName
-    skipped: Annotated[list[Natural], Meta(description="Numbers that `node` does not hold.")]
-    ready: Annotated[Natural, Meta(description="Jobs that may be claimed.")]
-    in_flight: Annotated[Natural, Meta(description="Jobs under a lease.")]
-
-
-class Acked(_Held, kw_only=True):
     acked: Annotated[Natural, Meta(description="Jobs that are done, and deleted.")]
+    skipped: Skipped
+    ready: ReadyJobs
+    in_flight: InFlight
 
 
-class Nacked(_Held, kw_only=True):
+class Nacked(msgspec.Struct, kw_only=True):
+    topic: TopicName
     nacked: Annotated[Natural, Meta(description="Jobs that were given back.")]
+    skipped: Skipped
+    ready: ReadyJobs
+    in_flight: InFlight
 
 
-class Extended(_Held, kw_only=True):
+class Extended(msgspec.Struct, kw_only=True):
+    topic: TopicName
     extended: Annotated[Natural, Meta(description="Leases that last longer.")]
+    skipped: Skipped
+    ready: ReadyJobs
+    in_flight: InFlight
     deadlines: Annotated[dict[str, Natural], Meta(description="By number, when each ends.")]
 
 

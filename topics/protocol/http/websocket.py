@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import orjson
 
-from topics.protocol.http import bodies
-from topics.protocol.http.answers import appended_fields, position
+from topics.protocol.http import answers, bodies
+from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
 from topics.protocol.http.decoding import decode, invalid
 from topics.protocol.http.sse import record_data, stone_fields
@@ -223,7 +223,7 @@ def ack(
         b'%b,%b,"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f}}'
         % (
             opened("ack", request_id),
-            appended_fields(appended),
+            fields_of(answers.appended(appended)),
             write_ms,
             sync_ms if appended.is_fsync else 0.0,
             throttle_ms,

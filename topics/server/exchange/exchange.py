@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
@@ -28,12 +28,11 @@ from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
-from topics.server.exchange.shell import Shell, ThreadCall
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 from topics.server.page import page
-from topics.server.runtime.runtime import Phase
 from topics.version import VERSION
 
 log = logging.getLogger("topics.exchange")
@@ -48,6 +47,8 @@ _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
+GZIP_APART_BYTES: Final = 64 << 10
+"""An answer beyond this is compressed on a thread: 8 MiB take a tenth of a second."""
 PROBE_MAX: Final = 1000
 """Jobs that a claim takes at once to get past those that cannot be read."""
 APART_BYTES: Final = 1 << 20
@@ -159,6 +160,20 @@ class _Responder:
             reply.throttle_ms,
         )
 
+    def zips_apart(self, payload: Sequence[Buffer]) -> bool:
+        """Whether the answer is to be compressed, and too large for the event loop to do it."""
+        if sum(map(len, payload)) < GZIP_APART_BYTES:
+            return False
+        return routes.accepts_gzip(self.header(b"accept-encoding"))
+
+    def fixed(self, headers: Headers, document: bytes) -> Answer:
+        """An answer that is the same for everybody, and compressed once."""
+        if routes.accepts_gzip(self.header(b"accept-encoding")):
+            zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
+            headers, document = (*headers, *zipped), _zipped_once(document)
+        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        return Answer(200, headers, [] if self.is_head else [document])
+
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
     ) -> Answer:
@@ -170,6 +185,11 @@ class _Responder:
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
         headers = (*headers, (b"content-length", b"%d" % size))
         return Answer(status, headers, [] if self.is_head else body, close)
+
+
+@lru_cache(maxsize=8)
+def _zipped_once(document: bytes) -> bytes:
+    return gzip.compress(document)
 
 
 class _Admitted:
@@ -399,13 +419,28 @@ class _LateAnswer:
         pieces = answers.pieces_of(outcome)
         payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):
-            return self._call.respond(reply, payload)
+            return self._respond_or_zip(reply, payload)
         if payload is not None:
             return self._call.refuse(payload)
         self._call.runtime.read_in_thread(partial(self._fetch, reply, pieces)).add_done_callback(
             lambda done: self._done(done.result())
         )
         return self
+
+    def _respond_or_zip(self, reply: Reply, payload: list[Buffer]) -> "Answer | _LateAnswer":
+        """The answer; or this, where a thread is to compress it first."""
+        if not self._call.zips_apart(payload):
+            return self._call.respond(reply, payload)
+        self._call.runtime.zip_in_thread(partial(self._respond, reply, payload)).add_done_callback(
+            lambda done: self._done(done.result())
+        )
+        return self
+
+    def _respond(self, reply: Reply, payload: list[Buffer]) -> Answer:
+        try:
+            return self._call.respond(reply, payload)
+        except Exception:
+            return self._call.fail()
 
     def _fetch(self, reply: Reply, pieces: Sequence[Piece]) -> Answer:
         try:
@@ -432,7 +467,7 @@ class _LateAnswer:
         except (Corrupt, OSError):
             texts = None
         if texts is not None:
-            return self._call.respond(reply, texts)
+            return self._respond_or_zip(reply, texts)
         self._call.runtime.read_in_thread(
             partial(self._fetch_jobs, granted, jobs)
         ).add_done_callback(lambda done: self._jobs_fetched(reply, jobs, done.result()))
@@ -530,7 +565,7 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
-            return call.answer(200, page.HEADERS, [page.DOCUMENT])
+            return call.fixed(page.HEADERS, page.DOCUMENT)
         case Probe.HEALTH:
             health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
             return _plain(call, open_object(health))
@@ -543,7 +578,7 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
             # What most servers are never asked for is not loaded at every start.
             from topics.protocol.http.openapi import document as openapi
 
-            return call.answer(200, (JSON,), [openapi.document()])
+            return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None

@@ -36,7 +36,9 @@ class Head:
 class Answer:
     """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
 
-    `close` asks the driver to end an HTTP/1.1 connection after it (the body was not read).
+    The buffers of `body` may be slices of a log that is in memory: a driver takes them one by one,
+    as its client does, and lets go of each that is written.  `close` asks the driver to end an
+    HTTP/1.1 connection after it (the body was not read).
     """
 
     status: int
@@ -63,6 +65,34 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """The client is gone, or the end was sent."""
+
+
+class Source(Protocol):
+    """Pieces that are taken without waiting, by a driver that has no task for them.
+
+    The driver calls `listen` first, and `take` when it is woken or its client has room again.  No
+    method waits.
+    """
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will come."""
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called, on the event loop, when there may be something to take or the end has
+        come.  The call may come from within `listen`, `take` or another client's command: do no more
+        in it than to ask for a turn."""
+
+    def take(self) -> Buffer | None:
+        """The next bytes to send; None where there are none now, or no more."""
+
+    def close(self) -> None:
+        """The client is gone, or the end was sent."""
+
+
+@runtime_checkable
+class SourceFeed(Feed, Source, Protocol):
+    """A feed with both faces; a driver uses one of them."""
 
 
 @runtime_checkable
@@ -96,6 +126,22 @@ class Socket(Protocol):
         """The next message to send, whenever there is one; None when the server ends it."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SourceSocket(Socket, Source, Protocol):
+    """A socket that needs no task: `take` gives whole messages, as UTF-8."""
+
+    @property
+    def is_busy(self) -> bool:
+        """No command may be given now: one is being carried out, or too many replies are not taken.
+        `wake` is called when that ends."""
+
+    def hear(self, text: bytes) -> None:
+        """Carry out one text message, in UTF-8; only while not `is_busy`."""
+
+    def hear_binary(self) -> None:
+        """A binary message came: an error frame is owed.  Only while not `is_busy`."""
 
 
 class Admission(Protocol):

@@ -16,16 +16,16 @@ from typing import Final
 from topics.protocol.http import sse
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Shell
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 
 
 class WatchFeed:
-    """Implements `answers.Feed`.
+    """Implements `interface.SourceFeed` and `answers.Written`.
 
     Args:
         rewind: A composite id that the client remembers.
@@ -51,7 +51,13 @@ class WatchFeed:
         self._is_due = False
         """A turn is on its way."""
         self._kept: Pulled | bytes | None = None
-        """What a turn has pulled and could not write."""
+        """What a turn has pulled and could not write, or a thread has read."""
+        self._wake: Callable[[], None] | None = None
+        """Of a driver without a task."""
+        self._beat: asyncio.TimerHandle | None = None
+        self._is_beat_due = False
+        self._is_reading = False
+        """A thread reads the next frame."""
 
     async def next(self) -> bytes | None:
         self._sent_s = self._loop.time()
@@ -93,11 +99,94 @@ class WatchFeed:
         finally:
             self._is_waiting = False
 
+    # ------------------------------------------------------------------ without a task
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._sent_s = self._loop.time()
+        self._arm_beat()
+        wake()
+
+    def _arm_beat(self) -> None:
+        self._beat = self._loop.call_at(self._sent_s + self._beat_s, self._on_beat)
+
+    def _on_beat(self) -> None:
+        now_s = self._loop.time()
+        if now_s - self._sent_s >= self._beat_s:
+            self._sent_s = now_s
+            self._is_beat_due = True
+            if self._wake is not None:
+                self._wake()
+        self._arm_beat()
+
+    def take(self) -> bytes | None:
+        if self._is_over or self._is_reading:
+            return None
+        piece = self._take()
+        if piece is not None:
+            self._sent_s = self._loop.time()
+            self._is_beat_due = False
+        return piece
+
+    def _take(self) -> bytes | None:
+        shell = self._shell
+        if not self._is_begun:
+            self._is_begun = True
+            return sse.opening(self._id()) + sse.heartbeat(shell.now_ms)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            assert isinstance(kept, bytes)
+            return kept
+        end = self._stream.ended_by
+        if end is None and shell.phase is not Phase.READY:
+            end = SHUTTING_DOWN
+        if end is not None:
+            return self._end(sse.encode_error(*end))
+        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        if frame is None:
+            return sse.heartbeat(shell.now_ms) if self._is_beat_due else None
+        piece = self._written_now(frame)
+        if isinstance(piece, bytes):
+            return piece
+        if isinstance(frame, DamagedFrame):
+            return self._unreadable(frame, refusal_of(frame.damage))
+        assert isinstance(frame, RecordFrame)
+        self._read_apart(frame)
+        return None
+
+    def _read_apart(self, frame: RecordFrame) -> None:
+        """Have a thread read the frame's records, and wake the driver for them."""
+        self._is_reading = True
+
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
+            self._is_reading = False
+            if self._is_over:
+                return
+            texts = done.result()
+            assert texts is not None
+            if isinstance(texts, Rejection):
+                self._kept = self._unreadable(frame, texts)
+            else:
+                self._kept = sse.encode(frame, self._id(), texts)
+            if self._wake is not None:
+                self._wake()
+
+        reading = self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        reading.add_done_callback(on_read)
+
+    # ------------------------------------------------------------------ from the turn that publishes
+
     def write_by(self, write: Callable[[bytes], bool]) -> None:
         self._write = write
 
     def _on_news(self) -> None:
-        if self._write is None or not self._is_waiting:
+        if self._wake is not None:
+            self._wake()
+        elif self._write is None or not self._is_waiting:
             self._news.set()
         elif not self._is_due:
             self._is_due = True
@@ -174,5 +263,8 @@ class WatchFeed:
     def close(self) -> None:
         self._is_over = True
         self._news.set()
+        self._wake = None
+        if self._beat is not None:
+            self._beat.cancel()
         engine = self._shell.engine
         engine.watches.close_session_stream(self._session, self._stream, self._shell.now_ms)

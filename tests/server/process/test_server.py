@@ -1,27 +1,23 @@
-"""The front door: the socket that it opens, the order in which it stops, its exit codes."""
+"""A server process: the order in which it starts and stops, the codes with which it ends."""
 
-import asyncio
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvloop
 
-from topics.asgi import door
 from topics.server.process import port_file
+from topics.server.transport.listener import bound_address, listen
 
-from .fakes import DEADLINE_S
+DEADLINE_S = 100.0
 
-STEP = Path(__file__).with_name("doorstep.py")
+STEP = Path(__file__).with_name("served.py")
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -201,31 +197,10 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
             assert server.life() == []
 
 
-def test_a_name_that_is_no_address_is_refused() -> None:
-    """The resolver's error is in the same line."""
-    with pytest.raises(door.Unbindable, match=r"cannot listen on no\.such\.invalid:1"):
-        door.listen("no.such.invalid", 1)
-
-
-def test_accepted_sockets_notice_dead_peers() -> None:
-    """They inherit the listener's options, including the abort of a peer that acknowledges
-    nothing."""
-    with (
-        door.listen("127.0.0.1", 0) as listener,
-        socket.create_connection(listener.getsockname()),
-    ):
-        listener.settimeout(DEADLINE_S)
-        accepted, _ = listener.accept()
-        with accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 35_000
-            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
-
-
 def test_the_port_file_is_written_whole(tmp_path: Path) -> None:
-    """Its reader finds no file or the address; no temporary file is left."""
-    with door.listen("127.0.0.1", 0) as listener:
-        address = door.bound_address(listener)
+    """Its reader finds nothing or the address; no draft stays behind."""
+    with listen("127.0.0.1", 0) as listener:
+        address = bound_address(listener)
         for _ in range(2):
             port_file.check(tmp_path / "port")
             port_file.write(tmp_path / "port", address)
@@ -305,104 +280,12 @@ def test_a_port_file_that_fails_late_stops_the_server_in_order(tmp_path: Path) -
         assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_the_bound_on_connections_follows_the_one_on_files(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All descriptors of the hard limit, less those that the store needs."""
-    bounds = [(1024, 4096)]
-    monkeypatch.setattr(resource, "getrlimit", lambda _: bounds[-1])
-    monkeypatch.setattr(resource, "setrlimit", lambda _, both: bounds.append(both))
-
-    assert door.max_connections() == 4096 - 600
-    assert bounds[-1] == (4096, 4096)
-
-
 def test_the_server_loads_nothing_of_the_command_line() -> None:
     """A server is ready in half a second, so it imports no module that it does not use."""
     code = (
-        "import sys, topics.asgi.door, topics.asgi.connection, topics.server.runtime.runtime\n"
+        "import sys, topics.server.process.server, topics.server.transport.http1, topics.server.runtime.runtime\n"
         "print({'rich', 'httpx', 'click', 'pyarrow', 'pandas'} & set(sys.modules))"
     )
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert got.stdout == "set()\n"
-
-
-class Guest(asyncio.Protocol):
-    """A connection that sends nothing."""
-
-    def __init__(self, guests: list["Guest"]) -> None:
-        self.transport: asyncio.BaseTransport | None = None
-        self.gone = asyncio.Event()
-        guests.append(self)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set()
-
-
-async def see_out(guests: list[Guest]) -> None:
-    """End the connections, which must not outlive the loop."""
-    for guest in guests:
-        while guest.transport is None:
-            await asyncio.sleep(0)
-        guest.transport.close()
-        await guest.gone.wait()
-
-
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_crowd_is_let_in_a_few_at_a_time(
-    new_loop: Callable[[], asyncio.AbstractEventLoop],
-) -> None:
-    """However many connections wait, one turn of the loop accepts a few of them: asyncio would
-    accept the whole backlog, and open connections would wait for that."""
-    crowd = 8 * door.ACCEPTS
-    guests: list[Guest] = []
-
-    async def accepted_by_turn(listener: socket.socket) -> list[int]:
-        server = await door.accept(listener, lambda: Guest(guests))
-        seen = [0]
-        while seen[-1] < crowd:
-            await asyncio.sleep(0)
-            seen.append(len(guests))
-        server.close()
-        await see_out(guests)
-        return [now - before for before, now in pairwise(seen)]
-
-    with door.listen("127.0.0.1", 0) as listener, ExitStack() as stack:
-        for _ in range(crowd):
-            stack.enter_context(socket.create_connection(listener.getsockname(), DEADLINE_S))
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            turns = runner.run(accepted_by_turn(listener))
-
-    assert max(turns) <= door.ACCEPTS
-    assert sum(turns) == crowd
-
-
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_more_connections_wait_in_the_kernel_than_are_accepted_at_once(
-    new_loop: Callable[[], asyncio.AbstractEventLoop],
-) -> None:
-    """The backlog keeps its size: accepting a few at a time refuses no connection."""
-    crowd = 8 * door.ACCEPTS
-    guests: list[Guest] = []
-
-    async def run(listener: socket.socket, stack: ExitStack) -> None:
-        server = await door.accept(listener, lambda: Guest(guests))
-        # The loop has no turn meanwhile, so that all of them wait in the kernel.
-        for _ in range(crowd):
-            stack.enter_context(socket.create_connection(listener.getsockname(), DEADLINE_S))
-        assert guests == []
-        while len(guests) < crowd:
-            await asyncio.sleep(0)
-        server.close()
-        await see_out(guests)
-
-    with (
-        door.listen("127.0.0.1", 0) as listener,
-        ExitStack() as stack,
-        asyncio.Runner(loop_factory=new_loop) as runner,
-    ):
-        runner.run(run(listener, stack))

@@ -1,6 +1,6 @@
-"""A server process for the door's tests: the real door around a scripted runtime.
+"""A server process for tests: the real one around a runtime that does as it is told.
 
-Usage: doorstep.py DIRECTORY PORT [FAULT]; the runtime's calls are in DIRECTORY/life.
+Usage: served.py DIRECTORY PORT [FAULT]; what the runtime was told stands in DIRECTORY/life.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fakes import FakeExchange, ok  # type: ignore[import-not-found]
-
-from topics.asgi import door
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.server.process import port_file
+from topics.server.process import server as process
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # a program, and no module of the tests
+from server.transport.http2_rig import Exchange, ok
 
 FAULTS = {
     "unusable": Unusable("/data/lock", "another server uses it"),
@@ -28,7 +29,7 @@ FAULTS = {
 class FakeRuntime:
     directory: Path
     fault: str
-    exchange: FakeExchange = field(default_factory=FakeExchange)
+    exchange: Exchange = field(default_factory=Exchange)
 
     def note(self, word: str) -> None:
         with (self.directory / "life").open("a") as life:
@@ -84,6 +85,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         host="127.0.0.1",
         port=port,
         port_file=directory / "port",
+        keep_alive_ms=75_000,
         data_dir=directory / "data",
         limits=SimpleNamespace(max_body_bytes=1 << 20),
         log_format="text",
@@ -92,9 +94,9 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         notes=(),
     )
     if fault == "endless":
-        door.GRACE_S = 0.1  # type: ignore[misc]
+        process.GRACE_S = 0.1  # type: ignore[misc]
     if fault == "spins":
-        door.STOP_S = 0.3  # type: ignore[misc]
+        process.STOP_S = 0.3  # type: ignore[misc]
 
     if fault == "port taken":
         # What stands there comes between the check and the writing.
@@ -105,7 +107,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
             raise FAULTS["unusable"]
         return FakeRuntime(directory, fault)
 
-    return door.serve(settings, create)
+    return process.serve(settings, create)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The front door: sockets, signals, and the order in which a server starts and stops.
+"""A server process: signals, exit codes, and the order in which it starts and stops.
 
-Owns the listening socket, the bound on connections, the exit codes and the way down: first no new
-work, then the answers that are owed, then the disk, then the sockets.  Refuses to know what is
-served.
+Owns the way up (the socket first, then the data) and the way down: first no new work, then the
+answers that are owed, then the disk, then the sockets.  Refuses to know what is served.
 
 Invariant: the process ends.  Whatever hangs, a second signal or `STOP_S` ends it with code 1; what
 was acknowledged is durable as its class promised, because nothing is acknowledged before.
@@ -12,7 +11,6 @@ import asyncio
 import faulthandler
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -23,6 +21,13 @@ from typing import Any, Final, Protocol
 
 from topics.server.process import logs, port_file
 from topics.server.runtime.collector import Collector
+from topics.server.transport.listener import (
+    Unbindable,
+    accept,
+    bound_address,
+    listen,
+    max_connections,
+)
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
@@ -33,15 +38,8 @@ STOP_S: Final = 20.0
 SENT_S: Final = 1.0
 """What the last bytes get to leave the process, once the disk is done."""
 
-SPARE_FILES: Final = 600
-"""Descriptors kept for the store when connections are bounded: two for each of the 256 segments
-that it holds open, and what the log, the lock and the loop need."""
-
-BACKLOG: Final = 1024
-"""Connections that the kernel keeps until they are accepted."""
-
-ACCEPTS: Final = 8
-"""Connections accepted in one turn of the loop."""
+MESSAGE_BYTES_MAX: Final = 8 << 20
+"""Of one WebSocket message, whatever a body may have."""
 
 EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
 
@@ -49,7 +47,7 @@ log = logging.getLogger("topics")
 
 
 class Settings(Protocol):
-    """What of the settings the door reads."""
+    """What of the settings is read here."""
 
     @property
     def host(self) -> str: ...
@@ -59,6 +57,8 @@ class Settings(Protocol):
     def port_file(self) -> Path | None: ...
     @property
     def data_dir(self) -> Path: ...
+    @property
+    def keep_alive_ms(self) -> int: ...
     @property
     def limits(self) -> Any: ...
     @property
@@ -72,7 +72,7 @@ class Settings(Protocol):
 
 
 class Runtime(Protocol):
-    """What the door starts, drains and stops."""
+    """What is started, drained and stopped."""
 
     @property
     def exchange(self) -> Any: ...
@@ -84,10 +84,6 @@ class Runtime(Protocol):
     async def wait_ready(self) -> None: ...
     def drain(self) -> object: ...
     async def stop(self) -> None: ...
-
-
-class Unbindable(Exception):
-    """The address cannot be listened on; one line, says which and why (exit code 2)."""
 
 
 def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) -> int:
@@ -135,77 +131,12 @@ def _leave_a_trace() -> None:
 
 def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug of ours."""
-    from topics.asgi.hardening import Unfit
     from topics.protocol.model.errors import Corrupt, StoreError
 
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    unusable = StoreError | Unfit | OSError | port_file.BadPortFile
+    unusable = StoreError | OSError | port_file.BadPortFile
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 picks a free one.
-
-    Accepted sockets inherit its options.  TCP_USER_TIMEOUT aborts a peer that acknowledges nothing,
-    or keeps its window closed, for 35 s; without it such a peer is kept for a quarter of an hour.
-
-    Raises:
-        Unbindable: The address is in use, not ours, or not to be had.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise Unbindable(f"cannot listen on {_address(host, port)}: {error}") from None
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 35_000)
-        made.bind(address)
-        made.listen(BACKLOG)
-        made.setblocking(False)
-    except OSError as error:
-        made.close()
-        raise Unbindable(f"cannot listen on {_address(host, port)}: {error.strerror}") from None
-    return made
-
-
-async def accept(
-    listener: socket.socket, make: Callable[[], asyncio.Protocol]
-) -> asyncio.AbstractServer:
-    """Accept on a listening socket; of what waits, a few in each turn of the loop.
-
-    asyncio accepts as many as the backlog holds in one turn, and nobody else has one meanwhile;
-    it takes the number from the argument that it listens with.  uvloop accepts one (libuv, since
-    1.45).
-    """
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(make, sock=listener, backlog=ACCEPTS)
-    listener.listen(BACKLOG)
-    return server
-
-
-def max_connections() -> int:
-    """How many connections the process may hold, after raising its bound of files to the hard one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (OSError, ValueError):
-            log.warning("the bound of open files stays at %d", soft)
-    return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft - SPARE_FILES, 16)
-
-
-def bound_address(listener: socket.socket) -> str:
-    """`host:port` as a client would write it."""
-    host, port = listener.getsockname()[:2]
-    return _address(host, port)
 
 
 class _Server:
@@ -230,26 +161,31 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: Runtime, collector: Collector) -> int:
-        from topics.asgi.app import App
-        from topics.asgi.connection import Connection, House
-        from topics.asgi.hardening import configuration
+        from topics.server.transport.connection import Connection, Shared
+        from topics.server.transport.http1 import Http1
+        from topics.server.transport.http2 import Http2
+        from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
-        house = House(
-            App(runtime.exchange),
-            configuration(max_message_bytes=self._settings.limits.max_body_bytes),
-            max_connections(),
+        settings = self._settings
+        shared = Shared(
+            runtime.exchange,
+            limits=Limits(
+                connections=max_connections(),
+                message_bytes=min(settings.limits.max_body_bytes, MESSAGE_BYTES_MAX),
+            ),
+            timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
-        server = await accept(self._listener, lambda: Connection(house))
+        server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
             failure = self._write_port_file() or await self._until_told(runtime, collector)
             if failure is not None:
                 await runtime.stop()
                 raise failure
-            await self._go_down(runtime, house)
+            await self._go_down(runtime, shared)
         finally:
             server.close()
-            for connection in list(house.connections):
+            for connection in list(shared.connections):
                 connection.abort()
             faulthandler.cancel_dump_traceback_later()
         log.info("stopped")
@@ -279,12 +215,12 @@ class _Server:
         faulthandler.dump_traceback_later(STOP_S, exit=True)
 
     def _announce(self) -> None:
-        from topics import __version__
+        from topics.version import VERSION
 
         address = bound_address(self._listener)
         log.info(
             "topics %s listens on http://%s, data in %s",
-            __version__,
+            VERSION,
             address,
             self._settings.data_dir.absolute(),
         )
@@ -309,36 +245,34 @@ class _Server:
             for waiting in (told, failed, ready):
                 waiting.cancel()
 
-    async def _go_down(self, runtime: Runtime, house: Any) -> None:
+    async def _go_down(self, runtime: Runtime, shared: Any) -> None:
         """No new work, the answers that are owed, the disk; the sockets are the caller's."""
-        log.info("stopping: %d connections with requests in flight", house.busy)
+        log.info("stopping: %d connections with requests in flight", shared.busy)
         quiet = asyncio.Event()
-        house.when_quiet = quiet.set
-        await house.context.terminated.set()
+        shared.when_quiet = quiet.set
+        shared.is_draining = True
         runtime.drain()
-        if house.busy:
+        if shared.busy:
             try:
                 async with asyncio.timeout(GRACE_S):
                     await quiet.wait()
             except TimeoutError:
-                log.warning("%d connections did not end in time", house.busy)
+                log.warning("%d connections did not end in time", shared.busy)
         await runtime.stop()
-        for connection in list(house.connections):
-            if connection.is_idle:
-                connection.say_goodbye()
-        await _sent(house)
+        shared.drain()
+        await _sent(shared)
 
 
-async def _sent(house: Any) -> None:
+async def _sent(shared: Any) -> None:
     """Give what is written already a moment to leave; no transport tells when it has."""
     for _ in range(int(SENT_S / 0.01)):
-        if not any(connection.unsent_bytes for connection in house.connections):
+        if not any(connection.unsent_bytes for connection in shared.connections):
             return
         await asyncio.sleep(0.01)
 
 
 def _create() -> Callable[[Any], Runtime]:
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
 
     made: Callable[[Any], Runtime] = create
     return made
@@ -364,7 +298,3 @@ async def _awaited(main: Awaitable[int]) -> int:
 def _refuse(failure: BaseException, code: int) -> int:
     print(f"topics: {logs.escaped(str(failure))}", file=sys.stderr)
     return code
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
