@@ -46,8 +46,7 @@ from typing import Any, Generic, TypeVar
 
 from sim.files import Fault, SimFiles
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
