@@ -125,14 +125,14 @@ class State:
         }
 
     def apply(self, event: Event) -> None:
-        """Make an event true."""
+        """Change the state as the event says."""
         self.now_ms = max(self.now_ms, event.now_ms)
         self._handlers[type(event)](event)
 
     # ------------------------------------------------------------------ time
 
     def advance(self, now_ms: int) -> int:
-        """Engine time: the wall clock, unless that has fallen below what was seen before (§0.5)."""
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
         self.now_ms = max(self.now_ms, now_ms)
         return self.now_ms
 
