@@ -151,7 +151,7 @@ def test_checkpoint_of_keys(benchmark: Any, report: Any, tmp_path: Path, scale: 
     topic = desk.engine.state.topics["t"]
     for number in range(keys):
         digest = number.to_bytes(16, "big")
-        desk.engine.state._remember(topic, digest, 1, 1, NOW_MS)
+        desk.engine.state.keys.remember(topic.topic_id, digest, 1, 1, NOW_MS)
 
     def measured() -> float:
         return max(desk.slices(desk.schedule.round(checkpoint=True)))
