@@ -21,7 +21,7 @@ compared as a whole.  Lines that begin with `#` are comments.
     POWER-CUT                                           keeps only what was synced
     POWER-CUT torn                                      loses only the last sector written
     started {"clean": false, "same_boot": false}
-    CHECKPOINT                                          a round of upkeep with a checkpoint
+    CHECKPOINT                                          a round of maintenance with a checkpoint
     FAIL write                                          the next write fails (or `sync`)
     FULL                                                the disk has no space left
     ROOM                                                the disk has space again
@@ -46,8 +46,7 @@ from typing import Any, Generic, TypeVar
 
 from sim.files import Fault, SimFiles
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command

@@ -25,8 +25,7 @@ import httpx
 from topics.asgi.app import App
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command

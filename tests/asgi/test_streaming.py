@@ -10,8 +10,7 @@ import pytest
 
 from topics.asgi import streaming
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
 from topics.server.exchange.interface import Streaming
@@ -422,7 +421,7 @@ def test_a_feed_beats_when_nothing_was_sent() -> None:
 
 def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client whose feed skips its own records for long still gets heartbeats. (§3.2, §7.6)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 1)
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 1)
     with Watched(node="me") as topics:
         for _ in range(50):
             topics.client.append("t", 1, node="me")

@@ -37,7 +37,7 @@ def filled(api: Api) -> list[int]:
     """Write until the disk is full; returns what was acknowledged."""
     told: list[int] = []
     for size in (20_000, 1):
-        for i in range(20_000):  # upkeep may find some room meanwhile
+        for i in range(20_000):  # maintenance may find some room meanwhile
             record = tagged(f"t{i}", "x" * size)
             answer = api.ask("POST", "/v0/topics/t", {"records": [record]})
             if answer.status == 429:

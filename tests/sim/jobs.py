@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.state.queue import Place, Queue
+from topics.protocol.state.queue import JobPlace, Queue
 
 BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 50, 5000
 
@@ -208,9 +208,9 @@ def shown_jobs(queue: Queue, now_ms: int) -> dict[int, tuple[Any, ...]]:
     out: dict[int, tuple[Any, ...]] = {}
     for seq, job in queue.jobs.items():
         match job.place:
-            case Place.LEASED:
+            case JobPlace.LEASED:
                 out[seq] = "leased", job.lease, job.node, job.until_ms, job.deliveries
-            case Place.DELAYED:
+            case JobPlace.DELAYED:
                 out[seq] = "delayed", job.until_ms, job.deliveries
             case _ if job.deliveries:
                 out[seq] = "ready", job.lease, job.node, job.deliveries

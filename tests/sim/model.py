@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.state.queue import Place
+from topics.protocol.state.queue import JobPlace
 
 from .jobs import Jobs
 
@@ -509,7 +509,7 @@ class Model:
         return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
 
     def reap(
-        self, places: Mapping[str, Mapping[int, Place]], *, served: Set[str], after_ms: int
+        self, places: Mapping[str, Mapping[int, JobPlace]], *, served: Set[str], after_ms: int
     ) -> None:
         """Jobs that were delivered too often become dead letters when the server says so; the text
         of one that has left its queue, or was refused, is not waited for any more.
@@ -523,12 +523,12 @@ class Model:
             known = places.get(name, {})
             for seq, job in topic.jobs.known.items():
                 if topic.jobs.is_claimable(seq) and topic.jobs.is_exhausted(seq, topic.config):
-                    job.is_dying = known.get(seq) is not Place.AGAIN
+                    job.is_dying = known.get(seq) is not JobPlace.AGAIN
                     waited_ms = topic.jobs.claimable_ms(seq, self.now_ms)
                     is_time = name in served or job.refusals or waited_ms >= after_ms
                     check(not job.is_dying or bool(is_time), "§10.6", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
-            self.bury(topic, [seq for seq in dying if known.get(seq) is not Place.DYING])
+            self.bury(topic, [seq for seq in dying if known.get(seq) is not JobPlace.DYING])
 
     def overdue(self, after_ms: int) -> list[tuple[str, int]]:
         """Jobs, by queue, that should have moved without a claim; after a refusal the next attempt

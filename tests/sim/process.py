@@ -16,9 +16,9 @@ from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.http.answers import pieces_of
-from topics.protocol.maintenance.schedule import others_first
+from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Event
@@ -49,7 +49,7 @@ class Process(InlineHost):
         reading: What it asked for and waits for.
         command: What is just being decided.
         last_words: What the server's log says of a failure.
-        troubles: Rounds of upkeep that a disk broke off.
+        troubles: Rounds of maintenance that a disk broke off.
         gave_up: Maintenance was given up, perhaps with a file that the next start finds.
     """
 
@@ -68,7 +68,6 @@ class Process(InlineHost):
         super().__init__(limits, store, now_ms)
         self.limits = limits
         self.engine = self.driver.engine
-        self.upkeep = self.driver.maintenance.upkeep
         self.writing = writing
         self.wrote = wrote
         self.moved = moved
@@ -163,7 +162,7 @@ class Process(InlineHost):
         recovery = self.driver.recover()
         self.driver.start()
         self.driver.maintenance.calm()
-        self.driver.maintenance.chores.log_bytes_max = 1 << 40  # no write waits for room
+        self.driver.maintenance.schedule.log_bytes_max = 1 << 40  # no write waits for room
         return recovery
 
     # -- a turn --------------------------------------------------------------------------------
@@ -278,7 +277,7 @@ class Process(InlineHost):
                 self._hold(step)
             case Sync() if not self._is_stopping:
                 self._sync_asked = True
-            case Call() if step.call is others_first and not self.holds():
+            case Call() if step.call is yield_to_commands and not self.holds():
                 super().perform(step)
             case Call() if not self._is_stopping:
                 self._calls.append(step)
@@ -356,9 +355,9 @@ class Process(InlineHost):
             self.driver.commit.ring()
             self.sync()
 
-    # -- upkeep --------------------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------
 
-    def step_upkeep(self, *, checkpoint: bool) -> None:
+    def step_maintenance(self, *, checkpoint: bool) -> None:
         """Continue maintenance to where the server would wait for a thread, or begin a round of
         it."""
         if self.failed:
@@ -389,16 +388,16 @@ class Process(InlineHost):
         self.troubles += error is not None
 
     @property
-    def is_upkeeping(self) -> bool:
+    def is_maintaining(self) -> bool:
         return not self.driver.maintenance.is_idle
 
-    def finish_upkeep(self) -> None:
-        while self.is_upkeeping and not self.failed:
-            self.step_upkeep(checkpoint=False)
+    def finish_maintenance(self) -> None:
+        while self.is_maintaining and not self.failed:
+            self.step_maintenance(checkpoint=False)
 
-    def give_up_upkeep(self) -> None:
+    def give_up_maintenance(self) -> None:
         """As when a disk had no space for it: what was planned is due again."""
-        if self.is_upkeeping:
+        if self.is_maintaining:
             self.gave_up = True
             self.finish_log()
             self.driver.maintenance.end()

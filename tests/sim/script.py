@@ -31,9 +31,9 @@ def delete(world: World, before_seq: int) -> None:
     world.end_turn()
 
 
-def upkeep(world: World, *, checkpoint: bool = False) -> None:
-    world.process.step_upkeep(checkpoint=checkpoint)
-    world.process.finish_upkeep()
+def maintain(world: World, *, checkpoint: bool = False) -> None:
+    world.process.step_maintenance(checkpoint=checkpoint)
+    world.process.finish_maintenance()
 
 
 def work_off(world: World) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .world import World
 
 ROUNDS = 3
-"""Rounds of upkeep after which a world without traffic has come to rest: what a seal merges leaves
+"""Rounds of maintenance after which a world without traffic has come to rest: what a seal merges leaves
 dead space to the next."""
 
 
@@ -26,8 +26,8 @@ def come_to_rest(world: "World") -> bool:
     process = world.process
     before = process.troubles
     for _ in range(ROUNDS):
-        process.step_upkeep(checkpoint=False)
-        process.finish_upkeep()
+        process.step_maintenance(checkpoint=False)
+        process.finish_maintenance()
         if not process.failed:
             process.sync()
     return not process.failed and process.troubles == before
@@ -49,7 +49,7 @@ def check_rest(world: "World") -> None:
     if is_at_rest:
         maintenance = process.driver.maintenance
         bound, log_bytes = process.limits.wal_file_bytes, process.store.log_bytes
-        is_tried_later = maintenance.chores._failures > 0
+        is_tried_later = maintenance.schedule.checkpoint_failures > 0
         check(log_bytes < bound or is_tried_later, "log", f"{log_bytes} of {bound}")
         check(process.driver.commit.is_synced, "sync", "something is unsynced")
         check_space(world)
@@ -57,7 +57,7 @@ def check_rest(world: "World") -> None:
 
 def check_space(world: "World") -> None:
     """No segment file has less than a quarter of live records, and each of them is needed. (§5)"""
-    upkeep = world.process.upkeep
+    compaction = world.process.driver.maintenance.schedule.compaction
     live: dict[str, int] = {}
     for topic in world.process.engine.state.topics.values():
         for run in topic.runs:
@@ -67,7 +67,7 @@ def check_space(world: "World") -> None:
             sizes = run.columns.size[lo:][run.flags[lo:] == LIVE].astype(np.int64)
             name = segment_name(run.ref.segment)
             live[name] = live.get(name, 0) + int((sizes + 1).sum())
-    left = {segment_name(segment) for segment in upkeep.left}
+    left = {segment_name(segment) for segment in compaction.damaged}
     for name, inode in world.files.inodes.items():
         if name.endswith(".seg") and name not in left and not _is_orphan(world, name):
             whole = SEGMENT_HEADER.unpack_from(inode.cache)[-4]

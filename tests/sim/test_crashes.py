@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .files import Cut
-from .script import append, delete, plain, put, upkeep, work_off
+from .script import append, delete, maintain, plain, put, work_off
 from .space import check_rest
 from .traffic import Style
 from .world import World, told_story
@@ -22,18 +22,18 @@ def sealed(world: World) -> None:
     """Enough records that runs are full, then their seal, step by step."""
     for _ in range(4):
         append(world, 4)
-    upkeep(world)
+    maintain(world)
     append(world, 2)
-    upkeep(world)
+    maintain(world)
 
 
 def checkpointed(world: World) -> None:
     """A checkpoint with a sealed run, then more log after it, twice."""
     sealed(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 3)
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 1)
 
 
@@ -42,11 +42,11 @@ def deleted(world: World) -> None:
     sealed(world)
     delete(world, 5)
     world.settle()
-    upkeep(world)
+    maintain(world)
     delete(world, 13)
     world.settle()
-    upkeep(world, checkpoint=True)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world)
 
 
@@ -56,18 +56,18 @@ def purged(world: World) -> None:
     sealed(world)
     delete(world, 8)
     world.settle()
-    upkeep(world)
+    maintain(world)
     delete(world, 1000)
     world.settle()
-    upkeep(world)
-    upkeep(world, checkpoint=True)
+    maintain(world)
+    maintain(world, checkpoint=True)
 
 
 def evicted(world: World) -> None:
     """A cap of two: each write evicts, whole runs die and are dropped."""
     put(world, "disk", cap_records=2)
     sealed(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 3)
 
 
@@ -81,7 +81,7 @@ def expired(world: World) -> None:
     delete(world, 6)
     sealed(world)
     world.pass_time(60)
-    upkeep(world)
+    maintain(world)
     append(world)
 
 
@@ -90,7 +90,7 @@ def switched(world: World) -> None:
     for durability in ("fsync", "ephemeral", "disk", "fsync", "disk", "ephemeral", "fsync"):
         put(world, durability)
         append(world, 3)
-        upkeep(world, checkpoint=durability == "disk")
+        maintain(world, checkpoint=durability == "disk")
 
 
 def recreated(world: World) -> None:
@@ -100,7 +100,7 @@ def recreated(world: World) -> None:
     world.traffic.append_some("a", 3, None)
     world.end_turn()
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_topic("a")
     world.end_turn()
     world.settle()
@@ -114,16 +114,16 @@ def erased(world: World) -> None:
     for name in "ab":
         world.traffic.append_some(name, 3, None)
     append(world, 1)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_some("a", 4, None, erase=True)
     world.end_turn()
-    upkeep(world)
+    maintain(world)
     append(world, 1)
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_topic("b")
     world.end_turn()
-    upkeep(world)
+    maintain(world)
     check_rest(world)
 
 
@@ -133,7 +133,7 @@ def rotated(world: World) -> None:
         world.traffic.append_sized("a", size)
         world.end_turn()
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.append_sized("a", 64 << 10)
     world.end_turn()
 
@@ -156,7 +156,7 @@ def forwarded(world: World) -> None:
     work_off(world)
     put(world, "disk", cap_records=2)
     append(world, 5)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     work_off(world)
     world.traffic.connect("r1", "a", "b", preserve_node=False)
     append(world, 2)
@@ -172,7 +172,7 @@ def forwarded_to_memory(world: World) -> None:
     for _ in range(3):
         append(world, 2)
         work_off(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 1)
     work_off(world)
 
@@ -188,7 +188,7 @@ def ringed(world: World) -> None:
     for name in "abc":
         world.traffic.append_some(name, 2, None)
         _all_around(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_topic("a")
     world.traffic.connect("cb", "c", "b", allow_cycle=True)
     for name in "bc":
@@ -223,14 +223,14 @@ def worked(world: World) -> None:
     traffic.nack("a", "n2", [3], None, 0)
     traffic.extend("a", "n2", [4], None, 60_000)
     world.end_turn()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     traffic.ack("a", "n2", [4], None)
     world.end_turn()
     world.settle()
     world.pass_time(101)
     traffic.claim("a", "n1", 3, None)
     world.end_turn()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     traffic.ack("a", "n1", [2, 3], None)
     world.end_turn()
 
@@ -248,7 +248,7 @@ def worked_in_memory(world: World) -> None:
         world.traffic.extend("a", "n1", [1], None, 1000)
         world.end_turn()
         world.pass_time(101)
-        upkeep(world, checkpoint=True)
+        maintain(world, checkpoint=True)
 
 
 def buried(world: World) -> None:
@@ -263,7 +263,7 @@ def buried(world: World) -> None:
         world.traffic.ack("a", "n1", [3], None)
         world.end_turn()
         world.settle()
-        upkeep(world, checkpoint=True)
+        maintain(world, checkpoint=True)
         world.files.cold = True
         world.pass_time(101)
 

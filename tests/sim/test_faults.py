@@ -10,7 +10,7 @@ from topics.protocol.model.errors import Rejection
 from .files import Fault
 from .model import Violation
 from .reading import Ask
-from .script import append, delete, plain, put, upkeep
+from .script import append, delete, maintain, plain, put
 from .traffic import diff_of
 from .world import World
 
@@ -79,7 +79,7 @@ def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: 
     calls = world.files.calls
     world.process.sync()
     world.process.idle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     assert STATUSES[refusal_of_an_append(world).code] == 503
     assert not [call for call in world.files.log[calls:] if ".wal" in call]
     world.crash(how)
@@ -88,7 +88,7 @@ def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: 
 
 @pytest.mark.parametrize("call", range(12))
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
+def test_maintenance_that_fails_takes_nothing(call: int, error: int) -> None:
     """A seal or checkpoint that fails is retried, or makes the log read-only; visible records stay,
     and a restart shows them too. (§5)"""
     world = started("fsync")
@@ -98,8 +98,8 @@ def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
     before = shown(world)
     world.files.faults[world.files.calls + 1 + call] = Fault(error)
 
-    upkeep(world, checkpoint=True)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
+    maintain(world, checkpoint=True)
 
     assert shown(world) == before
     world.crash("kill")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .script import append, delete, plain, put, upkeep
+from .script import append, delete, maintain, plain, put
 from .world import World
 
 
@@ -38,7 +38,7 @@ def test_records_expire_once(world: World, before_seq: int, how: str) -> None:
     append(world, 6)
     world.pass_time(20)
     delete(world, before_seq)
-    upkeep(world)
+    maintain(world)
     append(world, 1)
     world.settle()
 
@@ -75,7 +75,7 @@ def test_a_key_goes_with_its_ephemeral_record(world: World) -> None:
     """A retry after a restart that took the record writes it again. (§0.8)"""
     put(world, "ephemeral")
     append(world, 1, "k1")
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.crash("kill")
 
     append(world, 1, "k1")
@@ -124,7 +124,7 @@ def test_a_dropped_run_takes_no_live_neighbour_along(world: World) -> None:
             run.frozen = True  # type: ignore[attr-defined]
     append(world, 3)
     delete(world, 4)
-    upkeep(world)
+    maintain(world)
     world.settle()
 
     world.crash("kill")

@@ -25,7 +25,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.model.ports import Recovery, Store
-from topics.protocol.state.queue import Place
+from topics.protocol.state.queue import JobPlace
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
@@ -40,7 +40,7 @@ from .space import check_rest
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import SLACK_MS, Waiting
 
-TIMED = (Place.LEASED, Place.DELAYED)
+TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
 
@@ -132,21 +132,21 @@ class World:
         self._reap(places)
         self.learn_epochs()
         is_due = self.process.is_reading or self.process.failed
-        dying = [n for n, jobs in places.items() if Place.DYING in jobs.values()]
+        dying = [n for n, jobs in places.items() if JobPlace.DYING in jobs.values()]
         check(is_due or not dying, "I23", f"jobs of {dying} are dying, and nothing is read")
 
-    def _reap(self, places: dict[str, dict[int, Place]]) -> None:
+    def _reap(self, places: dict[str, dict[int, JobPlace]]) -> None:
         waited_for = {claimer.command.topic for claimer in self.waiting.claimers}
         served = waited_for if self.asked is None else waited_for | {self.asked}
         after_ms = self.style.limits.dead_letter_after_ms
         self.model.reap(places, served=served, after_ms=after_ms)
 
-    def _places(self) -> dict[str, dict[int, Place]]:
+    def _places(self) -> dict[str, dict[int, JobPlace]]:
         """Where the engine has its jobs; it need not have read the clock yet."""
         state, now_ms = self.process.engine.state, self.model.now_ms
         return {
             state.by_id[topic_id].name: {
-                seq: Place.AGAIN if job.place in TIMED and job.ends_ms <= now_ms else job.place
+                seq: JobPlace.AGAIN if job.place in TIMED and job.ends_ms <= now_ms else job.place
                 for seq, job in queue.jobs.items()
             }
             for topic_id, queue in state.queues.items()
@@ -453,11 +453,11 @@ class World:
         elif kind < 0.78:
             self.settle()
         elif kind < 0.93:
-            process.step_upkeep(checkpoint=self.rng.random() < 0.15)
+            process.step_maintenance(checkpoint=self.rng.random() < 0.15)
         elif kind < 0.95:
-            process.give_up_upkeep()
+            process.give_up_maintenance()
         elif kind < 0.97:
-            process.finish_upkeep()
+            process.finish_maintenance()
             check_rest(self)
         elif kind < 0.985:
             self._settle_idle()

@@ -78,7 +78,7 @@ class HotRun:
     def dead(self) -> int:
         return int(np.count_nonzero(self.flags))
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         self.flags[rows] = DELETED
 
     def tag(self, tag_id: int) -> str:
@@ -170,7 +170,7 @@ class Ledger:
         for ref, run in topic.runs:
             lo, hi = max(first, ref.first_seq), min(last, ref.last_seq)
             if lo <= hi:
-                run.kill(np.arange(lo - ref.first_seq, hi - ref.first_seq + 1))
+                run.delete(np.arange(lo - ref.first_seq, hi - ref.first_seq + 1))
 
     def _sealed(self, topic: Topic, event: RunsSealed) -> None:
         kept = [held for held in topic.runs if held[0].last_seq < event.first_seq]
@@ -179,7 +179,7 @@ class Ledger:
             run = self.store.open_run(ref, event.topic_id)
             # What was deleted since the seal was planned is not in the file's flags.
             seqs = range(ref.first_seq, ref.last_seq + 1)
-            run.kill(np.array([s - ref.first_seq for s in seqs if s not in topic.hot], np.int64))
+            run.delete(np.array([s - ref.first_seq for s in seqs if s not in topic.hot], np.int64))
             topic.runs.append((ref, run))
         for seq in range(event.first_seq, event.last_seq + 1):
             topic.hot.pop(seq, None)
@@ -243,7 +243,7 @@ class Ledger:
         topic = self.topics[topic_id]
         first, last = min(topic.hot), topic.head
         run = HotRun(first, [topic.hot.get(seq, b"{}") for seq in range(first, last + 1)])
-        run.kill(np.array([s - first for s in range(first, last + 1) if s not in topic.hot], int))
+        run.delete(np.array([s - first for s in range(first, last + 1) if s not in topic.hot], int))
         refs = self.store.seal([entry_of(run, topic_id=topic_id)])
         return self.write(RunsSealed(1, topic_id, first, last, refs))
 

@@ -42,6 +42,6 @@ TEXTS = [b'{"$seq":%d,"data":%s}' % (seq, b"x" * seq) for seq in range(1, 11)]
 
 def sealed(store: Any, *, kill: list[int] = ()) -> Any:  # type: ignore[assignment]
     run = HotRun(1, TEXTS, tags=TAGS, nodes=["w-2", "w-1", None] * 3)
-    run.kill(np.array(kill, np.int64))
+    run.delete(np.array(kill, np.int64))
     [ref] = store.seal([entry_of(run)])
     return store.open_run(ref, 1)

@@ -183,10 +183,10 @@ def test_killing_twice_counts_once(world: World) -> None:
     """Rows that are dead already can be killed again."""
     run = sealed(world.store, kill=[1])
 
-    run.kill(np.array([0, 1]))
-    run.kill(np.array([0]))
+    run.delete(np.array([0, 1]))
+    run.delete(np.array([0]))
     dead_unopened = run.dead
-    run.kill(np.array([0, 5]))
+    run.delete(np.array([0, 5]))
 
     assert (dead_unopened, run.dead) == (2, 3)
 
@@ -200,15 +200,15 @@ def test_rows_and_marks_kill_alike(world: World, opened: str) -> None:
         if opened in ("counted", "partly dead"):
             assert run.dead == (opened == "partly dead")
         if opened == "killed in":
-            run.kill(np.array([3]))
+            run.delete(np.array([3]))
             assert run.dead == 1
 
     for dead in ([1, 3, 4, 9], [0, 4], []):
-        one.kill(np.array(dead, np.int64))
-        other.kill_marked(np.isin(np.arange(10), dead))
+        one.delete(np.array(dead, np.int64))
+        other.delete_marked(np.isin(np.arange(10), dead))
         if opened != "not":
             assert one.dead == other.dead == other.known_dead
-        assert one.killed().tolist() == other.killed().tolist()
+        assert one.deleted_rows().tolist() == other.deleted_rows().tolist()
 
     world.store.write(Frames())
     world.store.sync()
@@ -227,14 +227,14 @@ def test_a_run_that_is_not_open_remembers_what_it_was_told(world: World) -> None
     gone = world.store.open_run(RunRef(99, 0, 1, 10, 100), 1)
 
     for each in (run, gone):
-        each.kill(np.array([2, 3]))
-        each.kill(np.array([3, 7]))
-        assert each.killed().tolist() == [2, 3, 7]
+        each.delete(np.array([2, 3]))
+        each.delete(np.array([3, 7]))
+        assert each.deleted_rows().tolist() == [2, 3, 7]
     assert (run.dead, run.ref) == (3, ref)
     world.store.write(Frames())
     world.store.sync()
     assert world.store.flip() == 3
-    assert run.killed().tolist() == [2, 3, 7]
+    assert run.deleted_rows().tolist() == [2, 3, 7]
 
 
 def test_a_dropped_run_stays_readable_until_it_is_let_go(world: World) -> None:
@@ -303,7 +303,7 @@ class Flagged:
         if what == "asked":
             assert self.run.dead == len(self.dead)
         elif what == "killed":
-            self.run.kill(np.array([row]))
+            self.run.delete(np.array([row]))
             self.dead.add(row)
             self.store.write(Frames())
         else:

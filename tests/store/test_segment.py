@@ -71,7 +71,7 @@ def test_pieces_of_sealed_and_hot_runs_join(world: World) -> None:
     """Adjacent pieces become one run, ids translated, dead rows of either left empty."""
     first = sealed(world.store, kill=[3])
     second = HotRun(11, TEXTS, tags=["new", "a"], nodes=["w-9"])
-    second.kill(np.array([1]))
+    second.delete(np.array([1]))
     pieces = (
         SealPiece(first, 2, 10, first.flags[2:].copy()),
         SealPiece(second, 0, 4, second.flags[:4].copy()),

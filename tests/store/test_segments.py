@@ -108,7 +108,7 @@ def test_killed_rows_survive_the_closing_of_their_segment(reopen: bool) -> None:
     one, other = (store.open_run(ref, 1) for ref in refs)
     if reopen:
         assert one.dead == 0
-    one.kill(np.array([1]))
+    one.delete(np.array([1]))
     assert other.dead == 0
 
     assert one.flags.tolist() == [0, 0xD5, 0]

@@ -36,7 +36,7 @@ def test_writing_syncing_and_sealing_go_on_side_by_side(tmp_path: Path) -> None:
             turn += 1
             [ref] = store.seal([entry_of(HotRun(1, [b"%d" % turn, b"other"]))])
             run = store.open_run(ref, 1)
-            run.kill(np.array([1]))
+            run.delete(np.array([1]))
             store.flip()
             assert run.flags.tolist() == [0, 0xD5]
             sealed.append(bytes(run.read_blocking([(0, 1)])[0]))
@@ -83,7 +83,7 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
     thread = threading.Thread(target=flip)
     thread.start()
     for row in range(count):
-        run.kill(np.array([row]))
+        run.delete(np.array([row]))
         store.write(Frames())
         assert run.dead == row + 1
         assert int(np.count_nonzero(run.flags)) == row + 1

@@ -223,12 +223,10 @@ class Engine:
         """
         now_ms = self.advance(now_ms)
         for topic in self.state.by_id.values():
-            durability = topic.config.durability
+            durability = topic.durability
             first, last = topic.head_seq + 1, topic.reserved_through
-            uncertain = durability == "ephemeral" or not (
-                recovery.same_boot or durability == "fsync"
-            )
-            if recovery.clean or not uncertain or not self._was_used(topic):
+            is_certain = durability.survives(same_boot=recovery.same_boot)
+            if recovery.clean or is_certain or not self._was_used(topic):
                 last = topic.head_seq
             is_lossy = topic.topic_id in self.state.lossy
             if is_lossy or first <= last:
@@ -236,11 +234,11 @@ class Engine:
                 # there are right, whatever followed it, unless they took in what lived in memory
                 # only: to count that anew opens every run.
                 count, size_bytes = topic.count, topic.size_bytes
-                if is_lossy or durability == "ephemeral":
+                if is_lossy or not durability.is_logged:
                     count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.unit.emit(lost)
-            self.unit.show_all(topic)
+            self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=recovery.clean)
         self.state.next_lease = max(self.state.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()

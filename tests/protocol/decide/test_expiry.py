@@ -8,7 +8,7 @@ from topics.protocol.state.state import State
 
 
 def test_expired_records_free_room_unseen() -> None:
-    """Of a topic that nobody has read since, before upkeep comes round."""
+    """Of a topic that nobody has read since, before maintenance comes round."""
     engine = Harness(max_total_bytes=1000)
     engine.put("old", ttl_ms=200)
     for n in range(12):
@@ -41,7 +41,7 @@ def test_what_has_not_expired_takes_room() -> None:
 
 def test_a_write_looks_at_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has waited longest expires first; who is refused has made room for the next."""
-    monkeypatch.setattr("topics.protocol.commit.admission.DUE_MAX", 4)
+    monkeypatch.setattr("topics.protocol.commit.unit_of_work.DUE_MAX", 4)
     engine = Harness(max_total_bytes=1000)
     for n in range(8):
         engine.put(f"t{n}", ttl_ms=100 + n)

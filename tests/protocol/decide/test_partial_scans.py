@@ -17,7 +17,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import ScatteredDeleted
 from topics.protocol.model.outcomes import Outcome, Parked
-from topics.protocol.state import topic
+from topics.protocol.state import selection, topic
 from topics.store.runs import SealedRun
 
 LOOKS = 4
@@ -26,7 +26,7 @@ LOOKS = 4
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "LOOKS_MAX", LOOKS)
+    monkeypatch.setattr(selection, "LOOKS_MAX", LOOKS)
     monkeypatch.setattr(partial_scans, "LOOKS_MAX", LOOKS)
 
 
@@ -161,7 +161,7 @@ def test_a_long_poll_waits_once_it_has_looked() -> None:
 def test_watchers_and_routers_look_in_parts_too() -> None:
     """A filter of theirs ends a look after as many runs, with the cursor moved. (§6, §7)"""
     engine = sealed()
-    page = engine.topic().select(topic.Reading(0, 100, 1 << 20, (), bodies.parse_diff(
+    page = selection.select(engine.topic(), selection.ReadQuery(0, 100, 1 << 20, (), bodies.parse_diff(
         "t", b'{"match":"absent"}', engine.limits).match))  # fmt: skip
     assert (page.count, page.next_seq, page.is_partial) == (0, 8, True)
 
@@ -383,10 +383,10 @@ def test_a_scattered_delete_of_what_is_being_sealed() -> None:
     engine: Any = Durable(segment_max_records=ROWS)
     engine.append(*[tagged("ab"[n % 2], n) for n in range(ROWS)])
     engine.append(*[tagged("ab"[n % 2], n) for n in range(ROWS)])
-    job = engine.upkeep.plan_seal(engine.now_ms)
+    job = engine.sealing.plan(engine.now_ms)
     refs = engine.store.seal(job.entries)
     assert deletion(engine, match="a").end()["deleted"] == ROWS
-    engine.upkeep.on_sealed(job, refs, engine.now_ms)
+    engine.sealing.install(job, refs, engine.now_ms)
     engine.sync()
 
     for again in (engine, engine.kill()):

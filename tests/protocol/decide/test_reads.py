@@ -102,7 +102,7 @@ def test_a_wait_does_not_stand_before_a_hole() -> None:
 
 def test_a_wait_does_not_stand_where_a_scan_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read that looked at its share of rows goes on with the next, it does not wait. (§3.2)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 10)
     engine = Harness()
     engine.append(*[by("me")] * 25, by("you"))
 

@@ -15,12 +15,12 @@ from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
 from topics.protocol.state.watches import (
-    PLACES,
     SESSION_TTL_MS,
-    Place,
+    WATCH_TRANSITIONS,
     RecordFrame,
-    Step,
     Watched,
+    WatchPlace,
+    WatchStep,
     own_view,
 )
 
@@ -34,28 +34,30 @@ def engine() -> Harness:
 
 # ---------------------------------------------------------------------- the table
 
-IMPOSSIBLE = {(Place.GONE, step) for step in Step if step is not Step.OPENED}
+IMPOSSIBLE = {(WatchPlace.GONE, step) for step in WatchStep if step is not WatchStep.OPENED}
 """What is gone is not looked at again before the next stream."""
 
 EXPECTED = {
-    Step.OPENED: dict.fromkeys(Place, Place.CONNECTING),
-    Step.DELETED: dict.fromkeys(Place, Place.GONE),
-    Step.UNREADABLE: dict.fromkeys(Place, Place.GONE),
-    Step.DRAINED: dict.fromkeys(Place, Place.LIVE),
-    Step.CUT_SHORT: {
-        Place.CONNECTING: Place.CONNECTING,
-        Place.BEHIND: Place.BEHIND,
-        Place.LIVE: Place.BEHIND,
+    WatchStep.OPENED: dict.fromkeys(WatchPlace, WatchPlace.CONNECTING),
+    WatchStep.DELETED: dict.fromkeys(WatchPlace, WatchPlace.GONE),
+    WatchStep.UNREADABLE: dict.fromkeys(WatchPlace, WatchPlace.GONE),
+    WatchStep.DRAINED: dict.fromkeys(WatchPlace, WatchPlace.LIVE),
+    WatchStep.CUT_SHORT: {
+        WatchPlace.CONNECTING: WatchPlace.CONNECTING,
+        WatchPlace.BEHIND: WatchPlace.BEHIND,
+        WatchPlace.LIVE: WatchPlace.BEHIND,
     },
 }
 
 
-@pytest.mark.parametrize(("place", "step"), list(product(Place, Step)), ids=lambda c: c.value)
-def test_every_cell_of_the_table(place: Place, step: Step) -> None:
+@pytest.mark.parametrize(
+    ("place", "step"), list(product(WatchPlace, WatchStep)), ids=lambda c: c.value
+)
+def test_every_cell_of_the_table(place: WatchPlace, step: WatchStep) -> None:
     """Each place moves by each step as said, and by no other. (§7.5)"""
     watched = Watched("t", 1, 0, View(limit=1, budget_bytes=1), place)
     if (place, step) in IMPOSSIBLE:
-        assert (place, step) not in PLACES
+        assert (place, step) not in WATCH_TRANSITIONS
         with pytest.raises(KeyError):
             watched.step(step)
     else:
@@ -460,7 +462,7 @@ def test_a_look_that_only_skips_lets_others_on(
     engine: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One pull looks at a bounded number of rows, then asks to be asked again. (§3.2)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 10)
     engine.append(*[by("me")] * 35, by("you"))
     viewer = Viewer(engine, node="me").open()
     looks = []

@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_told_with_its_place(
     play(rotten, story)
 
 
-def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
+def test_damage_keeps_nothing_else_from_maintenance(rotten: Path) -> None:
     """Its topic can be listed and written to; every topic is sealed and checkpointed. (§1.3)"""
 
     before = checkpoint_of(rotten)
@@ -128,7 +128,7 @@ def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
         listed = await told(runtime, ListTopics("", 10, "", False))
         assert isinstance(listed.result, Outcome)
 
-        while runtime.engine.state.hot:
+        while runtime.engine.state.memory.unsealed:
             await runtime.keep_up(checkpoint=True)
 
         assert checkpoint_of(rotten) > before
@@ -244,7 +244,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("jobs", *[2_222_222_222] * 20))
         await told(runtime, append("other", 3))
 
-        while runtime.engine.state.hot:
+        while runtime.engine.state.memory.unsealed:
             await runtime.keep_up(checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs
@@ -511,7 +511,7 @@ def test_an_erasure_that_meets_damage_says_so(tmp_path: Path) -> None:
     play(tmp_path, second)
 
 
-def test_a_bug_in_upkeep_does_not_end_it(
+def test_a_bug_in_maintenance_does_not_end_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged with its traceback, and maintenance continues."""
@@ -524,7 +524,7 @@ def test_a_bug_in_upkeep_does_not_end_it(
             raise AssertionError("made up")
 
         with monkeypatch.context() as patched:
-            patched.setattr(runtime.driver.maintenance.upkeep, "drop_runs", broken)
+            patched.setattr(runtime.driver.maintenance.schedule.compaction, "drop_runs", broken)
             runtime.driver.maintenance.soon()
             runtime.nudge()
             await failed.wait()

@@ -420,9 +420,9 @@ def test_limits_tells_every_bound() -> None:
 def test_a_poll_that_stops_before_the_head_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that only skipped records, up to its limit, does not wait although records follow.
     (§3.2)"""
-    from topics.protocol.state import topic
+    from topics.protocol.state import selection
 
-    monkeypatch.setattr(topic, "SCAN_ROWS_MAX", 4)
+    monkeypatch.setattr(selection, "SCAN_ROWS_MAX", 4)
     desk = Desk()
     echoes = [{"data": i, "node": "me"} for i in range(6)]
     desk.ask("POST", "/v0/topics/a", {"records": [*echoes, {"data": "yours", "node": "you"}]})

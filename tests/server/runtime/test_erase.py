@@ -11,7 +11,7 @@ import pytest
 from protocol.harness import text_of
 
 from server.runtime.test_runtime import LIMITS, append, diff, told
-from topics.protocol.driver import rounds
+from topics.protocol.driver import maintenance
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Command, DeleteTopic
 from topics.protocol.model.outcomes import Outcome
@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_unlinked_holds_up_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The erasure is retried until no file holds the bytes."""
-    monkeypatch.setattr(rounds, "RETRY_MS", 0)
+    monkeypatch.setattr(maintenance, "RETRY_MS", 0)
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret", "kept"))

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 import pytest
 
-from topics.protocol.driver import rounds
+from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
 from topics.protocol.model.codec import Frames, decode_all
@@ -304,7 +304,7 @@ def test_what_was_read_for_a_dead_letter_is_written_at_once(
 ) -> None:
     """A job whose text had to be read from the disk reaches the dead-letter topic without another
     request, and wakes a read that waits there. (§10.6)"""
-    monkeypatch.setattr(rounds, "ROUND_EVERY_MS", 1_000_000)
+    monkeypatch.setattr(maintenance, "ROUND_EVERY_MS", 1_000_000)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("q", type="queue", max_deliveries=1, dead_letter="d"))
@@ -406,7 +406,7 @@ def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
     play(story)
 
 
-def test_a_failure_during_upkeep_leaves_a_read_only_log() -> None:
+def test_a_failure_during_maintenance_leaves_a_read_only_log() -> None:
     """A flag that cannot be written is a failed write like any other. (§0.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:

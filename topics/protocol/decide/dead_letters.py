@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
-from topics.protocol.commit.unit_of_work import UnitOfWork, holds_logged, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
@@ -24,7 +24,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Fetch, Gate
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.queue import Job, Place, Queue
+from topics.protocol.state.queue import Job, JobPlace, Queue
 from topics.protocol.state.topic import Topic, seq_spans
 
 MOVED_MAX: Final = 1000
@@ -102,7 +102,7 @@ class DeadLetters:
             return
         moment = Moment(self._state.now_ms, asked_at.room)
         self._unit.expire(topic, moment.now_ms)
-        left = [job for job in jobs if job.place is Place.DYING]
+        left = [job for job in jobs if job.place is JobPlace.DYING]
         if isinstance(texts, Exception):
             self._unreadable(topic, queue, left, texts, moment)
         elif len(left) == len(jobs):
@@ -126,7 +126,7 @@ class DeadLetters:
             spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
         if spoiled:
             self.spoil(topic, queue, [(job, error) for job in spoiled], moment.now_ms)
-            left = [job for job in jobs if job.place is Place.DYING]
+            left = [job for job in jobs if job.place is JobPlace.DYING]
             return self._read(topic, queue, left, moment) if left else Gate.NOW
         return self._read_halves(topic, queue, jobs, moment)
 
@@ -138,7 +138,7 @@ class DeadLetters:
         for job, error in jobs:
             if queue.spoil(job, now_ms + DAMAGED_REST_MS):
                 news.setdefault(str(error), []).append(job.seq)
-        self._state.heed_end(topic.topic_id)
+        self._state.note_job_ends(topic.topic_id)
         for what, seqs in news.items():
             named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
             self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
@@ -168,7 +168,7 @@ class DeadLetters:
                 "$dead_letter_src_seq": b"%d" % seq,
             }
 
-        is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        is_logged = logs_deletes(topic)
         if is_logged:
             self._unit.log_expiry(topic, moment.now_ms)
         size_bytes = _size_of(topic, spans)

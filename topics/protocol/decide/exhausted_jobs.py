@@ -14,7 +14,7 @@ from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.moment import Moment
-from topics.protocol.state.queue import Job, Place
+from topics.protocol.state.queue import Job, JobPlace
 from topics.protocol.state.topic import Topic
 
 
@@ -109,10 +109,10 @@ class ExhaustedJobs:
     def on_moved(self, topic: Topic, now_ms: int) -> None:
         """Exhausted jobs of a queue were moved, or came back to wait; or there was none."""
         jobs = self._moving.get(topic.topic_id, [])
-        if any(job.place is Place.DYING for job in jobs):
+        if any(job.place is JobPlace.DYING for job in jobs):
             return  # their text is being read: one part of a queue at a time
         self._moving.pop(topic.topic_id, None)
-        if jobs and all(job.place is Place.DELAYED and job.refusals for job in jobs):
+        if jobs and all(job.place is JobPlace.DELAYED and job.refusals for job in jobs):
             before = self._pauses.get(topic.topic_id)
             refusals = 0 if before is None else before.refusals + 1
             self._pauses[topic.topic_id] = _Pause(now_ms + backoff_ms(refusals), refusals)

@@ -29,7 +29,8 @@ from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.routers import Router
-from topics.protocol.state.topic import Reading, Topic, spans_of
+from topics.protocol.state.selection import ReadQuery, select
+from topics.protocol.state.topic import Topic, spans_of
 
 VISIT_ROWS: Final = 1000
 VISIT_BYTES: Final = 512 << 10
@@ -176,7 +177,7 @@ class Forwarding:
     def _end_slice(self, moment: Moment) -> None:
         self._same = None
         self._log_passed(moment)
-        self._unit.relieve(moment.now_ms)
+        self._unit.evict_for_memory(moment.now_ms)
         self._rested()
 
     def _log_passed(self, moment: Moment) -> None:
@@ -244,14 +245,14 @@ class Forwarding:
         plan = self._plans.pop(router, None)
         if plan is not None and isinstance(plan.texts, Exception):
             raise plan.texts
-        reading = Reading(
+        reading = ReadQuery(
             self._cursor(router),
             VISIT_ROWS,
             VISIT_BYTES,
             match=router.match,
             through=None if plan is None else plan.through,
         )
-        page = source.select(reading)
+        page = select(source, reading)
         assert page.tombstone is None
         extents = page.extents if allowed is None else _within(page.extents, allowed)
         left.rows -= page.scanned // SCANNED_ROWS_EACH

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import Held
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -81,7 +81,7 @@ class Leases:
         """Lasting leases are as durable as they promise to be before a worker sees them."""
         if not topic.config.leases_durable:
             return Gate.NOW
-        return Gate.SYNCED if topic.config.durability == "fsync" else Gate.WRITTEN
+        return gate_of(topic)
 
     # ------------------------------------------------------------------ changes
 

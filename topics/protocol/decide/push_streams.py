@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Grant
-from topics.protocol.state.queue import Job, Place, Queue
+from topics.protocol.state.queue import Job, JobPlace, Queue
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +68,7 @@ class PushStreams:
         for seq, lease in freed:
             stream, job = self._holder.get(lease), queue.jobs.get(seq)
             is_last = job is not None and job.lease == lease
-            if stream is None or (is_last and job is not None and job.place is Place.LEASED):
+            if stream is None or (is_last and job is not None and job.place is JobPlace.LEASED):
                 continue  # extended since
             for leases in (stream.held, stream.lapsed):
                 if leases.get(seq) == lease:

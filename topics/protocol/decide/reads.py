@@ -16,7 +16,8 @@ from topics.protocol.model.commands import Diff
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gap, Page, Parked, Records, Wake
 from topics.protocol.model.ports import Extent, Run
-from topics.protocol.state.topic import Reading, Selection, Tombstone, Topic
+from topics.protocol.state.selection import ReadQuery, Selection, seek, select
+from topics.protocol.state.topic import Tombstone, Topic
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class _LongPoll:
 
     command: Diff
     token: object
-    reading: Reading
+    reading: ReadQuery
 
 
 class Reads:
@@ -42,7 +43,7 @@ class Reads:
         topic = self._unit.topic(command.topic, now_ms)
         note_read(topic, now_ms)
         reading, recreated = _reading(topic, command)
-        selection = topic.select(reading)
+        selection = select(topic, reading)
         if recreated is not None:
             selection.tombstone = recreated
         if selection.is_partial:
@@ -60,21 +61,21 @@ class Reads:
         topic: Topic,
         command: Diff,
         token: object,
-        reading: Reading,
+        reading: ReadQuery,
         page: Selection,
     ) -> Generator[Sequence[Run], Moment, Page | None]:
         """Fill a page that ended because a turn looks at so many runs only (§3.2)."""
         while page.is_partial:
             budget_bytes = reading.budget_bytes - sum(map(_text_bytes, page.extents))
             yield topic.cold_from(page.next_seq + 1)
-            left = Reading(
+            left = ReadQuery(
                 page.next_seq,
                 reading.limit - page.count,
                 max(budget_bytes, 0),
                 reading.skip_nodes,
                 reading.match,
             )
-            more = topic.select(left)
+            more = select(topic, left)
             if more.tombstone is not None and (page.count or page.tombstone is not None):
                 break  # lost meanwhile: the reader meets it when it asks on from here
             if page.count and sum(map(_text_bytes, more.extents)) > budget_bytes:
@@ -98,7 +99,7 @@ class Reads:
         return sum(map(len, self._parked.values()))
 
     def _park(
-        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
+        self, topic: Topic, command: Diff, token: object, reading: ReadQuery, page: Selection
     ) -> None:
         poll = _LongPoll(command, token, _moved(reading, page.next_seq))
         self._parked.setdefault(topic.topic_id, {})[token] = poll
@@ -155,9 +156,9 @@ class Reads:
     def _select(topic: Topic, poll: _LongPoll) -> Selection:
         if poll.command.from_ts is not None:
             # Records that came while it waited may be older than what it waits for.
-            reached = max(poll.reading.from_seq, topic.seek(poll.command.from_ts))
+            reached = max(poll.reading.from_seq, seek(topic, poll.command.from_ts))
             poll.reading = _moved(poll.reading, reached)
-        return topic.select(poll.reading)
+        return select(topic, poll.reading)
 
 
 def _page(topic: Topic, page: Selection, command: Diff) -> Page:
@@ -180,11 +181,11 @@ def _text_bytes(extent: Extent) -> int:
     return sum(int(sizes[lo:hi].sum(dtype=np.int64)) for lo, hi in extent.spans)
 
 
-def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
+def _reading(topic: Topic, command: Diff) -> tuple[ReadQuery, Tombstone | None]:
     """The cursor a reader stands at, and the tombstone of one that is from another instance."""
     from_seq, recreated = command.from_seq, None
     if command.from_ts is not None:
-        from_seq = topic.seek(command.from_ts)
+        from_seq = seek(topic, command.from_ts)
     elif from_seq > topic.published_seq or (
         command.epoch is not None and command.epoch != topic.epoch
     ):
@@ -192,7 +193,7 @@ def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
         from_seq = topic.earliest_seq - 1
     skip = command.nodes if topic.config.dedupe_node else ()
     return (
-        Reading(from_seq, command.limit, command.budget_bytes, skip, command.match),
+        ReadQuery(from_seq, command.limit, command.budget_bytes, skip, command.match),
         recreated,
     )
 
@@ -204,5 +205,7 @@ def _is_idle(topic: Topic, page: Selection) -> bool:
     return not page.count and page.tombstone is None and page.next_seq >= topic.published_seq
 
 
-def _moved(reading: Reading, from_seq: int) -> Reading:
-    return Reading(from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match)
+def _moved(reading: ReadQuery, from_seq: int) -> ReadQuery:
+    return ReadQuery(
+        from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match
+    )

@@ -43,15 +43,15 @@ class RecordCommands:
             known = self._remembered(topic, command, now_ms)
             if known is not None:
                 return known
-        event, log_bytes = self._unit.admission.appended(topic, command, now_ms)
-        volatile = topic.config.durability == "ephemeral"
+        event, log_bytes = self._unit.admit_append(topic, command, now_ms)
+        volatile = not topic.durability.is_logged
         need = FRAME_BYTES if volatile else log_bytes
         self._unit.require_writable(moment, need + (FRAME_BYTES if created else 0))
         if created is not None:
             topic = self._unit.create(created)
         self._unit.log_append(topic, event, log_bytes, volatile=volatile)
-        self._unit.relieve(now_ms)
-        synced = self._unit.owe(topic)
+        self._unit.evict_for_memory(now_ms)
+        synced = self._unit.publication.plan(topic)
         return Appended(
             topic.name,
             event.first_seq,
@@ -61,16 +61,14 @@ class RecordCommands:
             created=created is not None,
             gate=Gate.SYNCED if synced else Gate.WRITTEN,
             is_logged=True,
-            is_fsync=topic.config.durability == "fsync",
+            is_fsync=topic.durability.waits_for_sync,
         )
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Appended | None:
         """The outcome of a batch that came before under the same key (§0.8)."""
-        window_ms = topic.config.idempotency_window_ms
-        if not command.key or not window_ms:
+        if not command.key or not topic.config.idempotency_window_ms:
             return None
-        keys = self._state.keys.get(topic.topic_id)
-        entry = None if keys is None else keys.find(command.key, now_ms=now_ms, window_ms=window_ms)
+        entry = self._state.keys.find(topic.topic_id, command.key, now_ms)
         if entry is None:
             return None
         last_seq = entry.first_seq + entry.records - 1

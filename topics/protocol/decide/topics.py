@@ -23,8 +23,8 @@ from topics.protocol.model.outcomes import (
     TopicsListed,
     TopicView,
 )
+from topics.protocol.state.floors import floors_with
 from topics.protocol.state.queue import Queue
-from topics.protocol.state.state import floors_with
 from topics.protocol.state.topic import NOTHING_REMOVED, Topic
 
 PRIORITY_FRESH: Final = 1000
@@ -77,12 +77,12 @@ class TopicCommands:
             return _put(topic.name, config, created=False)
         self._unit.require_writable(moment)
         self._unit.expire(topic, moment.now_ms)
-        promised = topic.config.durability == "fsync"
+        promised = topic.durability.waits_for_sync
         self._unit.emit(self._configured(topic, config, moment.now_ms))
         if promised:
             # Until the new class is durable a power loss may bring the old one back, under which
             # no seq is skipped: what is shown meanwhile must be as durable as it promises.
-            self._unit.hold_back(topic)
+            self._unit.publication.hold_back(topic)
         self._unit.expire(topic, moment.now_ms)
         self._has_room(topic)
         return _put(topic.name, config, created=False)
@@ -91,6 +91,7 @@ class TopicCommands:
         """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
         evicted = None
         if config.discard == "old":
+            self._unit.let_leases_end(topic)
             held = self._unit.admission.first_held(topic)
             evicted = topic.eviction(
                 topic.count - config.cap_records if config.cap_records else 0,
@@ -168,7 +169,7 @@ class TopicCommands:
         routers = [router.name for router in self._state.routers.of(topic.topic_id)]
         head_seq = topic.published_seq
         self._unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
-        self._unit.drop(topic)
+        self._unit.publication.drop(topic)
         self._dropped(topic, head_seq)
         return TopicDropped(command.topic, True, routers, gate=Gate.SYNCED, is_logged=True)
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from topics.protocol.model.config import Durability, Guarantee, RouterConfig, TopicConfig, TopicType
+from topics.protocol.model.config import Guarantee, RouterConfig, TopicConfig, TopicType
+from topics.protocol.model.durability import Durability
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
 

@@ -42,13 +42,13 @@ from topics.protocol.model.config import (
     LEASE_MS_MIN,
     PRIORITY_MAX,
     Discard,
-    Durability,
     Guarantee,
     RouterConfig,
     TopicConfig,
     TopicType,
 )
 from topics.protocol.model.cursor import Remembered, parse_composite
+from topics.protocol.model.durability import Durability, durability_of
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
@@ -272,7 +272,7 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
     def u64(field: str) -> int:
         return _u64(getattr(body, field), f"{path}.{field}", getattr(default, field))
 
-    durability = body.durability or ("fsync" if body.durable else default.durability)
+    durability = body.durability or durability_of(durable=bool(body.durable))
     priority = body.priority
     if body.dead_letter is not None:
         require_topic_name(body.dead_letter, path=f"{path}.dead_letter")
@@ -284,7 +284,7 @@ def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig
         cap_records=u64("cap_records"),
         cap_bytes=u64("cap_bytes"),
         discard=body.discard or default.discard,
-        durable=durability == "fsync",
+        durable=durability == durability_of(durable=True),
         durability=durability,
         priority=None if priority is None else _clamp(priority, -PRIORITY_MAX, PRIORITY_MAX),
         auto_priority=_or(body.auto_priority, default.auto_priority),

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import orjson
 
+from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
@@ -84,8 +85,8 @@ def _aggregates(
 ) -> Iterable[Family]:
     records = total = hot = 0
     if state is not None:
-        records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
-    classes = dict.fromkeys(("ephemeral", "memory", "disk", "fsync"), 0)
+        records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
+    classes = dict.fromkeys(DURABILITIES, 0)
     queues = routers = leased = damaged = 0
     if state is not None:
         queues, routers = len(state.queues), len(state.routers)

@@ -5,7 +5,8 @@ header, a msgpack head, and for appended records the columns and the text as the
 few slices however many records there are.  Invariant: a frame's length is a multiple of 8, so that
 columns of the next one are aligned.
 
-An event is encoded before it is applied: whatever can fail of that fails while nothing is true yet.
+An event is encoded before it is applied: where encoding fails, for want of memory, nothing has
+changed yet.
 """
 
 import struct

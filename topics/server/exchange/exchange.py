@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece, open_object

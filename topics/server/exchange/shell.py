@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Generator
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command

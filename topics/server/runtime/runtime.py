@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NoReturn, TypeVar
 
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.driver.driver import Driver, Read, Step, Ticket
+from topics.protocol.driver.driver import Driver, Read, Step
 from topics.protocol.driver.group_commit import (
     Deliver,
     LeaveMark,
@@ -24,9 +24,10 @@ from topics.protocol.driver.group_commit import (
     Reply,
     Rotate,
     Sync,
+    Ticket,
     Write,
 )
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError

@@ -1,8 +1,8 @@
-"""Maintenance: when a round of upkeep is due, and how one is driven.
+"""The maintenance driver: when a round of maintenance is due, and how its tasks are driven.
 
-What is done in which order is written down in `chores`, as a generator; this runs it.  What a step
-waits for is asked of the host (`Call`, on a worker), of group commit (`UntilWritten`, `UntilSynced`,
-`Rotation`), or of nobody.  Between two steps it runs in one piece where the engine runs.
+Which step follows which is written down in `maintenance.schedule`, as generators; this runs them.
+What a task waits for is asked of the host (`Call`, on a worker) or of group commit (`UntilWritten`,
+`UntilSynced`, `Rotation`).  Between two waits a task runs in one piece, where the engine runs.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,45 +10,47 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
-from topics.protocol.driver.group_commit import GroupCommit, Reply, Waiter, unknown
+from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Reply, unknown
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
-from topics.protocol.maintenance.schedule import (
+from topics.protocol.maintenance.schedule import Schedule
+from topics.protocol.maintenance.steps import (
     Blocking,
-    Chore,
-    Chores,
     Rotation,
-    Step,
+    Task,
     UntilSynced,
     UntilWritten,
+    Wait,
 )
-from topics.protocol.maintenance.upkeep import Upkeep
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, StoreError, WriteFailed
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
 
 ROUND_EVERY_MS: Final = 10_000
+"""Between two rounds where nothing is due: time may have taken records that no command names."""
 ROUND_SOON_MS: Final = 50
+"""Between two rounds of which the first left work: commands come first in between."""
 RETRY_MS: Final = 1000
+"""After a round that failed: a full disk may have space by then."""
 SPACE_BYTES: Final = 64 << 10
-"""Room in the log, beyond twice what was too little, at which a full disk counts as full no more:
-space that comes and goes by a write is not logged each time."""
+"""Room in the log, beyond twice what was too little, from which on a full disk counts as full no
+longer: space that comes and goes with each write is not logged each time."""
 
 Ended = Callable[[Exception | None], None]
-"""Called when a chore is over, with why it broke off."""
+"""Called when a task is over, with why it broke off; None where it did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Maintenance waits for a disk: make the call where nobody else waits, then call `done` with
-    what it returned, or with None and what it raised."""
+    """Maintenance waits for a disk: make the call on a worker, then call `done` on the engine's
+    thread, with what it returned, or with None and what it raised."""
 
     call: Callable[[], Any]
     done: Callable[[Any, BaseException | None], None]
 
 
-class Host(Protocol):
-    """Who has the worker, the clocks and the process's log."""
+class MaintenanceHost(Protocol):
+    """What the maintenance driver asks of its host."""
 
     @property
     def now_ms(self) -> int:
@@ -56,7 +58,7 @@ class Host(Protocol):
 
     @property
     def steady_ms(self) -> int:
-        """A clock that nobody sets."""
+        """A monotonic clock, milliseconds."""
 
     def perform(self, step: Call, /) -> None: ...
 
@@ -64,8 +66,8 @@ class Host(Protocol):
         """A line for the operator; `level` is "info", "warning" or "error"."""
 
 
-class Maintenance:
-    """Implements `chores.Host`."""
+class MaintenanceDriver:
+    """Drives the schedule of one engine, one task at a time.  Implements `schedule.ScheduleHost`."""
 
     def __init__(
         self,
@@ -74,17 +76,15 @@ class Maintenance:
         store: Store,
         commit: GroupCommit,
         throttle: Throttle,
-        host: Host,
+        host: MaintenanceHost,
     ) -> None:
-        self.upkeep = Upkeep(engine)
-        self.chores = Chores(limits, self.upkeep, store, self)
-        self._limits = limits
+        self.schedule = Schedule(limits, engine, store, self)
         self._engine = engine
         self._store = store
         self._commit = commit
         self._throttle = throttle
         self._host = host
-        self._chore: Chore | None = None
+        self._task: Task | None = None
         self._ended: Ended | None = None
         self._is_asking = False
         self._answers: list[tuple[Any, BaseException | None]] = []
@@ -93,50 +93,56 @@ class Maintenance:
         self._trouble = ""
         self._too_little: int | None = None
         """The most room at which a write was refused since the disk was full; None: it is not."""
-        self._erasing: list[Waiter] = []
-        self._taken: list[Waiter] = []
+        self._erasing: list[PendingAnswer] = []
+        self._taken: list[PendingAnswer] = []
 
     # ------------------------------------------------------------------ what makes a round due
 
     def start(self) -> None:
-        """Rounds come from now on."""
+        """Begin a round now and then, and whenever one is due."""
         self._next_ms = self._host.steady_ms + ROUND_EVERY_MS
 
     def calm(self) -> None:
-        """No round comes by itself: somebody asks for each (`round`)."""
+        """Begin no round but those that `round` asks for."""
         self._next_ms = None
 
     def end(self) -> None:
-        """No more rounds; one that is under way is let go of."""
+        """Begin no more rounds, and close the one that is under way."""
         self._next_ms = None
-        if self._chore is not None:
-            chore, self._chore = self._chore, None
-            chore.close()
+        if self._task is not None:
+            task, self._task = self._task, None
+            task.close()
             self._over(None)
 
     def soon(self) -> None:
-        """A round is due, at once or a moment after the last one."""
+        """A round is due: at once, or `ROUND_SOON_MS` after the last one."""
         if self._next_ms is not None:
             soon_ms = max(self._host.steady_ms, self._ended_ms + ROUND_SOON_MS)
             self._next_ms = min(self._next_ms, soon_ms)
 
     def soon_if_pressed(self) -> None:
-        """Where a topic is full, or memory or the log is, or a large delete left memory to free."""
+        """A round is due where a topic, memory or the log is full, or where a large delete left memory
+        to free."""
         state = self._engine.state
         if (
-            state.full
-            or state.unpacked
-            or state.hot_weight > state.hot_share
-            or self.chores.is_checkpoint_due()
+            state.memory.full
+            or state.memory.unpacked
+            or state.memory.logged_weight > state.memory.logged_share
+            or self.schedule.is_checkpoint_due()
         ):
             self.soon()
 
     def memory_is_full(self) -> None:
-        self.upkeep.press()
+        self.schedule.sealing.press()
         self.soon()
 
     def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:
-        """A write was refused, as there was no more room than this, and it needed more."""
+        """A write was refused for want of room.
+
+        Args:
+            room_bytes: The room that there was.
+            need_bytes: What the write needed.
+        """
         if self._too_little is None:
             self._host.log(
                 "warning",
@@ -144,8 +150,8 @@ class Maintenance:
                 "writes will when there is space",
             )
         self._too_little = max(self._too_little or 0, room_bytes)
-        self.chores.disk_is_full = True
-        self.chores.need_bytes = max(self.chores.need_bytes, need_bytes)
+        self.schedule.disk_is_full = True
+        self.schedule.need_bytes = max(self.schedule.need_bytes, need_bytes)
         self.soon()
 
     def _look_for_space(self) -> None:
@@ -157,14 +163,14 @@ class Maintenance:
 
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted, by the steady clock."""
-        return self._next_ms if self._chore is None else None
+        return self._next_ms if self._task is None else None
 
     def ring(self) -> None:
         """Begin a round where one is due."""
-        if self._next_ms is None or self._chore is not None or self._engine.read_only:
+        if self._next_ms is None or self._task is not None or self._engine.read_only:
             return
         if self._host.steady_ms >= self._next_ms:
-            self.run(self.chores.round(), self._round_ended)
+            self.run(self.schedule.round(), self._round_ended)
 
     def round(self, ended: Ended, *, checkpoint: bool = False) -> None:
         """One round now, with a checkpoint whether one is due or not; none may be under way."""
@@ -173,7 +179,7 @@ class Maintenance:
             self._round_ended(error)
             ended(error)
 
-        self.run(self.chores.round(checkpoint=checkpoint), over)
+        self.run(self.schedule.round(checkpoint=checkpoint), over)
 
     def _round_ended(self, error: Exception | None) -> None:
         if error is None:
@@ -185,7 +191,7 @@ class Maintenance:
             is_known = isinstance(error, OSError | StoreError)
             self._host.log(
                 "error" if is_known else "exception",
-                f"upkeep goes on trying: {str(error) or repr(error)}",
+                f"maintenance goes on trying: {str(error) or repr(error)}",
             )
         self._look_for_space()
         if self._next_ms is None or self._engine.read_only:
@@ -200,37 +206,37 @@ class Maintenance:
             self.soon_if_pressed()
 
     def _is_more_due(self) -> bool:
-        """More has expired than one round takes, or it stopped for something that comes first."""
+        """Whether the round left work: it had done its part, an erasure waits, or more has expired."""
         return (
-            self.chores.has_more
+            self.schedule.has_more
             or bool(self._erasing)
-            or self._engine.state.is_due(self._host.now_ms)
+            or self._engine.state.expiry.is_due(self._host.now_ms)
         )
 
-    # ------------------------------------------------------------------ driving a chore
+    # ------------------------------------------------------------------ driving a task
 
     @property
     def is_idle(self) -> bool:
-        """Whether no chore is under way."""
-        return self._chore is None
+        """Whether no task is under way."""
+        return self._task is None
 
-    def run(self, chore: Chore, ended: Ended) -> None:
-        """Run a chore to its end; `ended` follows, perhaps before this returns."""
-        assert self._chore is None
-        self._chore, self._ended = chore, ended
-        self._go_on(chore, None, None)
+    def run(self, task: Task, ended: Ended) -> None:
+        """Run a task to its end; `ended` follows, perhaps before this returns."""
+        assert self._task is None
+        self._task, self._ended = task, ended
+        self._go_on(task, None, None)
 
-    def _go_on(self, chore: Chore, value: Any, error: BaseException | None) -> None:
-        """Give a chore what it waited for, until it waits for something that is not here yet."""
-        if chore is not self._chore:
-            return  # it was let go of meanwhile
+    def _go_on(self, task: Task, value: Any, error: BaseException | None) -> None:
+        """Send a task what it waited for, and drive it to its next wait that is not over at once."""
+        if task is not self._task:
+            return  # it was closed meanwhile
         self._answers.append((value, error))
         if self._is_asking:
-            return  # it came while it was asked for: the loop below goes on with it
-        while self._answers and chore is self._chore:
+            return  # the report came before the call returned: the loop below goes on with it
+        while self._answers and task is self._task:
             value, error = self._answers.pop()
             try:
-                step = chore.send(value) if error is None else chore.throw(error)
+                wait = task.send(value) if error is None else task.throw(error)
             except StopIteration:
                 self._over(None)
                 return
@@ -239,7 +245,7 @@ class Maintenance:
                 return
             self._is_asking = True
             try:
-                self._ask(chore, step)
+                self._ask(task, wait)
             except Exception as why:
                 self._answers = [(None, why)]
             finally:
@@ -247,26 +253,26 @@ class Maintenance:
 
     def _over(self, error: Exception | None) -> None:
         ended, self._ended = self._ended, None
-        self._chore = None
+        self._task = None
         self._answers = []
         if ended is not None:
             ended(error)
 
-    def _ask(self, chore: Chore, step: Step) -> None:
+    def _ask(self, task: Task, wait: Wait) -> None:
         def done(value: Any, error: BaseException | None) -> None:
-            self._go_on(chore, value, error)
+            self._go_on(task, value, error)
 
-        match step:
+        match wait:
             case Blocking():
-                self._host.perform(Call(step.call, done))
+                self._host.perform(Call(wait.call, done))
             case Rotation():
-                self._commit.rotate(done, fresh=step.fresh, stay=step.stay)
+                self._commit.rotate(done, fresh=wait.fresh, stay=wait.stay)
             case UntilSynced():
                 self._commit.when_synced(partial(done, None))
             case UntilWritten():
                 self._commit.when_written(partial(done, None))
 
-    # ------------------------------------------------------------------ what chores ask
+    # ------------------------------------------------------------------ what the schedule asks
 
     @property
     def now_ms(self) -> int:
@@ -297,15 +303,15 @@ class Maintenance:
         self._taken = []
         self.soon()
 
-    # ------------------------------------------------------------------ who waits for an erasure
+    # ------------------------------------------------------------------ deletes that wait for an erasure
 
-    def erase(self, waiter: Waiter) -> None:
-        """Answer who deleted when the bytes are gone."""
+    def erase(self, waiter: PendingAnswer) -> None:
+        """Answer a delete once the bytes are erased."""
         self._erasing.append(waiter)
         self.soon()
 
     def refuse_erasures(self) -> None:
-        """The server is stopping; who waits is told that the records are deleted."""
+        """The server is stopping: the records are deleted, and their bytes may be still there."""
         self._end_erasures(Rejection(ErrorCode.SHUTTING_DOWN, "deleted, but not erased yet"))
 
     def fail_erasures(self) -> None:

@@ -1,4 +1,4 @@
-"""Rounds of upkeep: what comes first, what is bounded, and what a failure of one means (§5, §8.2)."""
+"""Rounds of maintenance: what comes first, what is bounded, and what a failure of one means (§5, §8.2)."""
 
 import errno
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.driver import rounds
+from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
 from topics.protocol.maintenance import schedule
-from topics.protocol.maintenance.upkeep import freeze
 from topics.protocol.model.errors import WriteFailed
 from topics.protocol.model.limits import Limits
+from topics.protocol.state.hot_memory import freeze
 from topics.store.memory import MemoryFiles, MemoryStore
 from topics.store.store import DiskStore
 
@@ -25,7 +25,7 @@ class Disk(InlineHost):
     """A server over files in memory, with a log file small enough to be full.
 
     Attributes:
-        calls: What upkeep had done where it may wait, by the store's name for it.
+        calls: What maintenance had done where it may wait, by the store's name for it.
         fails: The names of those that raise instead.
     """
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_that_is_due_comes_before_sealing() -> None:
     for n in range(4):
         host.write(f"t{n}", 120)
     assert host.store.log_bytes > LOG_BYTES
-    assert host.driver.engine.state.full
+    assert host.driver.engine.state.memory.full
 
     done = host.round()
 
@@ -95,21 +95,21 @@ def test_a_checkpoint_that_is_due_comes_before_sealing() -> None:
 def test_a_round_seals_a_bounded_number_of_files() -> None:
     """What is left comes with the next one, which looks again whether something comes first."""
     host = Disk(segment_max_bytes=4096)
-    host.driver.maintenance.chores._limits = Limits(wal_file_bytes=1 << 30)
+    host.driver.maintenance.schedule._limits = Limits(wal_file_bytes=1 << 30)
     for n in range(schedule.SEALS_MAX + 4):
         host.write(f"t{n}", 20)
-    for topic in host.driver.engine.state.hot.values():
+    for topic in host.driver.engine.state.memory.unsealed.values():
         freeze(topic)
-        host.driver.engine.state.full[topic.topic_id] = topic
+        host.driver.engine.state.memory.full[topic.topic_id] = topic
 
     assert host.round().count("seal") == schedule.SEALS_MAX
-    assert host.driver.maintenance.chores.has_more
+    assert host.driver.maintenance.schedule.has_more
     rounds = 0
-    while host.driver.maintenance.chores.has_more:
+    while host.driver.maintenance.schedule.has_more:
         assert host.round().count("seal") <= 2 * schedule.SEALS_MAX
         rounds += 1
     assert rounds <= 3
-    assert not host.driver.engine.state.hot
+    assert not host.driver.engine.state.memory.unsealed
 
 
 def test_space_comes_back_although_nothing_can_be_sealed() -> None:
@@ -215,12 +215,14 @@ def test_a_round_that_breaks_off_is_told_once_and_tried_again() -> None:
     host.fails["flip"] = OSError(errno.EIO, "the disk is gone")
     host.driver.maintenance.start()
     for _ in range(5):
-        host.advance(ms=rounds.ROUND_EVERY_MS)
-    assert [what for _, what in host.lines] == ["upkeep goes on trying: [Errno 5] the disk is gone"]
+        host.advance(ms=maintenance.ROUND_EVERY_MS)
+    assert [what for _, what in host.lines] == [
+        "maintenance goes on trying: [Errno 5] the disk is gone"
+    ]
 
     host.fails.clear()
     host.calls.clear()
-    host.advance(ms=rounds.RETRY_MS)
+    host.advance(ms=maintenance.RETRY_MS)
     assert "flip" in host.calls
 
 
@@ -236,16 +238,16 @@ def test_rounds_do_not_follow_each_other_without_a_pause() -> None:
     host.ring()
     assert host.calls == []
 
-    host.advance(ms=rounds.ROUND_SOON_MS)
+    host.advance(ms=maintenance.ROUND_SOON_MS)
     assert "flip" in host.calls
 
 
 def test_a_chore_that_was_let_go_of_hears_no_more() -> None:
     """A stop ends the round that is under way; what its thread says later is nobody's."""
-    asked: list[rounds.Call] = []
+    asked: list[maintenance.Call] = []
 
     class Waiting(InlineHost):
-        def call(self, step: rounds.Call) -> None:
+        def call(self, step: maintenance.Call) -> None:
             asked.append(step)
 
     host = Waiting(Limits(), MemoryStore(), START_MS)
