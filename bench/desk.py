@@ -24,7 +24,7 @@ from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.checkpoint import freeze
 from topics.server.exchange.exchange import TopicsExchange
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore

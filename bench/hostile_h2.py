@@ -184,8 +184,8 @@ def flood(port: int, name: str, clients: int) -> None:
 
 
 def hold(port: int, name: str, clients: int) -> None:
-    """Ask for pages of 8 MiB and take none of them: with a window of 0 on 100 streams, or with open
-    windows and a socket that is not read."""
+    """Ask for pages of 8 MiB and take none of them: with a window of 0 on 100 streams, or from 50
+    connections with open windows and sockets that are not read."""
     is_window = name == "window of 0"
     body = b'{"from_seq":0,"limit":10000,"max_batch_bytes":%d}' % PAGE_BYTES
     hello = PREFACE + frame(4, 0, 0, setting(4, 0)) if is_window else OPEN
@@ -194,7 +194,7 @@ def hold(port: int, name: str, clients: int) -> None:
         for i in range(100 if is_window else 2)
     )
     held = []
-    for _ in range(clients if is_window else 50 * clients):
+    for _ in range(clients if is_window else 50):
         connection = socket.create_connection(("127.0.0.1", port))
         connection.sendall(hello + asks)
         held.append(connection)
@@ -207,27 +207,31 @@ HOLDS: Final = ("window of 0", "clients that do not read")
 # ---------------------------------------------------------------------- the neighbour
 
 
-def neighbour(port: int, seconds: float) -> list[float]:
-    """The latencies of a client in good faith."""
-    out = []
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(60)
-        connection.sendall(OPEN + frame(4, 1, 0))
+class Neighbour:
+    """A client in good faith, on one connection that was there before the attack."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._connection = serving.connect()
+        self._connection.settimeout(60)
+        self._connection.sendall(OPEN + frame(4, 1, 0))
+        self._stream = 1
+
+    def ask(self, seconds: float) -> list[float]:
+        """Its latencies."""
+        out = []
         until_s = time.perf_counter() + seconds
-        stream = 1
         while (begun_s := time.perf_counter()) < until_s:
-            connection.sendall(frame(1, 5, stream, HEALTH))
-            stream += 2
+            self._connection.sendall(frame(1, 5, self._stream, HEALTH))
+            self._stream += 2
             received = b""
             while not received.endswith(b"}"):
-                more = connection.recv(65_536)
+                more = self._connection.recv(65_536)
                 if not more:
                     raise RuntimeError("the neighbour was cut")
                 received += more
             out.append(time.perf_counter() - begun_s)
             time.sleep(PAUSE_S)
-    return out
+        return out
 
 
 def p99_ms(latencies: list[float]) -> float:
@@ -265,15 +269,16 @@ def measure(name: str, clients: int) -> str:
     with tempfile.TemporaryDirectory() as home, serve_topics(Path(home) / "server") as serving:
         if name in HOLDS:
             fill(serving)
-        neighbour(serving.port, 0.5)
-        before = p99_ms(neighbour(serving.port, BEFORE_S))
+        neighbour = Neighbour(serving)
+        neighbour.ask(0.5)
+        before = p99_ms(neighbour.ask(BEFORE_S))
         forget_peak(serving)
         rss = rss_mib(serving, "VmRSS")
         run = hold if name in HOLDS else flood
         attacker = multiprocessing.Process(target=run, args=(serving.port, name, clients))
         attacker.start()
         try:
-            latencies = neighbour(serving.port, ATTACK_S)
+            latencies = neighbour.ask(ATTACK_S)
         finally:
             attacker.kill()
             attacker.join()

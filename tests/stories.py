@@ -57,8 +57,8 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Recovery
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Feed, Head, Socket, Streaming
+from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import SocketFeed
-from topics.server.runtime.runtime import Phase
 from topics.store.layout import SECTOR, log_name, numbers
 from topics.store.store import DiskStore
 

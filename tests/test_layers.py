@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     "store": PURE
     | MODEL
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
-    "client": STDLIB | {"httptools", "httpx", "msgspec", "orjson", "topics.client"},
+    "client": STDLIB
+    | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
@@ -62,8 +63,8 @@ MAYBE: dict[str, set[str]] = {
     "hpack": {"server/transport/http2/library.py"},
     "httptools": {"server/transport/http1_parser.py"},
     "websockets": {"server/transport/websocket.py"},
-    "topics.store": {"server/runtime/runtime.py"},
-    "topics.settings": {"server/runtime/runtime.py", "asgi/hosted.py"},
+    "topics.store": {"server/assembly.py"},
+    "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},
 }
 """Imports that the packages which may have them keep to these of their modules."""

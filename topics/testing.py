@@ -34,7 +34,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Streaming
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000

@@ -46,14 +46,10 @@ class FakeFeed:
     """Implements `answers.Written`: what the test puts is returned by `next`; it may write, too."""
 
     pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    write: Callable[[bytes], bool] | None = None
     closed: bool = False
 
     async def next(self) -> bytes | None:
         return await self.pieces.get()
-
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        self.write = write
 
     def close(self) -> None:
         self.closed = True

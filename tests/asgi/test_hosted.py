@@ -5,7 +5,7 @@ import logging
 import signal
 import subprocess
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 from contract.hosts import GRANIAN, HYPERCORN, STOCK, UVICORN, Host, unused_port
@@ -30,6 +30,7 @@ class FakeRuntime:
 
     def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
         self.exchange = FakeExchange()
+        self.limits = SimpleNamespace(max_body_bytes=1 << 20)
         self.life: list[str] = []
         self.replayed = asyncio.Event()
         self._failure = failure
@@ -255,6 +256,15 @@ def test_a_host_may_wait_until_no_request_is_open() -> None:
         await host.stop()
 
     within(story())
+
+
+@pytest.mark.parametrize(("max_body_bytes", "message_bytes"), [(1000, 1000), (64 << 20, 8 << 20)])
+def test_a_message_is_bounded_as_a_body_is(max_body_bytes: int, message_bytes: int) -> None:
+    """And by 8 MiB, whatever the server lets through. (§7.7)"""
+    runtime = FakeRuntime()
+    runtime.limits.max_body_bytes = max_body_bytes
+
+    assert module._limits(runtime).message_bytes == message_bytes
 
 
 # ---------------------------------------------------------------------- signals

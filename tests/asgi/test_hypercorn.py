@@ -15,10 +15,11 @@ import pytest
 from contract.api import Api
 from contract.hosts import HYPERCORN
 from contract.server import Server, environment, until
+from contract.streams import connected
 from contract.wire import Http1, check
 
 from topics.asgi import hypercorn
-from topics.server.process.foreground import listen
+from topics.server.transport.listener import listen
 
 from .fakes import DEADLINE_S
 
@@ -130,6 +131,48 @@ def test_a_second_signal_ends_what_hangs(server: Server) -> None:
     held.wire.reset()
 
 
+def is_stuck(api: Api, port: int, client_port: int) -> bool:
+    """Whether what lies in the server's socket stays the same while it answers others."""
+    seen = {unsent_bytes(port, client_port)}
+    for _ in range(30):
+        api.ask("GET", "/v0/health")
+        seen.add(unsent_bytes(port, client_port))
+    return len(seen) == 1 and seen != {0}
+
+
+def unsent_bytes(port: int, client_port: int) -> int:
+    """What the kernel keeps of a connection's answers, as the server's end of it has it."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        ports = [int(address.rpartition(":")[2], 16) for address in (local, remote)]
+        if ports == [port, client_port]:
+            return int(queues.partition(":")[0], 16)
+    return 0
+
+
+def test_a_client_that_takes_nothing_does_not_hold_it_up(server: Server) -> None:
+    """It has its grace, is cut, and the exit code is 0; hypercorn itself would wait for it. (§8.2)"""
+    api = Api(server.connect(Http1))
+    for _ in range(10):
+        api.append("t", *["x" * 90_000] * 10)
+    read = b'{"limit":1000}'
+    head = (
+        b"POST /v0/topics/t/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    )
+    head += b"Content-Length: %d\r\n\r\n" % len(read)
+    with connected(server.port, receive_bytes=4096) as client:
+        client.sendall((head + read) * 40)
+        port = client.getsockname()[1]
+        until("the server waits for the client", lambda: is_stuck(api, server.port, port))
+        server.signal(signal.SIGTERM)
+
+        assert server.wait() == 0
+
+    assert "did not take their last bytes" in server.log_text()
+    server.assert_log_is_quiet()
+    assert Api(server.start().connect(Http1)).state("t")["count"] == 100
+
+
 REPLAY = """
 import asyncio, sys
 from topics.asgi import hypercorn
@@ -164,7 +207,7 @@ def test_a_replay_may_take_its_time() -> None:
     """It may take longer than hypercorn waits by default, and what clients may send is limited as
     documented."""
     with listen("127.0.0.1", 0) as listener:
-        config = hypercorn.configuration(listener)
+        config = hypercorn.configuration(listener, 1500)
         (bind,) = config.bind
         with socket.socket(fileno=int(bind.removeprefix("fd://"))) as own:
             assert own.getsockname() == listener.getsockname()
@@ -172,7 +215,7 @@ def test_a_replay_may_take_its_time() -> None:
     assert config.startup_timeout >= 24 * 3600
     assert config.h11_max_incomplete_size == config.h2_max_header_list_size == 32 << 10
     assert config.websocket_max_message_size == 8 << 20
-    assert config.keep_alive_timeout == 75
+    assert config.keep_alive_timeout == 1.5
     assert not config.include_server_header
 
 

@@ -31,8 +31,9 @@ class Host:
         command: The command line for a port; 0 if the host writes its port to `TOPICS_PORT_FILE`.
         is_http2: Whether it is asked over HTTP/2 without TLS, besides HTTP/1.1.
         has_port_file: Whether it obeys `TOPICS_PORT` and `TOPICS_PORT_FILE`.
+        has_workers: Whether it serves in another process than the one that was started.
         stopped: Its exit code after a SIGTERM.
-        alarms: Texts in its log that are errors.
+        alarms: Words that no line of its log may have, whatever clients send.
         left_out: Tests that are not true of it; each is a row of the table in docs/operations.md.
     """
 
@@ -40,6 +41,7 @@ class Host:
     command: Callable[[int], tuple[str, ...]]
     is_http2: bool = True
     has_port_file: bool = False
+    has_workers: bool = False
     stopped: int = 0
     alarms: tuple[str, ...] = ("Traceback", "internal error", "ERROR", "CRITICAL")
     left_out: frozenset[str] = frozenset()
@@ -73,6 +75,7 @@ UVICORN: Final = Host(
 GRANIAN: Final = Host(
     "granian",
     lambda port: _module("granian", "topics.asgi:app", "--interface", "asgi", "--port", f"{port}"),
+    has_workers=True,
     # At a stop it sends GOAWAY, and goes on with the streams; h2, as a client, does not.
     is_http2=False,
     left_out=frozenset({"test_a_stop_is_told[granian-websocket]"}),

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
@@ -91,7 +92,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                process_group=0,  # some have their workers in other processes
+                process_group=0 if self.under.has_workers else None,
             )
         if self.under.has_port_file:
             until("the port file", lambda: port_file.exists() or self._has_ended())
@@ -149,9 +150,13 @@ class Server:
         assert self.wait() == -signal.SIGKILL
 
     def _end(self) -> None:
-        """SIGKILL to the process and its children."""
+        """SIGKILL to the process and its workers."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        if not self.under.has_workers:
+            self._process.kill()
+            return
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def log_text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""

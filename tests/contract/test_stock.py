@@ -161,13 +161,13 @@ def test_a_socket_at_a_stop_and_the_exit_code(host: Host, tmp_path: Path) -> Non
         told = _all(client)
         code = server.wait_for_code()
         client.socket.close()
-    told_and_cut = "closed, not always told"
+    whole = ["error", "close"]
     seen = {
-        ("error", "close"): "told, closed with 1001",
-        ("error",): told_and_cut,
-        (): told_and_cut,
+        "told, closed with 1001": [whole],
+        # Its workers end while the application writes: how far that comes is a matter of luck.
+        "closed, not always told": [[], ["error"], whole],
     }
-    assert seen[tuple(told)] == rows["a WebSocket when the server stops"][host.name]
+    assert told in seen[rows["a WebSocket when the server stops"][host.name]]
     codes = {0: "0", -signal.SIGTERM: "the signal (143 in a shell)"}
     assert codes[code] == rows["exit code after SIGTERM"][host.name]
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from topics.asgi.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits, Timeouts
-from topics.asgi.streaming import OUTLET, Gone, Outlet, converse, guarded, stream
+from topics.asgi.streaming import Gone, converse, guarded, stream
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import (
@@ -50,12 +50,11 @@ log = logging.getLogger("topics.http")
 class _Call:
     """One request's two ends, and how far each has come."""
 
-    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "outlet", "send", "started")
+    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "send", "started")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
         self.send = guarded(send)
-        self.outlet: Outlet | None = (scope.get("extensions") or {}).get(OUTLET)
         self.is_http1 = scope["http_version"] < "2"
         self.ended = False
         """The last byte of the body came, or none will."""
@@ -145,9 +144,7 @@ class App:
             call.started = True
             if scope["http_version"] == "1.1":
                 answer = replace(answer, headers=(*answer.headers, KEEP_ALIVE))
-            return await stream(
-                answer, call.send, _gone(call), outlet=call.outlet, take_s=self._timeouts.take_s
-            )
+            return await stream(answer, call.send, _gone(call), take_s=self._timeouts.take_s)
         if not isinstance(answer, Answer):
             settled = await self._settled(call, answer)
             if settled is None:
@@ -341,7 +338,13 @@ class App:
             if isinstance(verdict, Answer):
                 await _deny(verdict, scope, send)
             else:
-                await converse(verdict, send, receive, take_s=self._timeouts.take_s)
+                await converse(
+                    verdict,
+                    send,
+                    receive,
+                    take_s=self._timeouts.take_s,
+                    message_bytes=self._limits.message_bytes,
+                )
 
 
 async def _deny(answer: Answer, scope: Scope, send: Send) -> None:

@@ -13,9 +13,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from topics.asgi.app import App, Receive, Scope, Send
+from topics.asgi.limits import Limits
 from topics.asgi.signals import Signals
 from topics.protocol.model.errors import ErrorCode, InUse
 from topics.server.exchange.interface import Answer, Head, Socket
@@ -68,6 +70,8 @@ class Hosted:
         self._is_told = asyncio.Event()
         self.requests = 0
         """Open now: requests, streams and WebSockets."""
+        self.is_ending = False
+        """The host has said `lifespan.shutdown`: its connections have ended."""
         self._is_quiet = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,6 +102,7 @@ class Hosted:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         self._is_told.clear()
+        self.is_ending = False
         self._serve(App(_Closed(STARTING)))
         if self._signals is not None:
             self._signals.hear(self.drain)
@@ -109,13 +114,14 @@ class Hosted:
                 return
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            await self._stop()
+            self.is_ending = True
+            await self.stop()
             await send({"type": "lifespan.shutdown.complete"})
         finally:
             if self._signals is not None:
                 self._signals.close()
             # Where the host gave up, or ended without a word: the store is closed all the same.
-            await self._stop()
+            await self.stop()
 
     def _serve(self, app: App) -> None:
         self._app = app
@@ -137,10 +143,11 @@ class Hosted:
                 await runtime.stop()
         if failure is None:
             self._runtime = runtime
-            self._serve(App(runtime.exchange))
+            self._serve(App(runtime.exchange, limits=_limits(runtime)))
         return failure
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Finish what was begun and close the store; nothing where that is done."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.drain()
@@ -165,6 +172,13 @@ async def _replayed(runtime: Any, is_told: asyncio.Event) -> Exception | None:
             waiting.cancel()
 
 
+def _limits(runtime: Any) -> Limits:
+    """A WebSocket message is bounded as a body is, and by 8 MiB. (§7.7)"""
+    default = Limits()
+    message_bytes = min(runtime.limits.max_body_bytes, default.message_bytes)
+    return replace(default, message_bytes=message_bytes)
+
+
 def _line(failure: Exception) -> str:
     """What the host prints."""
     text = escaped(str(failure) or repr(failure))
@@ -172,7 +186,7 @@ def _line(failure: Exception) -> str:
 
 
 def _from_environment() -> Any:
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
     from topics.settings import load
 
     settings = load(os.environ)

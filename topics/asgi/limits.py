@@ -45,8 +45,10 @@ class Limits:
         bodies_bytes: Of all request bodies in memory; beyond it a body is refused with 429.
         window_bytes: See `Timeouts.window_s`.
         drain_bytes: Of a refused body that are read and thrown away.
+        message_bytes: Of one WebSocket message.
     """
 
     bodies_bytes: int = 256 << 20
     window_bytes: int = 10 << 10
     drain_bytes: int = 256 << 10
+    message_bytes: int = 8 << 20

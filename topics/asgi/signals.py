@@ -19,8 +19,11 @@ HEARD: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
-    """Handlers in front of those that are there; none where there is none, or beside the main thread,
-    as a process without a handler ends at once, and a host need not own its process."""
+    """Handlers in front of the host's.
+
+    None is set for a signal without a handler, because that signal ends the process at once, nor
+    from another thread than the main one, where Python does not allow it.
+    """
 
     def __init__(self) -> None:
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}

@@ -6,9 +6,9 @@ so that `topics --help` answers at once.
 
 import click
 
-from topics import __version__
 from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
 from topics.cli.exits import Guarded
+from topics.version import VERSION
 
 
 @click.group(
@@ -25,7 +25,7 @@ Exit codes:
   130  interrupted; but for watch, the last line says how far it came
 """,
 )
-@click.version_option(__version__, prog_name="topics", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="topics", message="%(prog)s %(version)s")
 def main() -> None:
     """A persistent event engine with a JSON-first HTTP API.
 

@@ -12,7 +12,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Pending, Streaming
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase
 from topics.testing import START_MS, _Shell
 
 JSON = (b"content-type", b"application/json")

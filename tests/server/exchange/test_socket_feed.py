@@ -175,3 +175,109 @@ def test_a_command_during_a_stop_is_refused() -> None:
         feed.close()
 
     play(story)
+
+
+class Driver:
+    """A driver without a task: takes all there is when it is woken; `says` gives a command."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.feed = SocketFeed(runtime)
+        self.taken: list[Any] = []
+        self.has_room = True
+        self.feed.listen(lambda: asyncio.get_running_loop().call_soon(self.take) and None)
+
+    def take(self) -> None:
+        while self.has_room and (message := self.feed.take()) is not None:
+            self.taken.append(orjson.loads(message))
+
+    def says(self, **command: Any) -> None:
+        assert not self.feed.is_busy
+        self.feed.hear(orjson.dumps(command))
+
+    async def until(self, count: int) -> None:
+        while len(self.taken) < count:
+            await asyncio.sleep(0.001)
+
+    @property
+    def ops(self) -> list[str]:
+        return [message["op"] for message in self.taken]
+
+
+def test_a_driver_without_a_task_gives_a_command_at_a_time() -> None:
+    """A publish keeps the socket busy until it is acknowledged; its record comes to the subscriber."""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        driver = Driver(runtime)
+        driver.says(op="subscribe", topic="jobs", tail=True, request_id=1)
+        await driver.until(2)
+        driver.says(op="publish", topic="jobs", records=[{"data": "new"}], request_id=2)
+        assert driver.feed.is_busy
+        await driver.until(4)
+        assert not driver.feed.is_busy
+        driver.says(op="ping", request_id=3)
+        driver.feed.hear(b"no json")
+        driver.feed.hear_binary()
+        await driver.until(7)
+
+        assert driver.ops[:2] == ["subscribed", "caught_up"]
+        assert sorted(driver.ops[2:4]) == ["ack", "record"]
+        assert driver.ops[4:] == ["pong", "error", "error"]
+        driver.feed.close()
+
+    play(story)
+
+
+def test_a_driver_whose_client_takes_no_replies_is_kept_busy() -> None:
+    """What waits for a client is bounded; once it is taken the driver is woken."""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = Driver(runtime)
+        driver.has_room = False
+        count = 0
+        while not driver.feed.is_busy:
+            driver.says(op="ping", request_id="x" * 1000)
+            count += 1
+        assert count * 1000 <= REPLIES_BYTES_MAX + 2000
+
+        driver.has_room = True
+        driver.take()
+
+        assert driver.ops == ["pong"] * count
+        assert not driver.feed.is_busy
+        driver.feed.close()
+
+    play(story)
+
+
+def test_a_driver_without_a_task_gets_the_last_word() -> None:
+    """Behind the acknowledgement that is still owed. (§0.10)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = Driver(runtime)
+        driver.says(op="publish", topic="jobs", records=[{"data": 1}], request_id=1)
+        runtime.drain()
+        await driver.until(2)
+
+        assert driver.ops == ["ack", "error"]
+        assert driver.taken[1]["code"] == "shutting_down"
+        assert driver.feed.is_over
+        assert driver.feed.take() is None
+        driver.feed.close()
+
+    play(story)
+
+
+def test_a_reply_for_a_closed_socket_is_dropped() -> None:
+    """Its acknowledgement goes to nobody."""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = Driver(runtime)
+        driver.says(op="publish", topic="jobs", records=[{"data": 1}], request_id=1)
+        driver.feed.close()
+        while "jobs" not in runtime.engine.state.topics:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert driver.taken == []
+
+    play(story)

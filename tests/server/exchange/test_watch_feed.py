@@ -54,65 +54,129 @@ def test_a_piece_comes_when_there_is_news() -> None:
     play(story)
 
 
-def test_a_driver_that_can_write_gets_the_frame_at_once() -> None:
-    """A driver that can write gets the frame in the turn that published it. (§7.3)"""
+class Driver:
+    """A driver without a task: takes all there is when it is woken."""
+
+    def __init__(self, feed: WatchFeed) -> None:
+        self.feed = feed
+        self.taken: list[bytes] = []
+        self.has_room = True
+        feed.listen(self.wake)
+
+    def wake(self) -> None:
+        asyncio.get_running_loop().call_soon(self.take)
+
+    def take(self) -> None:
+        while self.has_room and (piece := self.feed.take()) is not None:
+            self.taken.append(piece)
+
+
+async def driven(runtime: Runtime, **asked: Any) -> Driver:
+    """A driver that has taken all there was."""
+    driver = Driver(await opened(runtime, **asked))
+    await settled()
+    assert driver.taken == []
+    return driver
+
+
+def test_a_driver_without_a_task_takes_each_frame_once() -> None:
+    """In the turn behind the one that published it. (§7.3)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
-        feed = await opened(runtime)
-        written: list[bytes] = []
-        feed.write_by(lambda piece: not written.append(piece))  # type: ignore[func-returns-value]
-        task = await waiting(feed)
+        driver = await driven(runtime)
 
         await told(runtime, append("jobs", 1))
+        await settled()
         await told(runtime, append("jobs", 2))
         await settled()
 
-        assert [b'"data":1' in written[0], b'"data":2' in written[1]] == [True, True]
-        assert not task.done()
-        task.cancel()
-        feed.close()
+        assert [b'"data":1' in driver.taken[0], b'"data":2' in driver.taken[1]] == [True, True]
+        assert len(driver.taken) == 2
+        driver.feed.close()
 
     play(story)
 
 
-def test_a_frame_that_cannot_be_written_comes_from_next() -> None:
-    """A frame that the driver cannot write comes from `next`, once. (§7.6)"""
+def test_news_wait_as_a_cursor_for_a_driver_without_room() -> None:
+    """What is not taken is not made; then it comes as one frame. (§7.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
-        feed = await opened(runtime)
-        offered: list[bytes] = []
-        feed.write_by(lambda piece: bool(offered.append(piece)))  # type: ignore[func-returns-value]
-        task = await waiting(feed)
+        driver = await driven(runtime)
+        driver.has_room = False
+        for data in (1, 2, 3):
+            await told(runtime, append("jobs", data))
+        await settled()
+        assert runtime.engine.watches.sessions["w"].watched["jobs"].cursor == 1
 
-        await told(runtime, append("jobs", 1))
-        piece = await task
-        await told(runtime, append("jobs", 2))
+        driver.has_room = True
+        driver.take()
 
-        assert offered == [piece]
+        (piece,) = driver.taken
         assert b'"data":1' in piece
-        assert b'"data":2' in (await feed.next() or b"")
+        assert b'"data":3' in piece
+        driver.feed.close()
+
+    play(story)
+
+
+def test_cold_records_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`take` gives nothing meanwhile, and wakes its driver when they are there. (§7.3)"""
+    from topics.server.exchange import watch_feed
+
+    reads: list[bool] = []
+    read = watch_feed.read
+
+    def cold(records: Any, *, blocking: bool) -> Any:
+        reads.append(blocking)
+        return read(records, blocking=blocking) if blocking else None
+
+    monkeypatch.setattr(watch_feed, "read", cold)
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = await driven(runtime)
+        await told(runtime, append("jobs", 1))
+        while not driver.taken:
+            await asyncio.sleep(0.001)
+        assert b'"data":1' in driver.taken[0]
+        assert reads == [False, True]
+        driver.feed.close()
+
+    play(story)
+
+
+def test_a_driver_without_a_task_is_woken_for_a_beat() -> None:
+    """When nothing was taken for a while, and counted from what was taken last. (§7.5)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = await driven(runtime)
+        feed = driver.feed
+        feed._sent_s -= feed._beat_s
+        feed._on_beat()
+        await settled()
+        (beat,) = driver.taken
+        assert beat.startswith(b": hb ")
+        feed._on_beat()
+        await settled()
+        assert len(driver.taken) == 1
         feed.close()
 
     play(story)
 
 
-def test_a_write_that_fails_ends_the_stream() -> None:
-    """The session may be ahead of the client, so the client has to reconnect with its id. (§7.4)"""
+def test_a_stream_that_is_over_says_so_to_its_driver() -> None:
+    """The topic's end is told, the server's is the last word; nothing comes behind it. (§7.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
-        feed = await opened(runtime)
-
-        def fail(piece: bytes) -> bool:
-            raise ValueError("a bug of a driver")
-
-        feed.write_by(fail)
-        task = await waiting(feed)
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-
-        await told(runtime, append("jobs", 1))
-
-        assert await task is None
-        feed.close()
+        driver = await driven(runtime)
+        assert not driver.feed.is_over
+        runtime.drain()
+        await settled()
+        (last,) = driver.taken
+        assert b"event: error" in last
+        assert b"503" in last
+        assert driver.feed.is_over
+        assert driver.feed.take() is None
+        driver.feed.close()
 
     play(story)
 

@@ -13,8 +13,8 @@ from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head
+from topics.server.exchange.shell import Phase
 from topics.server.page import page
-from topics.server.runtime.runtime import Phase
 from topics.testing import START_MS, _Shell
 
 TEXT = page.DOCUMENT.decode()

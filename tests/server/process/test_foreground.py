@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +16,10 @@ from topics.server.process.foreground import (
     EXIT_HUNG,
     EXIT_UNUSABLE,
     Stop,
-    Unbindable,
-    bound_address,
     exit_code,
-    listen,
 )
 from topics.server.process.port_file import BadPortFile
+from topics.server.transport.listener import Unbindable
 
 
 @pytest.mark.parametrize(
@@ -40,28 +37,6 @@ from topics.server.process.port_file import BadPortFile
 def test_a_failure_has_an_exit_code(failure: Exception, code: int) -> None:
     """2 where starting again will not help, 3 where the data is corrupt, 1 for a bug. (§0.2)"""
     assert exit_code(failure) == code
-
-
-def test_an_address_in_use_is_refused() -> None:
-    """One line that names the address and the reason; so does a name that is no address."""
-    with listen("127.0.0.1", 0) as taken:
-        address = bound_address(taken)
-        with pytest.raises(Unbindable, match=f"cannot listen on {address}: Address already in use"):
-            listen("127.0.0.1", taken.getsockname()[1])
-    with pytest.raises(Unbindable, match=r"cannot listen on nowhere\.invalid:1: "):
-        listen("nowhere.invalid", 1)
-
-
-def test_accepted_sockets_notice_dead_peers() -> None:
-    """A peer that acknowledges nothing is aborted after 35 s, which accepted sockets inherit. (§7.6)"""
-    with (
-        listen("127.0.0.1", 0) as listener,
-        socket.create_connection(listener.getsockname()),
-        listener.accept()[0] as accepted,
-    ):
-        timeout_ms = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-        assert timeout_ms == foreground.USER_TIMEOUT_MS == 35_000
-        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 def test_a_hangup_is_no_stop(caplog: pytest.LogCaptureFixture) -> None:

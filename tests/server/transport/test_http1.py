@@ -593,6 +593,15 @@ def test_a_stream_ends_with_its_client(how: str) -> None:
     assert rig.exchange.open == 0
 
 
+def test_a_stream_has_ended_before_the_next_client_is_heard() -> None:
+    """A client that left is given nothing of what is written later: its session's cursor would move
+    past records that nobody has got. (§7.4)"""
+    rig = Rig()
+    rig.send(get(b"/feed"))
+    rig.connection.eof_received()
+    assert rig.exchange.feeds[0].is_closed
+
+
 def test_what_comes_behind_a_stream_is_never_read_as_a_request() -> None:
     """Bytes that were dropped may be half of one; so the connection ends with the stream."""
     rig = Rig()

@@ -75,6 +75,33 @@ def test_light_clients_are_before_heavy_ones() -> None:
     assert machine.pass_once() == ["light 2", "heavy"]
 
 
+def test_the_lighter_of_two_heavy_ones_is_first() -> None:
+    """One that is just so heavy does not wait behind all that are much heavier; who waits is not
+    passed for ever, as what was used leaks away meanwhile."""
+    machine = Machine()
+    meters = {name: Meter(0.0) for name in ("much", "little", "later")}
+    meters["much"].use(1.0, 0.5)
+    meters["little"].use(1.0, 0.1)
+    meters["later"].use(9.0, 0.1)
+    assert all(each.is_heavy(1.0) for each in meters.values())
+    for name, meter in meters.items():
+        machine.turns.add(One(machine, name), debt_s=meter.debt_s)
+
+    assert [machine.pass_once() for _ in range(3)] == [["little"], ["much"], ["later"]]
+
+
+class One:
+    """Has one thing to do."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self._machine = machine
+        self._name = name
+
+    def take_turn(self) -> None:
+        self._machine.now_s += 1
+        self._machine.done.append(self._name)
+
+
 def test_who_was_served_without_a_turn_gets_its_answer_first() -> None:
     """What was written leaves at the end of a pass: the heavy ones let one go by."""
     machine = Machine()

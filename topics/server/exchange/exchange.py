@@ -29,12 +29,11 @@ from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
-from topics.server.exchange.shell import Shell, ThreadCall
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 from topics.server.page import page
-from topics.server.runtime.runtime import Phase
 from topics.version import VERSION
 
 log = logging.getLogger("topics.exchange")

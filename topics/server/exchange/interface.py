@@ -95,15 +95,6 @@ class SourceFeed(Feed, Source, Protocol):
     """A feed with both faces; a driver uses one of them."""
 
 
-@runtime_checkable
-class Written(Feed, Protocol):
-    """A feed that can do without its driver's task while the client has room."""
-
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        """Where `next` waits for news, it may go to `write` instead, a piece at a time.  What that
-        does not take, it returns False, is for `next` to give."""
-
-
 @dataclass(frozen=True, slots=True)
 class Streaming:
     """An answer that goes on until its feed or its client ends it; `feed` is None for HEAD."""

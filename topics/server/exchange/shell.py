@@ -1,7 +1,8 @@
 """What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol, TypeVar
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
 
 from topics.protocol.driver.driver import Ticket
 from topics.protocol.driver.group_commit import Deliver, Reply
@@ -11,7 +12,25 @@ from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
-from topics.server.runtime.runtime import Phase
+
+
+class Phase(Enum):
+    """Where the server is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+PHASES: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
+    Phase.READY: frozenset({Phase.DRAINING}),
+    Phase.FAILED: frozenset({Phase.DRAINING}),
+    Phase.DRAINING: frozenset({Phase.STOPPED}),
+    Phase.STOPPED: frozenset(),
+}
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -18,9 +18,8 @@ from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Shell, ThreadCall
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
-from topics.server.runtime.runtime import Phase
 
 log = logging.getLogger("topics.exchange")
 

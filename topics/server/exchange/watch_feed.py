@@ -4,9 +4,8 @@ Pulled by its driver, one frame at a time; what the client does not take waits a
 beats when nothing was sent for a while, and ends with a last `error` frame where the server ends it.
 A topic that the disk does not give back ends alone.
 
-Where the driver has a way to write at once, a frame that is there while nothing else is going on
-takes it and wakes no task: of many streams with the same news that is most of what each costs.
-Everything but the plain case, a frame in memory for a client with room, is left to `next`.
+A driver has one of two faces: `next` is waited for by a task, `take` gives what is there and wakes no
+task, which of many streams with the same news is most of what each costs.
 """
 
 import asyncio
@@ -19,14 +18,13 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Shell, ThreadCall
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 
 
 class WatchFeed:
-    """Implements `interface.SourceFeed` and `answers.Written`.
+    """Implements `interface.SourceFeed`.
 
     Args:
         rewind: A composite id that the client remembers.
@@ -46,13 +44,8 @@ class WatchFeed:
         self._sent_s = 0.0
         self._is_begun = False
         self._is_over = False
-        self._write: Callable[[bytes], bool] | None = None
-        self._is_waiting = False
-        """`next` waits for news, and everything before was taken."""
-        self._is_due = False
-        """A turn is on its way."""
-        self._kept: Pulled | bytes | None = None
-        """What a turn has pulled and could not write, or a thread has read."""
+        self._kept: bytes | None = None
+        """What a thread has read for a driver without a task."""
         self._wake: Callable[[], None] | None = None
         """Of a driver without a task."""
         self._beat: asyncio.TimerHandle | None = None
@@ -66,9 +59,6 @@ class WatchFeed:
             self._is_begun = True
             return sse.opening(self._id()) + sse.heartbeat(self._shell.now_ms)
         while not self._is_over:
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                return kept if isinstance(kept, bytes) else await self._written(kept)
             end = self._stream.ended_by
             if end is None and self._shell.phase is not Phase.READY:
                 end = SHUTTING_DOWN
@@ -84,21 +74,14 @@ class WatchFeed:
 
     async def _has_news(self) -> bool:
         """Wait for news; False when it is time for a beat."""
-        self._is_waiting = True
         try:
-            while True:
-                beat_s = self._sent_s + self._beat_s
-                try:
-                    async with asyncio.timeout_at(beat_s):
-                        # There may be news already, of a look that only skipped: others first.
-                        await asyncio.sleep(0)
-                        await self._news.wait()
-                        return True
-                except TimeoutError:
-                    if self._sent_s + self._beat_s <= beat_s:
-                        return False
-        finally:
-            self._is_waiting = False
+            async with asyncio.timeout_at(self._sent_s + self._beat_s):
+                # There may be news already, of a look that only skipped: others first.
+                await asyncio.sleep(0)
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
 
     # ------------------------------------------------------------------ without a task
 
@@ -140,7 +123,6 @@ class WatchFeed:
             return sse.opening(self._id()) + sse.heartbeat(shell.now_ms)
         kept, self._kept = self._kept, None
         if kept is not None:
-            assert isinstance(kept, bytes)
             return kept
         end = self._stream.ended_by
         if end is None and shell.phase is not Phase.READY:
@@ -179,52 +161,13 @@ class WatchFeed:
         reading = self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
         reading.add_done_callback(on_read)
 
-    # ------------------------------------------------------------------ from the turn that publishes
-
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        self._write = write
+    # ------------------------------------------------------------------ both
 
     def _on_news(self) -> None:
         if self._wake is not None:
             self._wake()
-        elif self._write is None or not self._is_waiting:
+        else:
             self._news.set()
-        elif not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._is_due = False
-        has_failed = True
-        try:
-            self._write_next()
-            has_failed = False
-        finally:
-            if has_failed:
-                # The position may be behind a frame that nobody got: the client must come back.
-                self._is_over = True
-                self._news.set()
-
-    def _write_next(self) -> None:
-        """Write one frame, if that is all there is to do; or wake `next`."""
-        shell, stream = self._shell, self._stream
-        if self._is_over or stream.ended_by is not None or shell.phase is not Phase.READY:
-            self._news.set()
-            return
-        if not self._is_waiting or self._news.is_set():
-            self._news.set()
-            return
-        frame = shell.engine.watch_commands.next_frame(stream, shell.now_ms)
-        if frame is None:
-            return
-        piece = self._written_now(frame)
-        if isinstance(piece, bytes) and self._write is not None and self._write(piece):
-            self._sent_s = self._loop.time()
-            if stream.owed or stream.passing or stream.waiting:
-                self._on_news()
-            return
-        self._kept = piece
-        self._news.set()
 
     def _id(self) -> bytes:
         return composite(self._session.watched.values())

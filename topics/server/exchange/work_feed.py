@@ -18,9 +18,8 @@ from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.payload import of_jobs, one_by_one
-from topics.server.exchange.shell import Shell
+from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
-from topics.server.runtime.runtime import Phase
 
 OPENING: Final = b"retry: 2000\n\n"
 

@@ -20,19 +20,13 @@ from typing import Any, Final, Protocol
 
 from topics.protocol.model.errors import Corrupt, StoreError
 from topics.server.process import logs, port_file
+from topics.server.transport.listener import Unbindable, bound_address, listen
 
 GRACE_S: Final = 5.0
 """What requests in flight get to end by themselves after a SIGTERM."""
 
 STOP_S: Final = 20.0
 """From the first signal to the end of the process, at the latest."""
-
-BACKLOG: Final = 1024
-"""Connections that the kernel keeps until they are accepted."""
-
-USER_TIMEOUT_MS: Final = 35_000
-"""After which a peer that acknowledges nothing, or keeps its window closed, is aborted; without it
-such a peer is kept for a quarter of an hour."""
 
 EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
 
@@ -58,10 +52,6 @@ class Settings(Protocol):
     def api_keys_file(self) -> Path | None: ...
     @property
     def notes(self) -> Sequence[str]: ...
-
-
-class Unbindable(Exception):
-    """The address cannot be listened on; one line, says which and why (exit code 2)."""
 
 
 class Stop:
@@ -169,52 +159,14 @@ def exit_code(failure: BaseException) -> int:
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 picks a free one.  Accepted sockets inherit its options.
-
-    Raises:
-        Unbindable: The address is in use, not ours, or not to be had.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise Unbindable(f"cannot listen on {_address(host, port)}: {error}") from None
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
-        made.bind(address)
-        made.listen(BACKLOG)
-        made.setblocking(False)
-    except OSError as error:
-        made.close()
-        raise Unbindable(f"cannot listen on {_address(host, port)}: {error.strerror}") from None
-    return made
-
-
-def bound_address(listener: socket.socket) -> str:
-    """`host:port` as a client would write it."""
-    host, port = listener.getsockname()[:2]
-    return _address(host, port)
-
-
 def announce(settings: Settings, listener: socket.socket) -> None:
     """Log that the server serves, where, and that it asks for no keys."""
-    from topics import __version__
+    from topics.version import VERSION
 
     address = bound_address(listener)
     data = settings.data_dir.absolute()
-    log.info("topics %s listens on http://%s, data in %s", __version__, address, data)
+    log.info("topics %s listens on http://%s, data in %s", VERSION, address, data)
     if settings.api_keys is None and settings.api_keys_file is None:
         log.warning(
             "NO API KEYS: whoever reaches %s can read, write and delete everything", address
         )
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -215,12 +215,12 @@ class _Server:
         faulthandler.dump_traceback_later(STOP_S, exit=True)
 
     def _announce(self) -> None:
-        from topics import __version__
+        from topics.version import VERSION
 
         address = bound_address(self._listener)
         log.info(
             "topics %s listens on http://%s, data in %s",
-            __version__,
+            VERSION,
             address,
             self._settings.data_dir.absolute(),
         )
@@ -272,7 +272,7 @@ async def _sent(shared: Any) -> None:
 
 
 def _create() -> Callable[[Any], Runtime]:
-    from topics.server.runtime.runtime import create
+    from topics.server.assembly import create
 
     made: Callable[[Any], Runtime] = create
     return made

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
 from topics.protocol.commit.unit_of_work import StateUnknown
@@ -29,7 +28,6 @@ from topics.protocol.driver.group_commit import (
 )
 from topics.protocol.driver.rounds import Call
 from topics.protocol.http.metrics import Process
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
 from topics.protocol.model.limits import Limits
@@ -37,9 +35,9 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.exchange.interface import Exchange
 from topics.server.exchange.payload import log_damage
+from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.workers import Worker
-from topics.settings import Settings
 
 log = logging.getLogger("topics")
 
@@ -50,25 +48,6 @@ CLOSE_S: Final = 2.0
 EXIT_BROKEN: Final = 1
 
 T = TypeVar("T")
-
-
-class Phase(Enum):
-    """Where the server is in its life."""
-
-    STARTING = "starting"
-    READY = "ready"
-    FAILED = "failed"
-    DRAINING = "draining"
-    STOPPED = "stopped"
-
-
-PHASES: Final[dict[Phase, frozenset[Phase]]] = {
-    Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
-    Phase.READY: frozenset({Phase.DRAINING}),
-    Phase.FAILED: frozenset({Phase.DRAINING}),
-    Phase.DRAINING: frozenset({Phase.STOPPED}),
-    Phase.STOPPED: frozenset(),
-}
 
 
 class Runtime:
@@ -457,27 +436,3 @@ class Runtime:
     def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Compress a large answer, one at a time: others have the CPU, too."""
         return self._loop.run_in_executor(self._zipper, call)
-
-
-def create(settings: Settings) -> Runtime:
-    """A runtime over the data directory of the settings, with its exchange; nothing is opened."""
-    from topics.server.exchange.exchange import TopicsExchange
-    from topics.settings import is_loopback
-    from topics.store.files import OsFiles
-    from topics.store.store import DiskStore
-
-    limits = settings.limits
-    store = DiskStore(
-        OsFiles(settings.data_dir),
-        wal_file_bytes=limits.wal_file_bytes,
-        reserve_bytes=limits.reserve_bytes,
-    )
-    runtime = Runtime(
-        limits, store, flush_ms=settings.flush_ms, sync_timeout_ms=settings.sync_timeout_ms
-    )
-    hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)
-    if is_loopback(settings.host):
-        hosts |= LOOPBACK_HOSTS
-    origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
-    runtime.exchange = TopicsExchange(runtime, OriginRule(hosts, origins))
-    return runtime

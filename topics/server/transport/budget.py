@@ -108,5 +108,11 @@ class Meter:
         self.used_s = (left_s if left_s > 0 else 0.0) + took_s
         self._seen_s = now_s
 
+    @property
+    def debt_s(self) -> float:
+        """What the connection has used and not made good: of two that wait, the one with less was
+        the lighter, or has waited longer.  Only for comparing, as both leak at the same rate."""
+        return self.used_s + self._seen_s * self._share
+
     def is_heavy(self, now_s: float) -> bool:
         return self.used_s - (now_s - self._seen_s) * self._share > self._most_s

@@ -91,16 +91,18 @@ class Shared:
         limits: Limits | None = None,
         timeouts: Timeouts | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
-        clock: Callable[[], float] = time.thread_time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.exchange = exchange
         self.limits = limits or Limits()
         self.timeouts = timeouts or Timeouts()
         self.loop = loop or asyncio.get_running_loop()
-        self.clock = clock
-        """CPU time of the loop's thread: that the process has to wait for a CPU is no fault of a
-        client, which must not be slow for it.  Deadlines go by the loop's time."""
-        self.turns = Turns(self.loop.call_soon, clock, self.limits.slice_s)
+        self.clock = clock or time.perf_counter
+        """For slices of time.  Deadlines go by the loop's."""
+        self.cpu_clock = clock or time.thread_time
+        """CPU time of the loop's thread, for what decides whether a client is light: that the process
+        has to wait for a CPU is not the client's fault.  Asking costs ten times as much."""
+        self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
         self.bodies = Budget(self.limits.bodies_bytes)
         self.answers = Budget(self.limits.answers_bytes)
         self.connections: set[Connection] = set()
@@ -198,7 +200,12 @@ class Connection(asyncio.Protocol):
         if self._meter.is_heavy(self._loop_s()) or not turns.may_skip:
             self.work_soon()
         else:
-            turns.skipped(self._run())
+            clock = self.shared.cpu_clock
+            begun_s = clock()
+            self._run()
+            used_s = clock() - begun_s
+            self._meter.use(self._loop_s(), used_s)
+            turns.skipped(used_s)
         if self._inbox_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()
@@ -208,7 +215,8 @@ class Connection(asyncio.Protocol):
         if self.phase is Phase.FINISHING:
             self._transport.close()
         elif self.phase is not Phase.LOST:
-            self.work_soon()
+            # Not in its turn: what another client asks later must find this one's stream closed.
+            self._run()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -242,7 +250,10 @@ class Connection(asyncio.Protocol):
         """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
         if not self._is_queued and self.phase in (Phase.CHOOSING, Phase.OPEN):
             self._is_queued = True
-            self.shared.turns.add(self, is_light=not self._meter.is_heavy(self._loop_s()))
+            meter = self._meter
+            self.shared.turns.add(
+                self, is_light=not meter.is_heavy(self._loop_s()), debt_s=meter.debt_s
+            )
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker waited, and now does not."""
@@ -252,10 +263,10 @@ class Connection(asyncio.Protocol):
     def take_turn(self) -> None:
         self._is_queued = False
         if self.phase in (Phase.CHOOSING, Phase.OPEN):
-            self._run()
+            self._meter.use(self._loop_s(), self._run())
 
     def _run(self) -> float:
-        """Work, and feed the speaker, for `turn_s` at most; returns the CPU time that was used."""
+        """Work, and feed the speaker, for `turn_s` at most; returns the time that it took."""
         shared = self.shared
         begun_s = now_s = shared.clock()
         until_s = begun_s + shared.limits.turn_s
@@ -268,13 +279,11 @@ class Connection(asyncio.Protocol):
         except Exception:
             log.exception("a connection failed")
             self.abort()
-        used_s = now_s - begun_s
-        self._meter.use(self._loop_s(), used_s)
         has_room = self._inbox_bytes < shared.limits.inbox_bytes and self.phase is not Phase.LOST
         if has_room and not self._is_reading and not self._transport.is_closing():
             self._is_reading = True
             self._transport.resume_reading()
-        return used_s
+        return now_s - begun_s
 
     def _step(self) -> bool:
         """Do one thing; False where there is nothing to do now."""

@@ -12,6 +12,8 @@ Invariant: nothing is called from within `add`; a turn that raises costs nobody 
 import logging
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 from typing import Protocol
 
 log = logging.getLogger("topics.http")
@@ -27,7 +29,7 @@ class Turns:
 
     Args:
         call_soon: Of the event loop.
-        clock: Seconds of CPU time, as `time.thread_time`.
+        clock: Seconds, as `time.perf_counter`.
         slice_s: How long turns are given before the loop goes on.
 
     Attributes:
@@ -44,7 +46,9 @@ class Turns:
         self._clock = clock
         self._slice_s = slice_s
         self._light: deque[Turn] = deque()
-        self._heavy: deque[Turn] = deque()
+        self._heavy: list[tuple[float, int, Turn]] = []
+        """A heap: the least debt first, and of the same the one that came first."""
+        self._order = count()
         self._is_due = False
         self._must_pass = False
         self.direct_s = 0.0
@@ -60,9 +64,17 @@ class Turns:
         self.direct_s += took_s
         self._must_pass = True
 
-    def add(self, turn: Turn, *, is_light: bool = False) -> None:
-        """Give it a turn soon, once; who is in the queue already must not add itself again."""
-        (self._light if is_light else self._heavy).append(turn)
+    def add(self, turn: Turn, *, is_light: bool = False, debt_s: float = 0.0) -> None:
+        """Give it a turn soon, once; who is in the queue already must not add itself again.
+
+        Args:
+            debt_s: Of two that are not light, the one with less comes first: one that is just so
+                heavy does not wait behind all that are much heavier (`budget.Meter.debt_s`).
+        """
+        if is_light:
+            self._light.append(turn)
+        else:
+            heappush(self._heavy, (debt_s, next(self._order), turn))
         if not self._is_due:
             self._is_due = True
             self._call_soon(self._run)
@@ -83,7 +95,7 @@ class Turns:
             if self._clock() >= until_s:
                 break
         while heavy:  # one at least: the light ones together may be more than the CPU can do
-            self._give(heavy.popleft())
+            self._give(heappop(heavy)[2])
             if self._clock() >= until_s:
                 break
         if light or heavy:

@@ -119,6 +119,11 @@ class Splitter:
         self._at = 0
 
     @property
+    def is_empty(self) -> bool:
+        """Nothing is left of what came."""
+        return self._at == len(self._data)
+
+    @property
     def is_within_head(self) -> bool:
         """A header block has begun and not ended, or a frame that is not DATA; or the connection has
         not begun, which it does with the preface and SETTINGS."""

@@ -118,6 +118,10 @@ class Sender:
             return False
         return True
 
+    def make_first(self) -> bool:
+        """Begin an answer that is the only one to begin."""
+        return len(self._begins) == 1 and not self._link.is_over and self.make_frame()
+
     def _begin(self, stream: Stream) -> None:
         """Send the head of an answer, and of its body what fits into one frame."""
         answer, stream.answer = stream.answer, None

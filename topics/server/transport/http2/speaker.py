@@ -5,7 +5,7 @@ states of streams, the windows and the compression of headers; what it would ans
 the connection although one stream is at fault is put right before it sees it, or answered here.
 Refuses to know priorities, which RFC 9113 took back: streams with something to send take turns.
 
-Invariant: one call of `work` handles one frame, or makes one.
+Invariant: one call of `work` handles one frame and the answer that it leads to, or makes one frame.
 """
 
 from collections.abc import Callable
@@ -80,11 +80,13 @@ class Http2:
         # By turns, so that no flood of frames and no large answer holds up the rest.
         self._turn += 1
         if self._turn % 2:
-            did = self._take_frame() or self._sender.make_frame() or self._go_on()
+            did = self._take_request() or self._sender.make_frame() or self._go_on()
         else:
-            did = self._sender.make_frame() or self._go_on() or self._take_frame()
+            did = self._sender.make_frame() or self._go_on() or self._take_request()
         if not did:
             self._rest()
+        elif self._splitter.is_empty and not link.is_over:
+            link.flush()
         return did
 
     def writable(self) -> None:
@@ -135,6 +137,11 @@ class Http2:
             self._link.close(stream)
         self._sender.close()
         self._link.asks.clear()
+
+    def _take_request(self) -> bool:
+        """Take a frame, and send the answer where there is one already: a request that is answered
+        at once takes one turn."""
+        return self._take_frame() and (self._sender.make_first() or True)
 
     def _go_on(self) -> bool:
         """Do for a request what had to wait."""
