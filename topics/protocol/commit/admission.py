@@ -150,6 +150,7 @@ class Admission:
         too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
         if records <= 0 and too_many_bytes <= 0:
             return topic.floors, NOTHING_REMOVED
+        # A leased job is never evicted: its worker may be half done with it.
         held = self.first_held(topic)
         old = topic.eviction(records, too_many_bytes, before_seq=held or topic.head_seq + 1)
         gone = old or NOTHING_REMOVED
@@ -169,7 +170,7 @@ class Admission:
         return None if queue is None else queue.first_held()
 
     def _require_leased_room(self, topic: Topic, records: int, size_bytes: int) -> None:
-        """Jobs that a live lease keeps from eviction may exceed a cap, up to twice it (§10.1)."""
+        """Jobs that a live lease keeps from eviction may exceed a cap, up to twice it."""
         config = topic.config
         for cap, limit, wanted in (
             ("cap_records", config.cap_records, topic.count + records),

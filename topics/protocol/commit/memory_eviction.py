@@ -26,7 +26,7 @@ topics."""
 
 
 class MemoryEviction:
-    """Evicts for memory.
+    """Evicts records that are in memory only.
 
     Args:
         first_held: The first seq of a topic that may not go, because it is leased.
@@ -89,7 +89,7 @@ class MemoryEviction:
         return before - topic.volatile_bytes
 
     def _evict(self, topic: Topic, size_bytes: int) -> None:
-        """The oldest records go that hold so much, the newest one of all stays."""
+        """Evict the topic's oldest records that hold so much; its newest record stays."""
         held = self._first_held(topic)
         before_seq = topic.head_seq if held is None else min(held, topic.head_seq)
         through = _through(topic, size_bytes)

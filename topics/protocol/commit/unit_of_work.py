@@ -181,6 +181,7 @@ class UnitOfWork:
             broken.__cause__ = error
             self._broken(broken)
             raise broken from error
+        # These events carry the topic's floors, expiry included.
         if logged and isinstance(
             event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted
         ):
@@ -315,8 +316,12 @@ class UnitOfWork:
         if topic.reserved_through > reserved:
             self.publication.reserved(topic)
             if volatile:
+                # No append of the topic is in the log to carry its reservation; without one, a
+                # restart would give the same seqs to other records (§0.10).
                 self.emit(SeqsReserved(event.now_ms, topic.topic_id, topic.reserved_through))
         if volatile and event.floors != floors and holds_logged(topic):
+            # The append is in no log, but it evicted records that are: a restart would bring them
+            # back.
             self.emit(
                 FloorsRaised(
                     event.now_ms, topic.topic_id, event.floors, event.count, event.size_bytes

@@ -2,7 +2,7 @@
 
 An append waits while the throttle says so, while more is planned than one write should carry, or
 while memory has no room for it and sealing is about to make some.  This module owns their queue and
-the pressure that the throttle goes by; it does not know how a command is decided or answered.
+the pressure that paces the throttle; it does not know how a command is decided or answered.
 
 Invariants: a write is let in no earlier than its turn and no later than `WAIT_MS_MAX` after it came,
 or it is refused; none overtakes another, but for a write that never had to wait.

@@ -1,4 +1,4 @@
-"""What the core and the shell ask of storage, as protocols.
+"""What the core and its driver ask of storage, as protocols.
 
 Two stores implement them: `topics.store.store.DiskStore` and `topics.store.memory.MemoryStore`;
 one test suite runs over both.  Calls marked *blocking* run on a worker thread, all others on the
@@ -347,7 +347,7 @@ class Store(Protocol):
 
     def drop(self, segment: int) -> None:
         """Remove a segment file that no run refers to any more, once what was written so far is
-        durable.  Runs still being read stay readable until they are let go."""
+        durable.  A run that a reader holds stays readable until it is released."""
 
     def contents(self, segment: int) -> Contents:
         """*Blocking.* What a segment file holds, whether anything refers to it or not.
@@ -392,4 +392,4 @@ class Store(Protocol):
 
     def close(self, image: Image | None) -> None:
         """*Blocking.* With an image, stop cleanly: sync, write it, leave the clean mark.  Without
-        one, as after a failure: only let go of files and lock."""
+        one, as after a failure: only close the files and release the lock."""

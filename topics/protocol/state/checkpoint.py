@@ -43,7 +43,8 @@ RUNS_WEIGHT: Final = 16
 SLICE_JOBS: Final = 1000
 """Jobs taken in one slice; a queue with no more is taken as a whole."""
 FORGET_MAX: Final = 1000
-"""Keys past their window that a topic lets go of when it is taken."""
+"""Keys past their window that a topic forgets when its image is taken: an image should not grow by
+keys that no write can use."""
 JOINED_BYTES: Final = 64 << 10
 """An image up to this size is copied into one piece, keys included; of a larger one the blocks of
 keys are referred to."""

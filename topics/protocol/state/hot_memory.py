@@ -173,8 +173,8 @@ class HotMemory:
             self.volatile.pop(topic.topic_id, None)
 
     def resort(self, topic: Topic) -> None:
-        """Some of what the topic had unsealed is gone: if not all of it, the topic stands behind
-        those now whose oldest record is older."""
+        """Runs of the topic were sealed or dropped.  If some are left, the topic moves behind the
+        topics whose oldest record is older; if none is, it goes."""
         was_unsealed = self.unsealed.pop(topic.topic_id, None) is not None
         if was_unsealed and any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
             self.unsealed[topic.topic_id] = topic

@@ -525,7 +525,7 @@ class Queue:
             heapify(self._ends)
 
     def image(self, *, lasting: bool) -> QueueImage:
-        """As a checkpoint keeps it; with its jobs only where leases outlive the process (§10.1)."""
+        """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
         if not lasting:
             return QueueImage(self.dead_lettered, 1, [])
         jobs = [_image(job) for job in self.jobs.values()]

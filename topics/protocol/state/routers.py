@@ -111,7 +111,7 @@ class Routers:
     # ------------------------------------------------------------------ changes
 
     def configure(self, event: RouterConfigured) -> None:
-        """A new router, or another config of one; what it counted stays."""
+        """A new router, or another config of one, which keeps its counters."""
         old = self.by_id.get(event.router_id)
         router = Router(
             event.router_id,
@@ -160,7 +160,7 @@ class Routers:
                 del table[topic_id]
 
     def remove_of(self, topic_id: int) -> None:
-        """A topic went: so do the routers from it and into it (§1.4)."""
+        """A topic was deleted: remove the routers from it and into it (§1.4)."""
         for router in self.of(topic_id):
             self.remove(router)
 

@@ -125,14 +125,14 @@ class State:
         }
 
     def apply(self, event: Event) -> None:
-        """Make an event true."""
+        """Change the state as the event says."""
         self.now_ms = max(self.now_ms, event.now_ms)
         self._handlers[type(event)](event)
 
     # ------------------------------------------------------------------ time
 
     def advance(self, now_ms: int) -> int:
-        """Engine time: the wall clock, unless that has fallen below what was seen before (§0.5)."""
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
         self.now_ms = max(self.now_ms, now_ms)
         return self.now_ms
 
@@ -202,6 +202,7 @@ class State:
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
         if event.config.ttl_ms and event.count:
+            # A shorter `ttl_ms` may have expired records already.
             self.expiry.set(topic.topic_id, 0)
         self.keys.window_changed(topic.topic_id)
         topic.check()
@@ -526,6 +527,7 @@ class State:
             keys = list(_lasting_keys(image))
             self.keys.restore(topic.topic_id, keys, image.config.idempotency_window_ms)
         if image.config.ttl_ms and image.count:
+            # When its first record expires is in a column, and replay opens no run: look soon.
             self.expiry.set(topic.topic_id, 0)
         if image.queue is not None:
             queue = self.queues[topic.topic_id] = Queue()
@@ -536,7 +538,7 @@ class State:
 
     def recover_jobs(self, *, clean: bool) -> None:
         """After a replay: leases outlive a clean stop, and a crash only where each was logged
-        (§10.1)."""
+        (§0.10)."""
         for topic_id, queue in list(self.queues.items()):
             topic = self.by_id[topic_id]
             if not clean and not topic.config.leases_durable:

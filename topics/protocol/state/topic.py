@@ -258,7 +258,7 @@ class Topic:
     # ------------------------------------------------------------------ involuntary loss
 
     def lose(self, first_seq: int, last_seq: int, reason: str, hops: int = 0) -> None:
-        """[first_seq, last_seq] is lost: a floor where no run lies below, else a hole."""
+        """[first_seq, last_seq] is lost: a floor where a crash took all that there was, else a hole."""
         if not self.runs and reason == "crash":
             self._raise_crash_floor(last_seq)
         else:
@@ -419,7 +419,7 @@ class Topic:
         return i < len(self.holes) and self.holes[i].first_seq < before_seq
 
     def hole_at(self, seq: int) -> Hole | None:
-        """The hole that `seq` lies in, once it is shown."""
+        """The hole that contains `seq`; None while that is not published."""
         hole = self.hole_from(seq)
         if hole is None or seq > self.published_seq:
             return None
@@ -435,7 +435,7 @@ class Topic:
             yield run
 
     def cold_from(self, seq: int) -> list[Run]:
-        """The next runs whose columns must be read first, some of them."""
+        """Of the next runs those whose columns have to be read from the disk first."""
         return [run for run, _ in islice(self.runs_from(seq), WARMED_MAX) if not run.is_warm]
 
     def hits(self, run: Run, match: TagMatch | None, *, before_seq: int) -> NDArray[np.int64]:

@@ -42,7 +42,7 @@ class WatchPlace(Enum):
 
 
 class WatchStep(Enum):
-    """What moves a place."""
+    """What moves a stream from place to place in a topic."""
 
     OPENED = "opened"
     CUT_SHORT = "cut short"
@@ -222,7 +222,7 @@ class Watches:
     """Every session and stream, and the watched topics by topic id."""
 
     def __init__(self, find: Callable[[str], Topic | None]) -> None:
-        """`find` gives the present instance of a name, with what time took from it gone."""
+        """`find` gives the present instance of a name, without its expired records."""
         self.sessions: OrderedDict[str, Session] = OrderedDict()
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
