@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, Literal
 from urllib.parse import parse_qsl
 
+import msgspec
 import orjson
 
 from topics.protocol.http import bodies
@@ -70,8 +71,7 @@ class StreamKind(Enum):
     SOCKET = "socket"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a route's parser gets: the decoded name, the query, headers it may read, the body.
 
     `entropy` makes an unguessable name; randomness is the shell's.

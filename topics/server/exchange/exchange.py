@@ -529,7 +529,8 @@ class _LateAnswer:
         self._rounds += 1
         limit = min(claim.limit << min(3 * self._rounds, 30), PROBE_MAX)
         left_ms = max(claim.wait_ms - (runtime.now_ms - self._claimed_ms), 0)
-        again = replace(claim, limit=max(limit, claim.limit), wait_ms=left_ms)
+        limit = max(limit, claim.limit)
+        again = Claim(claim.topic, claim.node, limit, claim.lease_ms, left_ms)
         found = runtime.submit(again, self.on_reply)
         if isinstance(found, Ticket):
             self.ticket = found
