@@ -10,20 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
-from topics.protocol.driver.driver import Read, Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply, Sync, Write
+from topics.protocol.driver.driver import Read
+from topics.protocol.driver.group_commit import Deliver, Reply, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
+from topics.protocol.http.answers import pieces_of
 from topics.protocol.http.metrics import Process
-from topics.protocol.maintenance.schedule import Chore
+from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.checkpoint import freeze
+from topics.protocol.state.hot_memory import freeze
 from topics.server.exchange.exchange import TopicsExchange
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase
 from topics.store.files import OsFiles
 from topics.store.memory import MemoryStore
 from topics.store.store import DiskStore
@@ -78,12 +79,11 @@ class Desk:
         self.host = _Host(self.limits, store, NOW_MS)
         self.driver = self.host.driver
         self.engine = self.driver.engine
-        self.upkeep = self.driver.maintenance.upkeep
-        self.chores = self.driver.maintenance.chores
+        self.schedule = self.driver.maintenance.schedule
         self.phase = Phase.READY
         self.exchange = TopicsExchange(self)
         # No write waits for room: the clock stands still.
-        self.chores.log_bytes_max = 1 << 62
+        self.schedule.log_bytes_max = 1 << 62
         self.recovery = self.driver.recover()
         self.driver.start()
 
@@ -129,8 +129,8 @@ class Desk:
         return result, times
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def turn(self) -> None:
         """Write what was decided, as one batch, and publish it."""
@@ -139,32 +139,32 @@ class Desk:
     def sync(self) -> None:
         self.driver.commit.want_sync()
 
-    # ------------------------------------------------------------------ upkeep
+    # ------------------------------------------------------------------ maintenance
 
     def seal_full(self) -> None:
         """Seal the runs that are full, as the server does in the background."""
-        while self.engine.state.full:
+        while self.engine.state.memory.full:
             self.round()
 
     def seal_all(self) -> None:
         """Seal every run in memory."""
-        for topic in list(self.engine.state.hot.values()):
+        for topic in list(self.engine.state.memory.unsealed.values()):
             freeze(topic)
-            self.engine.state.full[topic.topic_id] = topic
+            self.engine.state.memory.full[topic.topic_id] = topic
         self.seal_full()
 
     def round(self, *, checkpoint: bool = False) -> None:
-        """One round of upkeep."""
+        """One round of maintenance."""
         ended: list[Exception | None] = []
         self.driver.maintenance.round(ended.append, checkpoint=checkpoint)
         if ended[0] is not None:
             raise ended[0]
 
-    def slices(self, chore: Chore) -> list[float]:
-        """Do a chore; CPU time of each of its pieces on the event loop, seconds."""
+    def slices(self, task: Task) -> list[float]:
+        """Do a task; CPU time of each of its pieces on the event loop, seconds."""
         times: list[float] = []
         ended: list[Exception | None] = []
-        self.driver.maintenance.run(_timed(chore, times), ended.append)
+        self.driver.maintenance.run(_timed(task, times), ended.append)
         assert ended == [None]
         return times
 
@@ -214,13 +214,13 @@ class Desk:
         raise AssertionError("the data of a benchmark is in the page cache")
 
 
-def _timed(chore: Chore, times: list[float]) -> Chore:
-    """A chore that notes the CPU time between what it waits for."""
+def _timed(task: Task, times: list[float]) -> Task:
+    """A task that notes the CPU time between what it waits for."""
     value, error = None, None
     while True:
         begun = time.thread_time()
         try:
-            step = chore.send(value) if error is None else chore.throw(error)
+            step = task.send(value) if error is None else task.throw(error)
         except StopIteration:
             return
         finally:
@@ -236,7 +236,7 @@ def fetch(outcome: Outcome) -> list[Buffer]:
     """The stored text that an outcome refers to, as it goes to the socket."""
     return [
         buffer
-        for piece in outcome.pieces
+        for piece in pieces_of(outcome)
         if isinstance(piece, Records)
         for run, spans in piece.extents
         for buffer in run.read_blocking(spans)

@@ -55,8 +55,13 @@ class Serving:
         self.kill()
 
 
-def serve_topics(home: Path) -> Serving:
-    """A server on what lies in `home / "data"`, or on nothing; returns as soon as it is ready."""
+def serve_topics(home: Path, checkout: Path | None = None, *options: str) -> Serving:
+    """A server on what lies in `home / "data"`, or on nothing; returns as soon as it is ready.
+
+    Args:
+        checkout: Of another version, which what is installed here must suit; None: this one.
+        options: Of `topics serve`.
+    """
     home.mkdir(parents=True, exist_ok=True)
     port_file = home / "port"
     environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
@@ -65,9 +70,22 @@ def serve_topics(home: Path) -> Serving:
         "TOPICS_PORT_FILE": str(port_file),
         "TOPICS_DATA_DIR": str(home / "data"),
     }
-    process = _started([sys.executable, "-m", "topics", "serve"], home, environ)
+    process = _started([sys.executable, "-m", "topics", "serve", *options], home, environ, checkout)
     _wait(process, port_file.is_file)
     served = Serving("topics", process, int(port_file.read_text().rpartition(":")[2]))
+    _wait(process, lambda: _is_ready(served))
+    return served
+
+
+def serve_application(home: Path, *command: str) -> Serving:
+    """`topics.asgi:app` on a server of others: a module, and its arguments but for the port."""
+    home.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
+    environ["TOPICS_DATA_DIR"] = str(home / "data")
+    process = _started([sys.executable, "-m", *command, "--port", f"{port}"], home, environ)
+    served = Serving(command[0], process, port)
     _wait(process, lambda: _is_ready(served))
     return served
 
@@ -90,11 +108,11 @@ def serve_redis(home: Path, *, fsync: str) -> Serving:
 
 
 def _started(
-    command: Sequence[str], home: Path, environ: dict[str, str]
+    command: Sequence[str], home: Path, environ: dict[str, str], cwd: Path | None = None
 ) -> subprocess.Popen[bytes]:
     with (home / "log").open("ab") as log:
         return subprocess.Popen(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd
         )
 
 

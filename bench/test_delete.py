@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from topics.protocol.limits import Limits
 
 from bench.conftest import Report, Scale, spoken
 from bench.desk import Desk
 from bench.loads import append, append_body, delete, purge, put
+from topics.protocol.model.limits import Limits
 
 KINDS = 10
 

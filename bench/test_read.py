@@ -10,7 +10,7 @@ from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import delete, diff, put
 from bench.test_append import answered, head_of
 from topics.protocol.model.commands import Diff
-from topics.protocol.model.outcomes import Records
+from topics.protocol.model.outcomes import Page
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
 
@@ -87,7 +87,8 @@ def test_match_sealed(benchmark: Any, goal: Any, warm: Desk) -> None:
 def with_tags(desk: Desk, body: bytes) -> list[Buffer]:
     """As the exchange projects what is not served as it lies."""
     outcome = desk.run(diff("t", body))
-    (records,) = (piece for piece in outcome.pieces if isinstance(piece, Records))
+    assert isinstance(outcome, Page)
+    records = outcome.records
     return [
         text
         for run, spans in records.extents

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from bench.conftest import Scale
-from bench.desk import NOTHING_SEALED, NOW_MS, Desk, fetch
+from bench.desk import NOTHING_SEALED, Desk, fetch
 from bench.loads import append, append_body, diff, put
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Command
@@ -22,8 +22,8 @@ def route(name: str, source: str, dest: str, **fields: object) -> Command:
 
 
 def settle(desk: Desk) -> None:
-    while desk.engine.owes:
-        desk.engine.work_off(NOW_MS, desk.room)
+    while desk.engine.has_work:
+        desk.engine.work_off(desk.moment)
         desk.turn()
 
 
@@ -50,7 +50,7 @@ def test_a_pass(
         desk.run(THOUSAND)
 
     benchmark.pedantic(
-        lambda: desk.engine.work_off(NOW_MS, desk.room), setup=write, rounds=100, iterations=1
+        lambda: desk.engine.work_off(desk.moment), setup=write, rounds=100, iterations=1
     )
     desk.turn()
 
@@ -72,9 +72,9 @@ def test_write_to_visible(benchmark: Any, goal: Any, tmp_path: Any, routed: bool
         desk.run(ONE)
         seq = desk.engine.state.topics["s"].head_seq
         command = diff(name, NEWEST % (seq - 1))
-        debt = desk.engine.debt_of(command)
-        while debt is not None and not debt.is_settled:
-            debt.work(NOW_MS, desk.room)
+        barrier = desk.engine.barrier_for(command)
+        while barrier is not None and not barrier.is_passed:
+            barrier.advance(desk.moment)
             desk.turn()
             if desk.engine.state.topics[name].published_seq < seq:
                 desk.sync()
@@ -102,7 +102,7 @@ def test_a_write_to_a_source_of_many_routers(
 
     benchmark.pedantic(lambda: desk.run(ONE), rounds=20, iterations=100)
 
-    assert desk.engine.owes is many
+    assert desk.engine.has_work is many
 
 
 def test_a_write_through_many_routers(benchmark: Any, goal: Any, scale: Scale) -> None:

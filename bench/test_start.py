@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.conftest import Scale, built
-from bench.desk import NOTHING_SEALED, NOW_MS, Desk
+from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import append, append_body, put
 from bench.serving import Serving, serve_topics
 
@@ -78,7 +78,7 @@ def many(tmp_path: Path, scale: Scale) -> Path:
     body = append_body(10, 64)
     for n in range(scale.topics):
         for command in (put(f"topic-{n}"), append(f"topic-{n}", body)):
-            desk.engine.submit(command, token=None, now_ms=NOW_MS, room=desk.room)
+            desk.engine.submit(command, token=None, moment=desk.moment)
         if n % 100 == 99:
             desk.turn()
     desk.turn()
@@ -108,7 +108,7 @@ def test_start_killed(benchmark: Any, goal: Any, tmp_path: Path, scale: Scale, e
     body = append_body(1, 64)
     for n in range(topics):
         command = append(f"topic-{n}", body)
-        desk.engine.submit(command, token=None, now_ms=NOW_MS, room=desk.room)
+        desk.engine.submit(command, token=None, moment=desk.moment)
         desk.turn()
     desk.sync()
     if end == "after a checkpoint":

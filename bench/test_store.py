@@ -12,7 +12,7 @@ from bench.desk import NOTHING_SEALED, NOW_MS, Desk
 from bench.loads import append, append_body, put
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.ports import SealEntry
-from topics.protocol.state.checkpoint import freeze
+from topics.protocol.state.hot_memory import freeze
 
 SEGMENT_RECORDS = 65_536
 BATCH_RECORDS = 8192
@@ -28,7 +28,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def events_of(desk: Desk, body: bytes) -> Frames:
     """The events of one append, decided, encoded and applied but not written."""
-    desk.engine.submit(append("t", body), token=None, now_ms=NOW_MS, room=desk.room)
+    desk.engine.submit(append("t", body), token=None, moment=desk.moment)
     return desk.engine.take_frames()
 
 
@@ -68,8 +68,8 @@ def test_seal(benchmark: Any, goal: Any, desk: Desk, scale: Scale) -> None:
     goal(f"seal of {records:,} records of 64 B", "")
     fill(desk, "t", records, batch=BATCH_RECORDS)
     freeze(desk.engine.state.topics["t"])
-    desk.engine.state.full = dict(desk.engine.state.hot)
-    job = desk.upkeep.plan_seal(NOW_MS)
+    desk.engine.state.memory.full = dict(desk.engine.state.memory.unsealed)
+    job = desk.schedule.sealing.plan(NOW_MS)
     assert job is not None
 
     def sealed(entries: tuple[SealEntry, ...]) -> int:
@@ -82,7 +82,7 @@ def test_seal(benchmark: Any, goal: Any, desk: Desk, scale: Scale) -> None:
 def busy(desk: Desk, scale: Scale) -> Desk:
     """Many topics, each with a record that only the log holds."""
     for n in range(scale.topics):
-        desk.engine.submit(put(f"topic-{n}"), token=None, now_ms=NOW_MS, room=desk.room)
+        desk.engine.submit(put(f"topic-{n}"), token=None, moment=desk.moment)
     desk.turn()
     desk.sync()
     write_everywhere(desk, scale.topics)
@@ -93,7 +93,7 @@ def write_everywhere(desk: Desk, topics: int) -> None:
     body = append_body(1, 64)
     for n in range(topics):
         command = append(f"topic-{n}", body)
-        desk.engine.submit(command, token=None, now_ms=NOW_MS, room=desk.room)
+        desk.engine.submit(command, token=None, moment=desk.moment)
         if n % 100 == 99:
             desk.turn()
     desk.turn()
@@ -109,13 +109,13 @@ def test_checkpoint(benchmark: Any, goal: Any, busy: Desk, scale: Scale) -> None
     rounds = max(scale.rounds // 3, 1)
     benchmark.pedantic(busy.checkpoint, setup=setup, rounds=rounds)
 
-    assert not busy.engine.state.hot
+    assert not busy.engine.state.memory.unsealed
     assert busy.engine.state.records_total == (rounds + 1) * scale.topics
 
 
 @pytest.mark.timeout(1200)
 def test_checkpoint_on_loop(benchmark: Any, report: Any, tmp_path: Path, scale: Scale) -> None:
-    """The longest that upkeep holds up the event loop: CPU time, as others use the machine too, and
+    """The longest that maintenance holds up the event loop: CPU time, as others use the machine too, and
     without the garbage collector, which a server keeps away from topics."""
     desk, topics = Desk.on_disk(tmp_path / "data"), scale.most_topics
     write_everywhere(desk, topics)
@@ -124,7 +124,7 @@ def test_checkpoint_on_loop(benchmark: Any, report: Any, tmp_path: Path, scale: 
 
     def measured() -> None:
         for what in ("a hot record each", "nothing new"):
-            slices = desk.slices(desk.chores.round(checkpoint=True))
+            slices = desk.slices(desk.schedule.round(checkpoint=True))
             longest[what] = max(slices), sum(slices)
 
     gc.collect()
@@ -140,7 +140,7 @@ def test_checkpoint_on_loop(benchmark: Any, report: Any, tmp_path: Path, scale: 
             f"{most_s * 1000:.1f} ms of {whole_s * 1000:.0f} ms",
             "<= 5 ms",
         )
-    assert not desk.engine.state.hot
+    assert not desk.engine.state.memory.unsealed
     desk.kill()
 
 
@@ -151,10 +151,10 @@ def test_checkpoint_of_keys(benchmark: Any, report: Any, tmp_path: Path, scale: 
     topic = desk.engine.state.topics["t"]
     for number in range(keys):
         digest = number.to_bytes(16, "big")
-        desk.engine.state._remember(topic, digest, 1, 1, NOW_MS)
+        desk.engine.state.keys.remember(topic.topic_id, digest, 1, 1, NOW_MS)
 
     def measured() -> float:
-        return max(desk.slices(desk.chores.round(checkpoint=True)))
+        return max(desk.slices(desk.schedule.round(checkpoint=True)))
 
     most_s = benchmark.pedantic(measured, rounds=1)
 
@@ -164,4 +164,4 @@ def test_checkpoint_of_keys(benchmark: Any, report: Any, tmp_path: Path, scale: 
         "<= 5 ms",
     )
     desk.kill()
-    assert Desk.on_disk(tmp_path / "data").engine.state.keys_total == keys
+    assert Desk.on_disk(tmp_path / "data").engine.state.keys.count == keys

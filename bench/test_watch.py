@@ -6,6 +6,7 @@ from bench.conftest import Scale, fill
 from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import put
 from topics.protocol.http import bodies, sse
+from topics.protocol.model.cursor import composite
 from topics.protocol.state.watches import RecordFrame
 from topics.server.exchange.payload import read
 
@@ -14,21 +15,21 @@ def watched(desk: Desk, wid: str) -> Any:
     """A session on the topic from its start, and its stream."""
     body = b'{"topics":{"t":{"from_seq":0}},"limit":1000,"max_batch_bytes":1048576}'
     desk.run(bodies.parse_watch(body, desk.limits, wid=wid, lenient=False))
-    return desk.engine.watching.open_stream(wid, None, lambda: None, desk.now_ms)
+    return desk.engine.watch_commands.open_stream(wid, None, lambda: None, desk.now_ms)
 
 
 def drain(desk: Desk, session: Any, stream: Any) -> int:
     """Every frame until none is left, written out; how many records."""
     records = 0
-    while (frame := desk.engine.watching.next_frame(stream, desk.now_ms)) is not None:
-        composite = sse.composite(session.watched.values())
+    while (frame := desk.engine.watch_commands.next_frame(stream, desk.now_ms)) is not None:
+        frame_id = composite(session.watched.values())
         if isinstance(frame, RecordFrame):
             texts = () if "sse" in frame.texts else read(frame.records, blocking=True)
             assert isinstance(texts, list | tuple)
-            sse.encode(frame, composite, texts)
+            sse.encode(frame, frame_id, texts)
             records += frame.to_seq - frame.from_seq
         else:
-            sse.encode(frame, composite)
+            sse.encode(frame, frame_id)
     return records
 
 

@@ -24,11 +24,7 @@ PURE = (STDLIB - UNREAL) | {"numpy", "orjson", "msgspec"}
 MODEL = {"topics.protocol.model"}
 STATE = MODEL | {"topics.protocol.state"}
 COMMIT = STATE | {"topics.protocol.commit"}
-DECIDE = COMMIT | {
-    "topics.protocol.decide",
-    "topics.protocol.http.answers",
-    "topics.protocol.http.sse",
-}
+DECIDE = COMMIT | {"topics.protocol.decide"}
 ENGINE = DECIDE | {"topics.protocol.engine"}
 MAINTENANCE = ENGINE | {"topics.protocol.maintenance"}
 DRIVER = MAINTENANCE | {"topics.protocol.driver"}
@@ -46,23 +42,29 @@ ALLOWED: dict[str, set[str]] = {
     "store": PURE
     | MODEL
     | {"os", "mmap", "threading", "time", "io", "pathlib", "xxhash", "topics.store"},
-    "client": STDLIB | {"httptools", "httpx", "msgspec", "orjson", "topics.client"},
+    "client": STDLIB
+    | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
-    | {"uvloop", "orjson", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
+    | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "asgi": STDLIB
-    | {"hypercorn", "h2", "hpack", "h11", "wsproto", "uvloop", "orjson"}
+    | {"hypercorn", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
 }
 """What a package, or a module beside packages, may import."""
 
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
-    "hypercorn": {"asgi/hardening.py", "asgi/http2.py", "asgi/connection.py", "asgi/door.py"},
-    "h2": {"asgi/hardening.py", "asgi/http2.py"},
-    "h11": {"asgi/hardening.py"},
-    "wsproto": {"asgi/hardening.py"},
-    "topics.store": {"server/runtime/runtime.py"},
-    "topics.settings": {"server/runtime/runtime.py", "asgi/hosted.py"},
+    "hypercorn": {"asgi/hypercorn.py"},
+    "h2": {
+        f"server/transport/http2/{name}.py"
+        for name in ("frames", "library", "link", "receiving", "sending", "speaker")
+    },
+    "hpack": {"server/transport/http2/library.py"},
+    "httptools": {"server/transport/http1_parser.py"},
+    "websockets": {"server/transport/websocket.py"},
+    "topics.store": {"server/assembly.py"},
+    "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},
 }
 """Imports that the packages which may have them keep to these of their modules."""
@@ -110,7 +112,7 @@ CASES = [
 def test_a_module_imports_what_its_package_may(package: str, path: Path) -> None:
     """The core knows no clock, file or socket; the store no HTTP; the client no server."""
     allowed = ALLOWED[package]
-    named = [name for name in imports(path) if name != "topics"]  # which tells the version only
+    named = [name for name in imports(path) if name not in ("topics", "topics.version")]
     assert [name for name in named if not is_within(name, allowed)] == []
     for name in imports(path):
         for kept, where in MAYBE.items():
@@ -137,3 +139,43 @@ def test_every_module_of_the_core_is_on_a_floor() -> None:
 def test_every_row_of_the_table_is_about_something() -> None:
     """A package that moved away would be allowed everything."""
     assert all(modules(package) for package in ALLOWED)
+
+
+CORE = [path for path in modules("protocol") if "http" not in path.relative_to(ROOT).parts]
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_core_knows_no_face(path: Path) -> None:
+    """Outcomes are rendered by `protocol/http`; what decides them does not know how."""
+    assert [name for name in imports(path) if is_within(name, {"topics.protocol.http"})] == []
+
+
+@pytest.mark.parametrize("path", modules("protocol"), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
+    """The package's face is for applications; the server is none of them."""
+    named = list(imports(path))
+    assert "topics" not in named
+    assert [name for name in named if is_within(name, {"topics.client"})] == []
+
+
+TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
+"""Packages in which every module has a test file of its name."""
+
+UNTESTED = {
+    "server/exchange/interface.py": "types that its users' tests are written against",
+    "server/exchange/shell.py": "types that its users' tests are written against",
+}
+"""Modules of these packages without a test file, and why."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for package in TESTED for path in modules(package) if path.name != "__init__.py"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_a_module_has_its_tests_under_its_name(path: Path) -> None:
+    """The tests of `topics/store/wal.py` are in `tests/store/test_wal.py`."""
+    name = path.relative_to(ROOT)
+    tests = Path(__file__).parent / name.with_name(f"test_{name.name}")
+
+    assert tests.exists() is (name.as_posix() not in UNTESTED), tests

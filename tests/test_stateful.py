@@ -40,7 +40,7 @@ class MemoryWorld(World):
 
 
 class Topics(RuleBasedStateMachine):
-    """One topic, every command, upkeep at any moment."""
+    """One topic, every command, maintenance at any moment."""
 
     world_type: type[World] = MemoryWorld
 
@@ -103,10 +103,10 @@ class Topics(RuleBasedStateMachine):
         self.world.pass_time(ms)
 
     @rule(steps=st.integers(1, 12), checkpoint=st.booleans())
-    def keep_up(self, steps: int, checkpoint: bool) -> None:
+    def maintain(self, steps: int, checkpoint: bool) -> None:
         """Seals, drops, flips and checkpoints, as far as `steps` go."""
         for _ in range(steps):
-            self.world.process.step_upkeep(checkpoint=checkpoint)
+            self.world.process.step_maintenance(checkpoint=checkpoint)
         self.world.settle()
 
     @invariant()
@@ -142,7 +142,7 @@ JOBS = st.lists(st.integers(1, 25), max_size=4)
 
 
 class Jobs(RuleBasedStateMachine):
-    """One queue and its dead-letter topic `c`, every command of §10, upkeep at any moment."""
+    """One queue and its dead-letter topic `c`, every command of §10, maintenance at any moment."""
 
     world_type: type[World] = MemoryWorld
 
@@ -226,9 +226,9 @@ class Jobs(RuleBasedStateMachine):
         self.world.pass_time(ms)
 
     @rule(steps=st.integers(1, 12), checkpoint=st.booleans())
-    def keep_up(self, steps: int, checkpoint: bool) -> None:
+    def maintain(self, steps: int, checkpoint: bool) -> None:
         for _ in range(steps):
-            self.world.process.step_upkeep(checkpoint=checkpoint)
+            self.world.process.step_maintenance(checkpoint=checkpoint)
         self.world.settle()
 
     @invariant()

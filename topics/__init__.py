@@ -15,6 +15,8 @@ Importing the package is cheap: the client, and httpx with it, is loaded when it
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from topics.version import VERSION
+
 if TYPE_CHECKING:
     from topics.client import (
         Appended,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
         Watched,
     )
 
-__version__: Final = "0.1.0"
+__version__: Final = VERSION
 
 __all__ = [
     "Appended",

@@ -178,6 +178,12 @@ class Settings:
     port_file: Path | None = _row(
         None, _path, NETWORK, "File that receives the bound host:port once the socket is open."
     )
+    keep_alive_ms: int = _row(
+        75_000,
+        _integer(1000, 3_600_000),
+        NETWORK,
+        "How long a connection without a request is kept, ms.",
+    )
     allowed_origins: tuple[str, ...] = _row(
         (), _origins, NETWORK, "Origins of web pages that may call, comma-separated."
     )

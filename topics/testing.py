@@ -1,6 +1,6 @@
-"""An engine in memory for other people's tests: no socket, no thread, no file, no waiting.
+"""An engine in memory for the tests of programs that use `topics`: no socket, thread, file or wait.
 
-It is the real engine and the real HTTP face over a store that keeps nothing, with a clock that
+It is the real engine, behind the real HTTP application, over a store in memory, with a clock that
 only the test moves:
 
     from topics.testing import MemoryTopics
@@ -25,16 +25,15 @@ import httpx
 from topics.asgi.app import App
 from topics.client import AsyncClient, Client
 from topics.client.retry import Clock, Retry
-from topics.protocol.commit.unit_of_work import Room
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Streaming
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase
 from topics.store.memory import MemoryStore
 
 START_MS = 1_750_000_000_000
@@ -44,17 +43,18 @@ T = TypeVar("T")
 
 
 class MemoryTopics:
-    """A server's engine without the server.
+    """A server in memory.
 
     Args:
-        limits: Bounds other than the defaults, e.g. `Limits(max_record_bytes=1000)`.
-        start_ms: What the clock says first, milliseconds since the epoch.
+        limits: Limits other than the defaults, e.g. `Limits(max_record_bytes=1000)`.
+        start_ms: The clock's first reading, milliseconds since the epoch.
 
     Attributes:
-        client: A `topics.Client` whose calls are answered at once.  A long poll that finds
-            nothing moves the clock by its `wait_ms` instead of waiting.
-        app: An ASGI application, e.g. for `httpx.ASGITransport(app=topics.app)`.  A long poll
-            waits there until another task writes, or `advance` passes its time.
+        client: A `topics.Client` whose calls are answered at once.  A long poll that finds no
+        record
+            moves the clock by its `wait_ms` instead of waiting.
+        app: An ASGI application, e.g. for `httpx.ASGITransport(app=topics.app)`.  There a long poll
+            waits until another task writes, or `advance` passes its deadline.
     """
 
     def __init__(self, limits: Limits | None = None, *, start_ms: int = START_MS) -> None:
@@ -76,7 +76,7 @@ class MemoryTopics:
 
     @property
     def now_ms(self) -> int:
-        """What the clock says, milliseconds since the epoch."""
+        """The clock's reading, milliseconds since the epoch."""
         return self._shell.now_ms
 
     def advance(self, *, ms: int) -> None:
@@ -99,7 +99,8 @@ class MemoryTopics:
 
 
 class _Shell:
-    """Implements `exchange.Shell`: every command is its own turn, written and synced at once."""
+    """Implements `exchange.Shell`: each command is a turn of its own, written and synced at
+    once."""
 
     def __init__(self, limits: Limits, start_ms: int) -> None:
         self.lock = threading.RLock()
@@ -121,22 +122,22 @@ class _Shell:
         now: list[Reply] = []
         is_here = True
 
-        def hear(reply: Reply) -> None:
+        def receive(reply: Reply) -> None:
             if is_here:
                 now.append(reply)
             else:
                 deliver(reply)
 
         try:
-            found = self.driver.submit(command, hear)
+            found = self.driver.submit(command, receive)
         finally:
             self._settle()
         is_here = False
         return now[0] if now else found
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        return self.driver.moment
 
     def nudge(self) -> None:
         self.driver.nudge()
@@ -154,7 +155,7 @@ class _Shell:
             self._settle()
 
     def next_ms(self) -> int:
-        """When something that waits comes to its end by the clock alone."""
+        """The time at which the next waiting request ends, if nothing is written before."""
         return self.driver.alarm_ms() or self.now_ms
 
     @property
@@ -184,10 +185,13 @@ class _Shell:
     def decode_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())
 
+    def zip_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
+        return _Read(call())
+
 
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):
-    """Implements `shell.Reading`: what a thread would have done, done at once."""
+    """Implements `shell.ThreadCall`: the result of a call that a server would make in a thread."""
 
     value: T
 
@@ -214,7 +218,7 @@ class _Transport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         _refuse_stream(request)
-        # `Client.work` extends leases from a thread of its own.
+        # Two threads may call: `Client.work` extends leases in one of its own.
         with self._shell.lock:
             return self._handle(request)
 
@@ -231,12 +235,12 @@ class _Transport(httpx.BaseTransport):
     def _whole(self, answer: object) -> Answer:
         if isinstance(answer, Answer):
             return answer
-        assert not isinstance(answer, Streaming), "asked for by another Accept than the client's"
-        told: list[Answer] = []
-        answer.then(told.append)  # type: ignore[attr-defined]
-        while not told:
+        assert not isinstance(answer, Streaming), "streams are refused before they begin"
+        answers: list[Answer] = []
+        answer.then(answers.append)  # type: ignore[attr-defined]
+        while not answers:
             self._shell.advance(max(self._shell.next_ms() - self._shell.now_ms, 0))
-        return told[0]
+        return answers[0]
 
 
 class _AsyncTransport(httpx.ASGITransport):
@@ -248,10 +252,9 @@ class _AsyncTransport(httpx.ASGITransport):
 
 
 def _refuse_stream(request: httpx.Request) -> None:
-    """Say that there are no streams, before one is begun.
+    """Refuse a request for a stream.
 
-    Whoever asks for one would wait for ever: a transport within the process hands an answer over
-    when it is whole.
+    It would wait for ever: a transport within the process returns an answer when it is complete.
     """
     if request.headers.get("accept") == "text/event-stream":
         raise httpx.UnsupportedProtocol("a stream never ends here: read() or diff() instead")

@@ -1,6 +1,6 @@
-"""The pytest plugin: the fixture `memory_topics`, for everybody who has `topics` installed.
+"""The pytest plugin: the fixture `memory_topics`, wherever `topics` is installed.
 
-Imports nothing of the package until the fixture is asked for, because pytest loads it in every run.
+It imports nothing of the package until the fixture is used, because pytest loads it in every run.
 """
 
 from collections.abc import Iterator

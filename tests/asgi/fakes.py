@@ -1,4 +1,4 @@
-"""An exchange without an engine, and a server around it, for the tests of the drivers.
+"""An exchange without an engine, for the tests of the ASGI application.
 
 The exchange's paths:
     /echo      answers the body it got
@@ -11,18 +11,9 @@ The exchange's paths:
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-import uvloop
-
-from topics.asgi.app import App, Pace
-from topics.asgi.connection import Connection, House
-from topics.asgi.door import listen
-from topics.asgi.hardening import Guard, configuration
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Admission, Answer, Head, Pending, Socket, Streaming
@@ -52,17 +43,13 @@ class FakePending:
 
 @dataclass
 class FakeFeed:
-    """Implements `answers.Written`: what the test puts goes to `next`; it may write, too."""
+    """Implements `answers.Written`: what the test puts is returned by `next`; it may write, too."""
 
     pieces: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    write: Callable[[bytes], bool] | None = None
     closed: bool = False
 
     async def next(self) -> bytes | None:
         return await self.pieces.get()
-
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        self.write = write
 
     def close(self) -> None:
         self.closed = True
@@ -101,6 +88,9 @@ class FakeAdmission:
         self.exchange.slow += 1
         return refusal(ErrorCode.INVALID_REQUEST, "too slow", {"reason": "body_timeout"})
 
+    def close(self) -> None:
+        self.exchange.closed += 1
+
 
 @dataclass
 class FakeExchange:
@@ -110,6 +100,7 @@ class FakeExchange:
     waits: list[FakePending] = field(default_factory=list)
     feeds: list[FakeFeed] = field(default_factory=list)
     slow: int = 0
+    closed: int = 0
 
     def begin(self, head: Head) -> Answer | Admission:
         self.heads.append(head)
@@ -122,83 +113,3 @@ class FakeExchange:
         if isinstance(verdict, Answer):
             return verdict
         return refusal(ErrorCode.NOT_FOUND, "no WebSocket here")
-
-
-class Served:
-    """A server on its own thread, over the fake exchange; the test is its client."""
-
-    def __init__(self, pace: Pace, guard: Guard, max_connections: int = 1000) -> None:
-        self.exchange = FakeExchange()
-        self.app = App(self.exchange, pace)
-        self.house = House(
-            self.app, configuration(max_message_bytes=1 << 20), max_connections, guard
-        )
-        self.listener = listen("127.0.0.1", 0)
-        self.port: int = self.listener.getsockname()[1]
-        self.loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-    def call(self, made: Coroutine[Any, Any, Any]) -> Any:
-        """Run something on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(made, self.loop).result(DEADLINE_S)
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait, on the server's loop, until it holds."""
-
-        async def poll() -> None:
-            async with asyncio.timeout(DEADLINE_S):
-                while not condition():
-                    await asyncio.sleep(0.002)
-
-        self.call(poll())
-
-    def tasks_now(self) -> int:
-        """Tasks on the server's loop, without the one that asks; on that loop only."""
-        return len(asyncio.all_tasks()) - 1
-
-    def tasks(self) -> int:
-        async def count() -> int:
-            return self.tasks_now()
-
-        made: int = self.call(count())
-        return made
-
-    def start(self) -> None:
-        self._thread.start()
-
-        async def open_() -> asyncio.AbstractServer:
-            return await self.loop.create_server(lambda: Connection(self.house), sock=self.listener)
-
-        self._server = self.call(open_())
-
-    def stop(self) -> None:
-        async def close() -> None:
-            self._server.close()
-            for connection in list(self.house.connections):
-                connection.abort()
-            for pending in self.exchange.waits:
-                if pending.deliver is not None:
-                    pending.deliver(ok())
-            while self.house.connections:
-                await asyncio.sleep(0.002)
-
-        self.call(close())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(DEADLINE_S)
-        self.loop.close()
-
-
-@contextmanager
-def served(
-    pace: Pace | None = None, guard: Guard | None = None, max_connections: int = 1000
-) -> Iterator[Served]:
-    made = Served(pace or Pace(), guard or Guard(), max_connections)
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()

@@ -2,21 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from topics.asgi.app import PIECE_BYTES, App, Message, Pace, Scope
-from topics.asgi.hosted import Hosted
-from topics.protocol.model.errors import Corrupt, InUse, Unusable
+from topics.asgi.app import PIECE_BYTES, App, Message, Scope
+from topics.asgi.limits import Limits, Timeouts
 from topics.server.exchange.interface import Answer
-from topics.settings import BadSetting
 
 from .fakes import BIG_BYTES, FakeExchange
 
-QUICK = Pace(first_s=0.05, window_s=0.05, window_bytes=100, body_s=0.2, write_s=0.05, drain_s=0.05)
+QUICK = Timeouts(first_s=0.05, window_s=0.05, body_s=0.2, write_s=0.05, drain_s=0.05)
+TINY = Limits(window_bytes=100)
 
 
 def http(path: bytes = b"/echo", *headers: tuple[bytes, bytes], version: str = "1.1") -> Scope:
@@ -76,7 +75,8 @@ class Server:
 def ask(
     app: App, scope: Scope, *messages: Message, takes: bool = True, stays: bool = False
 ) -> Server:
-    """One request with its messages there already; unless it stays, the client leaves after."""
+    """One request whose messages are all there already; unless it stays, the client disconnects
+    after them."""
 
     async def run() -> Server:
         server = Server(takes=takes)
@@ -98,7 +98,7 @@ def within(made: Awaitable[Any]) -> Any:
 
 
 def test_the_exchange_sees_the_head_as_it_came() -> None:
-    """Percent-escapes are decoded once, by the exchange and nobody before it. (§0.1)"""
+    """Percent-escapes are decoded once, by the exchange and not before it. (§0.1)"""
     exchange = FakeExchange()
     scope = {**http(b"/v0/topics/a%2Fb", (b"x-a", b"1")), "query_string": b"a=%20"}
 
@@ -111,7 +111,7 @@ def test_the_exchange_sees_the_head_as_it_came() -> None:
 
 
 def test_a_body_in_pieces_is_one_body() -> None:
-    """How a client cuts its body is no concern of the exchange. (§0.3)"""
+    """The exchange gets one body, however the client cuts it. (§0.3)"""
     got = ask(App(FakeExchange()), http(), body(b"ab", more=True), body(b"cd", more=True), body())
 
     assert (got.status, got.body) == (200, b"abcd")
@@ -126,7 +126,7 @@ def test_a_small_answer_is_two_messages() -> None:
 
 
 def test_a_large_answer_goes_out_in_bounded_pieces() -> None:
-    """A piece is what a slow client may hold up at once."""
+    """One piece is the most that a slow client keeps in memory."""
     got = ask(App(FakeExchange()), http(b"/big"), body())
 
     sizes = [len(m["body"]) for m in got.sent[1:]]
@@ -136,7 +136,7 @@ def test_a_large_answer_goes_out_in_bounded_pieces() -> None:
 
 
 def test_a_refused_request_with_a_small_body_keeps_its_connection() -> None:
-    """What came with the head is read, so nothing is left that would have to end the connection."""
+    """A body that came with the head is read, so the connection need not end."""
     got = ask(App(FakeExchange()), http(b"/refuse", (b"content-length", b"2")), body(b"ab"))
 
     assert got.status == 404
@@ -154,7 +154,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_unread(version: str) -> Non
 
 
 def test_a_body_that_grows_too_large_is_refused_while_it_comes() -> None:
-    """Without a length the count decides, at the first byte too many. (§0.6)"""
+    """Without a length the bytes are counted, and refused at the first byte too many. (§0.6)"""
     pieces = [body(b"x" * (1 << 20), more=True)] * 9
     exchange = FakeExchange()
 
@@ -176,7 +176,7 @@ def test_a_body_that_grows_too_large_is_refused_while_it_comes() -> None:
 def test_a_head_that_two_servers_could_read_differently_is_refused(
     headers: list[tuple[bytes, bytes]],
 ) -> None:
-    """Bad framing is 400, before anything else, and ends the connection. (§0.6)"""
+    """Ambiguous framing is 400, before any other check, and ends the connection. (§0.6)"""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(b"/echo", *headers), body(b"ab"))
@@ -207,18 +207,18 @@ def test_a_head_has_bounds(scope: Scope) -> None:
     ids=["nothing", "one byte", "too little", "a pause"],
 )
 def test_a_body_that_stalls_is_refused(pieces: list[bytes]) -> None:
-    """`body_timeout`: neither the first byte nor the pace after it may be kept back. (§0.6)"""
+    """`body_timeout`, for a late first byte and for a rate that is too low after it. (§0.6)"""
     messages = [body(piece, more=True) for piece in pieces]
 
-    got = ask(App(FakeExchange(), QUICK), http(), *messages, stays=True)
+    got = ask(App(FakeExchange(), QUICK, TINY), http(), *messages, stays=True)
 
     assert (got.status, got.error["detail"]) == (400, {"reason": "body_timeout"})
     assert got.headers[b"connection"] == b"close"
 
 
 def test_a_steady_body_may_not_take_for_ever() -> None:
-    """However well the pace is kept, the whole has a deadline too. (§0.6)"""
-    pace = Pace(first_s=9, window_s=9, window_bytes=1, body_s=0.05, drain_s=0.05)
+    """The whole body has a deadline, also if its rate is high enough. (§0.6)"""
+    timeouts = Timeouts(first_s=9, window_s=9, body_s=0.05, drain_s=0.05)
 
     async def run() -> Server:
         server = Server()
@@ -227,7 +227,7 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
             await asyncio.sleep(0)
             return body(b"x", more=True)
 
-        await App(FakeExchange(), pace)(http(), endless, server.send)
+        await App(FakeExchange(), timeouts, Limits(window_bytes=1))(http(), endless, server.send)
         return server
 
     got = within(run())
@@ -235,8 +235,9 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
 
 
 def test_all_bodies_share_one_budget() -> None:
-    """Beyond it a body is refused with 429 and `max_body_memory`; answered ones give back. (§11)"""
-    app = App(FakeExchange(), Pace(bodies_bytes=1000, drain_s=0.05))
+    """Beyond it a body is refused with 429 and `max_body_memory`; an answered request frees its
+    share. (§11)"""
+    app = App(FakeExchange(), Timeouts(drain_s=0.05), Limits(bodies_bytes=1000))
 
     async def run() -> tuple[Server, Server, Server]:
         waiting, refused, later = Server(), Server(), Server()
@@ -260,7 +261,7 @@ def test_all_bodies_share_one_budget() -> None:
 
 
 def test_an_answer_that_waits_is_written_when_it_comes() -> None:
-    """A long poll holds nothing but a task. (§3)"""
+    """A long poll costs a task and no more. (§3)"""
     exchange = FakeExchange()
 
     async def run() -> Server:
@@ -279,7 +280,7 @@ def test_an_answer_that_waits_is_written_when_it_comes() -> None:
 
 
 def test_a_wait_is_cancelled_when_its_client_leaves() -> None:
-    """Nobody waits for a client that is gone. (§3)"""
+    """No task waits for a client that has disconnected. (§3)"""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(b"/wait"), body())
@@ -289,7 +290,7 @@ def test_a_wait_is_cancelled_when_its_client_leaves() -> None:
 
 
 def test_a_client_that_leaves_with_half_a_body_is_not_answered() -> None:
-    """The exchange is told that no body will come, and hears of none."""
+    """The exchange learns that no body will come, and gets none."""
     exchange = FakeExchange()
 
     got = ask(App(exchange), http(), body(b"ab", more=True))
@@ -300,14 +301,14 @@ def test_a_client_that_leaves_with_half_a_body_is_not_answered() -> None:
 
 
 def test_a_client_that_does_not_read_is_given_up() -> None:
-    """The answer stays unfinished, which tells the server to end the connection."""
+    """The response stays unfinished, which makes the server end the connection."""
     got = ask(App(FakeExchange(), QUICK), http(), body(b"x"), takes=False)
 
     assert got.sent == []
 
 
 def test_a_bug_is_a_500_in_the_envelope() -> None:
-    """`internal`, and the process goes on. (§0.6)"""
+    """`internal`, and the process continues. (§0.6)"""
     got = ask(App(FakeExchange()), http(b"/crash"), body())
 
     assert (got.status, got.error["code"]) == (500, "internal")
@@ -315,7 +316,7 @@ def test_a_bug_is_a_500_in_the_envelope() -> None:
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
 def test_a_refused_body_is_consumed_until_the_client_is_gone(version: str) -> None:
-    """A server that queues for an application that stopped listening would be stuck with it."""
+    """A server that queues for an application that no longer receives would be blocked by it."""
     scope = http(b"/refuse", (b"content-length", b"99999999"), version=version)
 
     async def run() -> Server:
@@ -342,7 +343,7 @@ def test_a_refused_body_is_consumed_until_the_client_is_gone(version: str) -> No
 
 @pytest.mark.parametrize("extensions", [{"websocket.http.response": {}}, {}])
 def test_a_websocket_is_denied_as_its_path_would_be(extensions: dict[str, Any]) -> None:
-    """A path that is no WebSocket answers 404 in the envelope, where the server can carry it."""
+    """A path that has no WebSocket answers 404 in the envelope, if the server can send it."""
     scope = {**http(b"/refuse"), "type": "websocket", "extensions": extensions}
 
     got = ask(App(FakeExchange()), scope, {"type": "websocket.connect"})
@@ -354,7 +355,7 @@ def test_a_websocket_is_denied_as_its_path_would_be(extensions: dict[str, Any]) 
 
 
 def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
-    """What is there over HTTP is not a WebSocket for that."""
+    """A path that exists over HTTP has no WebSocket for that."""
     scope = {**http(b"/echo"), "type": "websocket", "extensions": {"websocket.http.response": {}}}
 
     got = ask(App(FakeExchange()), scope, {"type": "websocket.connect"})
@@ -362,169 +363,135 @@ def test_a_websocket_on_a_plain_path_is_not_found_either() -> None:
     assert got.status == 404
 
 
-class FakeRuntime:
-    """A runtime whose replay ends when the test says so, or with a failure."""
-
-    def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
-        self.exchange = FakeExchange()
-        self.life: list[str] = []
-        self.replayed = asyncio.Event()
-        self._failure = failure
-        if not replays and failure is None:
-            self.replayed.set()
-
-    async def start(self) -> None:
-        self.life.append("start")
-
-    async def wait_ready(self) -> None:
-        await self.replayed.wait()
-
-    async def wait_failed(self) -> Exception:
-        if self._failure is not None:
-            return self._failure
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    def drain(self) -> None:
-        self.life.append("drain")
-
-    async def stop(self) -> None:
-        self.life.append("stop")
-
-
-async def nothing() -> None:
-    return
-
-
-def live(
-    hosted: Hosted, during: Callable[[], Awaitable[None]], *, is_served: bool = True
-) -> list[Message]:
-    """Startup, something, and shutdown where startup was complete; what the host was told."""
-
-    async def run() -> list[Message]:
-        server = Server()
-        task = asyncio.ensure_future(hosted({"type": "lifespan"}, server.receive, server.send))
-        await server.queue.put({"type": "lifespan.startup"})
-        while not server.sent:
-            await asyncio.sleep(0)
-        await during()
-        if is_served:
-            await server.queue.put({"type": "lifespan.shutdown"})
-        await task
-        return server.sent
-
-    made: list[Message] = within(run())
-    return made
-
-
-def test_a_hosted_engine_lives_as_long_as_the_lifespan() -> None:
-    """Under another server startup starts and shutdown drains, then stops. (§0.6)"""
-    runtime = FakeRuntime()
-    hosted = Hosted(lambda: runtime)
-    got = Server()
-
-    async def during() -> None:
-        got.queue.put_nowait(body(b"x"))
-        await hosted(http(), got.receive, got.send)
-
-    told = live(hosted, during)
-
-    assert [m["type"] for m in told] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert runtime.life == ["start", "drain", "stop"]
-    assert got.status == 200
+# ---------------------------------------------------------------------- any server
 
 
 @pytest.mark.parametrize(
-    ("failure", "message"),
+    ("changed", "path"),
     [
-        (Unusable("/data", "not a data directory"), "/data: not a data directory"),
-        (
-            Corrupt("/data/1.wal", 512, "a digest\nis wrong"),
-            "/data/1.wal: corrupt at byte 512: a digest\\nis wrong",
-        ),
-        (
-            InUse("/data"),
-            "/data: another process is using this data directory; one process owns a data "
-            "directory, so the application runs with one worker",
-        ),
-        (ValueError(), "ValueError()"),
+        ({"raw_path": None, "path": "/v0/topics/ä %"}, b"/v0/topics/%C3%A4%20%25"),
+        ({"raw_path": b"http://other:1/v0/x", "path": ""}, b"/v0/x"),
+        ({"raw_path": b"HTTPS://other:1", "path": ""}, b"/"),
+        ({"raw_path": b"/mnt/v0/x", "root_path": "/mnt"}, b"/v0/x"),
+        ({"raw_path": b"/mntv0/x", "root_path": "/mnt"}, b"/mntv0/x"),
+        ({"raw_path": b"/v0/x", "root_path": ""}, b"/v0/x"),
     ],
 )
-def test_a_hosted_engine_whose_data_cannot_be_opened_fails_its_lifespan(
-    failure: Exception, message: str
+def test_the_path_is_what_the_server_tells(changed: dict[str, Any], path: bytes) -> None:
+    """A server may leave out the raw path, pass on a target in absolute form, or serve the
+    application below a path of its own. (§0.1; RFC 9112 §3.2.2)"""
+    exchange = FakeExchange()
+
+    ask(App(exchange), {**http(), **changed}, body())
+
+    assert [head.path for head in exchange.heads] == [path]
+
+
+def test_the_host_of_an_absolute_target_counts() -> None:
+    """`Host` is ignored beside it, so that a page of another origin cannot use it. (RFC 9112
+    §3.2.2)"""
+    exchange = FakeExchange()
+
+    ask(App(exchange), {**http(), "raw_path": b"http://evil/v0/x"}, body())
+
+    assert [*exchange.heads[0].headers] == [(b"host", b"evil")]
+
+
+@pytest.mark.parametrize(
+    ("client", "address"), [(("10.0.0.1", 4), "10.0.0.1"), (["::1", "4"], "::1"), (None, "")]
+)
+def test_the_exchange_sees_who_asks(client: Any, address: str) -> None:
+    """The client's address without its port, if the server has it."""
+    exchange = FakeExchange()
+
+    ask(App(exchange), {**http(), "client": client}, body())
+
+    assert [head.client for head in exchange.heads] == [address]
+
+
+class Reset(ConnectionError):
+    """What a server raises from `send` for a client that has disconnected: an OSError (ASGI
+    2.4)."""
+
+
+@pytest.mark.parametrize("path", [b"/echo", b"/big", b"/refuse", b"/crash", b"/feed"])
+def test_a_server_may_say_where_something_is_sent_that_the_client_is_gone(
+    path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The host gets the store's one line, and ends; nothing is served meanwhile. (§0.6)"""
-    runtime = FakeRuntime(failure)
+    """An error of `send` for a disconnected client is no failure of the request; the feed and the
+    admission are closed."""
+    exchange = FakeExchange()
 
-    told = live(Hosted(lambda: runtime), nothing, is_served=False)
+    async def send(message: Message) -> None:
+        raise Reset
 
-    assert told == [{"type": "lifespan.startup.failed", "message": message}]
-    assert runtime.life == ["start", "drain", "stop"]
-
-
-def test_settings_that_cannot_be_obeyed_fail_the_lifespan() -> None:
-    """What fails before there is a runtime is told in the same way."""
-
-    def create() -> FakeRuntime:
-        raise BadSetting("TOPICS_FLUSH_MS: not a number")
-
-    told = live(Hosted(create), nothing, is_served=False)
-
-    assert told == [{"type": "lifespan.startup.failed", "message": "TOPICS_FLUSH_MS: not a number"}]
-
-
-def test_the_lifespan_is_complete_when_the_log_is_replayed() -> None:
-    """A host that opens its socket then sends no request to a server that still replays. (§0.6)"""
-
-    async def run() -> list[int]:
-        runtime = FakeRuntime(replays=True)
+    async def run() -> None:
         server = Server()
-        hosted = Hosted(lambda: runtime)
-        task = asyncio.ensure_future(hosted({"type": "lifespan"}, server.receive, server.send))
-        await server.queue.put({"type": "lifespan.startup"})
-        while not runtime.life:
-            await asyncio.sleep(0)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        before = len(server.sent)
-        runtime.replayed.set()
-        while not server.sent:
-            await asyncio.sleep(0)
-        await server.queue.put({"type": "lifespan.shutdown"})
-        await task
-        return [before, len(server.sent)]
+        server.queue.put_nowait(body(b"x"))
+        await App(exchange)(http(path), server.receive, send)
 
-    assert within(run()) == [0, 2]
+    within(run())
+    assert [r.message for r in caplog.records] == (
+        ["a request failed"] if path == b"/crash" else []
+    )
+    assert all(feed.closed for feed in exchange.feeds)
+    assert exchange.closed == (0 if path == b"/refuse" else 1)
 
 
-def test_a_host_that_gives_up_on_a_replay_leaves_nothing_running() -> None:
-    """A lifespan that is cancelled while the log is replayed stops the runtime."""
+@pytest.mark.parametrize("path", [b"/wait", b"/feed"])
+def test_a_client_that_leaves_while_it_waits_is_let_go(path: bytes) -> None:
+    """At the disconnect a long poll is cancelled and a stream closed, and nothing is sent after it.
+    (§3)"""
+    exchange = FakeExchange()
 
-    async def run() -> list[str]:
-        runtime = FakeRuntime(replays=True)
-        server = Server()
-        hosted = Hosted(lambda: runtime)
-        task = asyncio.ensure_future(hosted({"type": "lifespan"}, server.receive, server.send))
-        await server.queue.put({"type": "lifespan.startup"})
-        while not runtime.life:
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return runtime.life
-
-    assert within(run()) == ["start", "drain", "stop"]
-
-
-def test_without_a_lifespan_nothing_is_opened() -> None:
-    """A request to an engine that nobody started is 503 `not_ready`. (§0.6)"""
-    created: list[FakeRuntime] = []
-
-    async def run() -> Server:
+    async def run() -> int:
         server = Server()
         server.queue.put_nowait(body())
-        await Hosted(lambda: created.append(FakeRuntime()))(http(), server.receive, server.send)
-        return server
+        task = asyncio.create_task(App(exchange)(http(path), server.receive, server.send))
+        while not (exchange.waits or exchange.feeds):
+            await asyncio.sleep(0)
+        sent = len(server.sent)
+        server.queue.put_nowait(GONE)
+        await task
+        assert [m["type"] for m in server.sent[sent:]] in ([], ["http.response.start"])
+        return len(server.sent)
 
-    got = within(run())
-    assert (got.status, got.error["code"]) == (503, "not_ready")
-    assert created == []
+    within(run())
+    assert all(pending.cancelled for pending in exchange.waits)
+    assert all(feed.closed for feed in exchange.feeds)
+    assert exchange.closed == 1
+
+
+def test_every_admitted_request_is_closed_once() -> None:
+    """However it ends: answered, crashed, refused in its body, given up. (§11)"""
+    exchange = FakeExchange(max_body_bytes=10)
+    app = App(exchange, QUICK)
+
+    ask(app, http(), body(b"x"))
+    ask(app, http(b"/crash"), body())
+    ask(app, http(), body(b"x" * 11))
+    ask(app, http(), body(b"x", more=True))
+    ask(app, http(), stays=True)
+    ask(app, http(b"/big"), body(), takes=False)
+
+    assert (len(exchange.heads), exchange.closed) == (6, 6)
+
+
+def test_a_server_without_extensions_is_as_good() -> None:
+    """Neither an empty nor a missing `extensions` is relied on. (ASGI)"""
+    for extensions in ({}, {"extensions": None}):
+        scope = {k: v for k, v in http(b"/feed").items() if k != "extensions"} | extensions
+        exchange = FakeExchange()
+
+        async def run(exchange: FakeExchange = exchange, scope: Scope = scope) -> Server:
+            server = Server()
+            server.queue.put_nowait(body())
+            task = asyncio.create_task(App(exchange)(scope, server.receive, server.send))
+            while not exchange.feeds:
+                await asyncio.sleep(0)
+            exchange.feeds[0].pieces.put_nowait(b"piece")
+            exchange.feeds[0].pieces.put_nowait(None)
+            await task
+            return server
+
+        assert within(run()).body == b"piece"

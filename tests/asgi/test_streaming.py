@@ -1,4 +1,4 @@
-"""The drivers of what goes on, and the feeds behind them: streams and WebSockets (§7.3-§7.7)."""
+"""The drivers of streams and WebSockets, and the feeds behind them (§7.3-§7.7)."""
 
 import asyncio
 import json
@@ -10,15 +10,13 @@ import pytest
 
 from topics.asgi import streaming
 from topics.asgi.streaming import MESSAGE_BYTES_MAX, SLOW, converse, stream
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt
-from topics.server.exchange import payload
 from topics.server.exchange.interface import Streaming
+from topics.server.exchange.shell import Phase
 from topics.server.exchange.socket_feed import REPLIES_BYTES_MAX, SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
-from topics.server.runtime.runtime import Phase
 from topics.testing import MemoryTopics
 
 T = TypeVar("T")
@@ -28,7 +26,7 @@ DEADLINE_S = 100.0
 
 
 def run(made: Coroutine[Any, Any, T]) -> T:
-    """Run a test's story; what never ends fails instead."""
+    """Run a test's story; one that never ends fails instead."""
 
     async def bounded() -> T:
         async with asyncio.timeout(DEADLINE_S):
@@ -46,7 +44,7 @@ async def never(*ignored: Any) -> Any:
 
 @dataclass
 class FakeFeed:
-    """Pieces, and then its end or nothing more."""
+    """Yields its pieces, and then ends or yields nothing more."""
 
     pieces: list[bytes]
     ends: bool = True
@@ -65,7 +63,7 @@ class FakeFeed:
 
 @dataclass
 class Client:
-    """What was sent; it takes `takes` messages and then no more."""
+    """Keeps what was sent; it takes `takes` messages and then no more."""
 
     takes: int = 1_000_000
     sent: list[Any] = field(default_factory=list)
@@ -84,7 +82,7 @@ HEADERS = ((b"content-type", b"text/event-stream"),)
 
 
 def test_a_feed_that_ends_ends_the_answer() -> None:
-    """Head, a message a piece, and an empty last one; the feed is closed once. (§7.3)"""
+    """Head, a message for each piece, and an empty last one; the feed is closed once. (§7.3)"""
     feed, client = FakeFeed([b"one", b"two"]), Client()
     run(stream(Streaming(200, HEADERS, feed), client.send, never()))
 
@@ -100,7 +98,7 @@ def test_a_feed_that_ends_ends_the_answer() -> None:
 
 
 def test_head_sends_the_head_only() -> None:
-    """No feed was opened for it. (§0.6, §7.3)"""
+    """HEAD opens no feed. (§0.6, §7.3)"""
     client = Client()
     run(stream(Streaming(200, HEADERS, None), client.send, never()))
     assert [m["type"] for m in client.sent] == ["http.response.start", "http.response.body"]
@@ -108,7 +106,7 @@ def test_head_sends_the_head_only() -> None:
 
 
 def test_a_client_that_takes_nothing_is_cut() -> None:
-    """After its deadline, without an end, which tells the server to end the connection. (§7.6)"""
+    """After its deadline, without an end, which makes the server end the connection. (§7.6)"""
     feed, client = FakeFeed([b"one", b"two", b"three"]), Client(takes=2)
     run(stream(Streaming(200, HEADERS, feed), client.send, never(), take_s=SHORT_S))
     assert client.body == b"one"
@@ -117,7 +115,7 @@ def test_a_client_that_takes_nothing_is_cut() -> None:
 
 
 def test_a_client_that_reads_again_gets_the_last_word() -> None:
-    """Under any server: once it takes the piece that it left, the error and the end. (§7.6)"""
+    """Under any server: after the piece that it had not taken, the error and the end. (§7.6)"""
     taken: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -151,7 +149,7 @@ def test_the_deadline_is_for_one_piece() -> None:
 
 
 def test_a_client_that_leaves_closes_the_feed() -> None:
-    """Nothing is sent to it any more. (§7.3)"""
+    """After a disconnect nothing more is sent. (§7.3)"""
 
     async def story() -> None:
         gone = asyncio.Event()
@@ -171,7 +169,8 @@ def test_a_client_that_leaves_closes_the_feed() -> None:
 
 @pytest.mark.parametrize("cause", ["feed", "send", "cancelled"])
 def test_whatever_goes_wrong_the_feed_is_closed(cause: str) -> None:
-    """A bug of ours is the caller's to log; a cancelled handler leaves nothing behind. (§11)"""
+    """A bug is raised to the caller, which logs it; a cancelled handler leaves nothing behind.
+    (§11)"""
 
     class Broken(FakeFeed):
         async def next(self) -> bytes | None:
@@ -198,7 +197,7 @@ def test_whatever_goes_wrong_the_feed_is_closed(cause: str) -> None:
 
 
 def test_others_get_a_turn_between_two_pieces() -> None:
-    """A client that takes everything at once does not hold the loop. (§7.6)"""
+    """A client that takes everything at once does not block the loop. (§7.6)"""
 
     async def story() -> None:
         feed, client = FakeFeed([b"x"] * 1000), Client()
@@ -217,7 +216,7 @@ def test_others_get_a_turn_between_two_pieces() -> None:
 
 @dataclass
 class FakeSocket:
-    """Answers each command with itself."""
+    """Answers each command with a copy of it."""
 
     ends: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -246,7 +245,7 @@ class FakeSocket:
 
 
 class Lines:
-    """A WebSocket's client: messages in, by hand."""
+    """A WebSocket's client that a test drives message by message."""
 
     def __init__(self, *messages: Any) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -265,7 +264,7 @@ GONE = {"type": "websocket.disconnect", "code": 1006}
 
 
 def test_commands_are_carried_out_in_order() -> None:
-    """And a client that closes is not told so. (§7.7)"""
+    """And a client that closes gets no Close frame in addition. (§7.7)"""
 
     async def story() -> tuple[FakeSocket, Client]:
         socket, client = FakeSocket(), Client()
@@ -310,7 +309,7 @@ def test_a_binary_message_is_refused_and_the_socket_stays() -> None:
     ids=["ascii", "ascii+1", "wide", "wide+1"],
 )
 def test_a_message_is_at_most_8_mib(message: str, code: int | None) -> None:
-    """Of UTF-8; a longer one ends the socket with 1009. (§7.7)"""
+    """8 MiB of UTF-8; a longer one ends the socket with 1009. (§7.7)"""
     client = Client()
     run(converse(FakeSocket(), client.send, Lines(text(message), GONE).receive))
     closes = [m["code"] for m in client.sent if m["type"] == "websocket.close"]
@@ -327,7 +326,7 @@ def test_a_socket_that_the_server_ends_is_closed() -> None:
 
 @pytest.mark.parametrize("takes", [1, 2])
 def test_a_client_that_takes_no_message_is_cut(takes: int) -> None:
-    """Without a close frame, which it would not take either. (§7.6, §7.7)"""
+    """Without a Close frame, which it would not take either. (§7.6, §7.7)"""
     socket, client = FakeSocket(replies=["a", "b", "c"]), Client(takes=takes)
     run(converse(socket, client.send, never, take_s=SHORT_S))
     assert len(client.sent) == takes
@@ -335,14 +334,14 @@ def test_a_client_that_takes_no_message_is_cut(takes: int) -> None:
 
 
 def test_a_close_that_nobody_takes_is_not_waited_for() -> None:
-    """The deadline holds for it, too. (§7.6)"""
+    """The deadline holds for the Close frame, too. (§7.6)"""
     socket, client = FakeSocket(ends=True), Client(takes=1)
     run(converse(socket, client.send, never, take_s=SHORT_S))
     assert socket.closed == 1
 
 
 def test_a_bug_behind_a_socket_is_told_to_the_caller() -> None:
-    """And the socket is closed. (§7.7)"""
+    """It is raised to the caller, and the socket is closed. (§7.7)"""
 
     class Broken(FakeSocket):
         async def next(self) -> str | None:
@@ -358,7 +357,7 @@ def test_a_bug_behind_a_socket_is_told_to_the_caller() -> None:
 
 
 class Watched(MemoryTopics):
-    """An engine with a session over `t`, and its feeds opened by hand."""
+    """An engine with a session over `t`, and its feeds opened by the test."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -409,7 +408,7 @@ async def kinds(feed: WatchFeed, count: int) -> list[str]:
 
 
 def test_a_feed_beats_when_nothing_was_sent() -> None:
-    """Records first; then heartbeats, one an interval. (§7.6)"""
+    """Records first; then heartbeats, one for each interval. (§7.6)"""
     with Watched() as topics:
 
         async def story() -> list[str]:
@@ -421,8 +420,8 @@ def test_a_feed_beats_when_nothing_was_sent() -> None:
 
 
 def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a reader of its own echoes looks, its client hears of it. (§3.2, §7.6)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 1)
+    """A client whose feed skips its own records for long still gets heartbeats. (§3.2, §7.6)"""
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 1)
     with Watched(node="me") as topics:
         for _ in range(50):
             topics.client.append("t", 1, node="me")
@@ -437,7 +436,7 @@ def test_a_look_that_only_skips_still_beats(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_news_wake_a_feed() -> None:
-    """A write by somebody else is pushed without a beat in between. (§7.3)"""
+    """Another client's write is pushed without a heartbeat in between. (§7.3)"""
     with Watched() as topics:
 
         async def story() -> bytes | None:
@@ -456,7 +455,7 @@ def test_news_wake_a_feed() -> None:
 
 
 def test_a_stop_ends_a_feed_with_an_error() -> None:
-    """503, and after it nothing. (§7.5)"""
+    """503, and nothing after it. (§7.5)"""
     with Watched() as topics:
 
         async def story() -> list[Any]:
@@ -476,7 +475,7 @@ def test_a_stop_ends_a_feed_with_an_error() -> None:
 
 
 def test_a_takeover_ends_the_older_feed_with_an_error() -> None:
-    """409, and the newer one goes on where the session stands. (§7.3)"""
+    """409, and the newer one continues at the session's position. (§7.3)"""
     with Watched() as topics:
 
         async def story() -> None:
@@ -493,7 +492,8 @@ def test_a_takeover_ends_the_older_feed_with_an_error() -> None:
 
 
 def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that names it and says where; heartbeats and others go on. (§7.5)"""
+    """An error has the topic and the place of the damage; heartbeats and other topics continue.
+    (§7.5)"""
 
     def damaged(records: Any, *, blocking: bool) -> Any:
         raise Corrupt("segment", 7, "a bad block")
@@ -514,214 +514,6 @@ def test_damage_ends_one_topic_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert told["detail"] == {"reason": "corrupt", "first_seq": 1, "last_seq": 1}
         assert beat.startswith(b": hb ")
         assert topics.shell.engine.watches.sessions[topics.wid].watched["t"].cursor == 0
-
-
-class Taker:
-    """A `write` with room for some pieces."""
-
-    def __init__(self, room: int = 1_000_000) -> None:
-        self.room = room
-        self.taken: list[bytes] = []
-
-    def __call__(self, piece: bytes) -> bool:
-        if len(self.taken) >= self.room:
-            return False
-        self.taken.append(piece)
-        return True
-
-
-async def idle(topics: Watched, taker: Taker) -> tuple[WatchFeed, "asyncio.Task[bytes | None]"]:
-    """A feed that has told all there is and waits, and what waits for it."""
-    feed = topics.feed()
-    feed.write_by(taker)
-    await kinds(feed, 3)
-    waiting = asyncio.ensure_future(feed.next())
-    while not feed._is_waiting:
-        await asyncio.sleep(0)
-    return feed, waiting
-
-
-async def settle() -> None:
-    """Until whatever is on its way has happened."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-def test_news_of_an_idle_feed_are_written_at_once() -> None:
-    """Each frame by itself, none twice, and the task that waits is left alone. (§7.4)"""
-    with Watched() as topics:
-
-        async def story() -> None:
-            taker = Taker()
-            feed, waiting = await idle(topics, taker)
-            for i in range(3):
-                topics.client.append("t", f"news {i}")
-                assert len(taker.taken) == i
-                await settle()
-            assert not waiting.done()
-            feed.close()
-            assert await waiting is None
-            assert [piece.split(b"\n")[1] for piece in taker.taken] == [b"event: record"] * 3
-            assert [b'"news %d"' % i in piece for i, piece in enumerate(taker.taken)] == [True] * 3
-
-        run(story())
-
-
-def test_writes_of_one_turn_are_one_frame() -> None:
-    """News twice are one look. (§7.3)"""
-    with Watched() as topics:
-
-        async def story() -> None:
-            taker = Taker()
-            feed, waiting = await idle(topics, taker)
-            topics.client.append("t", "a")
-            topics.client.append("t", "b")
-            await settle()
-            feed.close()
-            await waiting
-            (piece,) = taker.taken
-            assert b'"a"' in piece
-            assert b'"b"' in piece
-
-        run(story())
-
-
-def test_frames_of_one_moment_are_written_one_a_turn() -> None:
-    """As many as there are, and others have their turns in between. (§7.6)"""
-    with Watched(limit=1) as topics:
-
-        async def story() -> list[str]:
-            taker, turns = Taker(), 0
-            feed, waiting = await idle(topics, taker)
-            topics.client.append_many("t", [1, 2, 3])
-            while len(taker.taken) < 4:
-                turns += 1
-                await asyncio.sleep(0)
-            feed.close()
-            await waiting
-            assert turns >= 4
-            return [piece.split(b"\n")[1].decode() for piece in taker.taken]
-
-        assert run(story()) == ["event: record"] * 3 + ["event: caught-up"]
-
-
-def test_what_is_not_taken_comes_from_next() -> None:
-    """In its place, and what follows waits behind it as a cursor. (§7.6)"""
-    with Watched() as topics:
-
-        async def story() -> None:
-            taker = Taker(room=1)
-            feed, waiting = await idle(topics, taker)
-            for i in range(4):
-                topics.client.append("t", f"news {i}")
-                await settle()
-            first = await waiting
-            rest = await feed.next()
-            assert [b"news 0" in piece for piece in taker.taken] == [True]
-            assert b"news 1" in (first or b"")
-            assert all(b"news %d" % i in (rest or b"") for i in (2, 3))
-            feed.close()
-
-        run(story())
-
-
-def test_cold_records_are_read_before_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has to wait for a disk does so in `next`. (§7.3)"""
-    with Watched() as topics:
-        stored = payload.read
-
-        def cold(records: Any, *, blocking: bool) -> Any:
-            return stored(records, blocking=True) if blocking else None
-
-        async def story() -> None:
-            taker = Taker()
-            feed, waiting = await idle(topics, taker)
-            monkeypatch.setattr("topics.server.exchange.watch_feed.read", cold)
-            topics.client.append("t", "news")
-            assert b'"news"' in (await waiting or b"")
-            assert taker.taken == []
-            feed.close()
-
-        run(story())
-
-
-def test_a_beat_counts_from_what_was_written() -> None:
-    """A heartbeat says that nothing was sent for a while. (§7.6)"""
-    with Watched() as topics:
-
-        async def story() -> None:
-            taker = Taker()
-            feed, waiting = await idle(topics, taker)
-            before_s = feed._sent_s
-            topics.client.append("t", "news")
-            await settle()
-            assert feed._sent_s > before_s
-            feed.close()
-            await waiting
-
-        run(story())
-
-
-@pytest.mark.parametrize("cause", ["stop", "takeover"])
-def test_a_feed_that_writes_ends_like_any_other(cause: str) -> None:
-    """Its last word comes from `next`, which then ends. (§7.3, §7.5)"""
-    with Watched() as topics:
-
-        async def story() -> None:
-            taker = Taker()
-            feed, waiting = await idle(topics, taker)
-            if cause == "stop":
-                topics.shell.phase = Phase.DRAINING
-                for each in topics.shell.engine.watches.streams:
-                    each.wake()
-            else:
-                topics.feed()
-            assert b"event: error" in (await waiting or b"")
-            assert await feed.next() is None
-            assert taker.taken == []
-            feed.close()
-
-        run(story())
-
-
-def test_a_bug_in_a_turn_ends_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that went on would have a gap that nobody tells; the log gets the trace. (§7.5)"""
-    with Watched() as topics:
-
-        def fail(*ignored: Any) -> bytes:
-            raise ValueError("a bug")
-
-        async def story() -> None:
-            told: list[Any] = []
-            asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what))
-            feed, waiting = await idle(topics, Taker())
-            monkeypatch.setattr("topics.protocol.http.sse.encode", fail)
-            topics.client.append("t", "news")
-            assert await waiting is None
-            assert [str(what["exception"]) for what in told] == ["a bug"]
-            feed.close()
-
-        run(story())
-
-
-def test_a_feed_that_was_closed_writes_no_more() -> None:
-    """News that were on their way when the client left are for the next stream. (§7.5)"""
-    with Watched() as topics:
-
-        async def story() -> None:
-            taker = Taker()
-            feed, waiting = await idle(topics, taker)
-            topics.client.append("t", "news")
-            feed.close()
-            await settle()
-            assert await waiting is None
-            assert taker.taken == []
-            assert await kinds(topics.feed(), 3) == ["beat", "record", "caught-up"]
-
-        run(story())
-
-
-# ---------------------------------------------------------------------- a socket's far side
 
 
 async def ask(feed: SocketFeed, **message: Any) -> Any:
@@ -762,7 +554,8 @@ def test_a_socket_is_answered_in_order() -> None:
 
 
 def test_who_does_not_take_replies_is_not_heard() -> None:
-    """The next command waits until enough of them are taken; all of them arrive. (§7.6)"""
+    """The next command is not read until the client has taken enough replies; all of them arrive.
+    (§7.6)"""
     with MemoryTopics() as topics:
 
         async def story() -> None:
@@ -790,7 +583,7 @@ def test_who_does_not_take_replies_is_not_heard() -> None:
 
 
 def test_a_socket_that_ends_lets_go_of_who_waits() -> None:
-    """Neither its reader nor its writer is left hanging. (§7.7)"""
+    """Neither the reading nor the writing task is left waiting. (§7.7)"""
     with MemoryTopics() as topics:
 
         async def story() -> None:
@@ -810,7 +603,7 @@ def test_a_socket_that_ends_lets_go_of_who_waits() -> None:
 
 
 class Slow:
-    """A shell whose writes are told when a test says so."""
+    """A shell whose writes are acknowledged when the test lets them."""
 
     def __init__(self, topics: MemoryTopics) -> None:
         self._topics: Any = topics._shell
@@ -827,7 +620,7 @@ class Slow:
 
 
 def test_an_ack_that_is_owed_is_told_before_the_end() -> None:
-    """A stop waits for the write under way, then says that it stops. (§7.7)"""
+    """A stop waits for the write in progress, then sends that the server stops. (§7.7)"""
     with MemoryTopics() as topics:
         shell: Any = Slow(topics)
 
@@ -855,7 +648,7 @@ def test_an_ack_that_is_owed_is_told_before_the_end() -> None:
 
 
 def test_a_write_whose_client_has_gone_is_told_to_nobody() -> None:
-    """It stays written, and whoever ends the turn hears no complaint. (§2, §7.7)"""
+    """It stays written, and the end of the turn raises no error. (§2, §7.7)"""
     with MemoryTopics() as topics:
         shell: Any = Slow(topics)
 

@@ -107,3 +107,12 @@ def memory(memory_topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> Memo
     monkeypatch.setattr(topics.client, "Client", blocking)
     monkeypatch.setattr(topics.client, "AsyncClient", awaited)
     return memory_topics
+
+
+@pytest.fixture
+def dead(memory: MemoryTopics) -> MemoryTopics:
+    """A queue `jobs`, all of whose jobs die at their second delivery."""
+    memory.client.put_topic(
+        "jobs", type="queue", max_deliveries=1, dead_letter="dead", idempotency_window_ms=120_000
+    )
+    return memory

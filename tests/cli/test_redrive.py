@@ -2,32 +2,13 @@
 
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 
-from topics.cli import letters as letters_module
-from topics.cli.letters import Redrive
-from topics.client import NewRecord, RawRecord, Unreachable
+from topics.client import NewRecord, RawRecord
 from topics.testing import MemoryTopics
 
-
-@pytest.fixture
-def dead(memory: MemoryTopics) -> MemoryTopics:
-    """A queue `jobs`, all of whose jobs die at their second delivery."""
-    memory.client.put_topic(
-        "jobs", type="queue", max_deliveries=1, dead_letter="dead", idempotency_window_ms=120_000
-    )
-    return memory
-
-
-def bury(memory: MemoryTopics, *values: Any, **options: Any) -> None:
-    """Append jobs that are dead letters then."""
-    client = memory.client
-    client.append("jobs", *values, **options)
-    jobs = client.claim("jobs", node="w", max=1000).jobs
-    client.nack("jobs", jobs, node="w")
-    assert client.claim("jobs", node="w", max=1000).jobs == []
+from .burials import bury
 
 
 def raw(memory: MemoryTopics, topic: str) -> list[bytes]:
@@ -121,58 +102,6 @@ def test_dead_letters_in_a_queue(dead: MemoryTopics, run: Any) -> None:
     assert dead.client.topic("dead").count == 0
 
 
-class Cut:
-    """Carries requests to the engine, and breaks off at the n-th: before it, or after it."""
-
-    def __init__(self, memory: MemoryTopics, at: int, *, after: bool) -> None:
-        self._inner = memory.client.session.connections.transport
-        self._left = at
-        self._after = after
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self._left -= 1
-        if self._left < 0 or (self._left == 0 and not self._after):
-            raise httpx.ConnectError("cut", request=request)
-        answer = self._inner.handle_request(request)
-        if self._left == 0:
-            raise httpx.ConnectError("cut", request=request)
-        return answer
-
-
-@pytest.mark.parametrize("kind", ["log", "queue"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", range(1, 19))
-def test_a_cut_doubles_nothing(
-    dead: MemoryTopics, monkeypatch: pytest.MonkeyPatch, kind: str, after: bool, at: int
-) -> None:
-    """Cut at any request, before or after it took effect, and begun again when the leases of the
-    first run are over, it leaves each letter in the queue once. (§0.8)"""
-    dead.client.put_topic("dead", type=kind)
-    bury(dead, *range(7))
-    monkeypatch.setattr(letters_module, "BATCH", 3)
-    monkeypatch.setattr(letters_module, "CLAIMED", 3)
-    transport = httpx.MockTransport(Cut(dead, at, after=after))
-    source = dead.client.topic("dead")
-    cut = type(dead.client)("http://memory", transport=transport, retry=dead.client.session.retry)
-    said: list[str] = []
-
-    with cut:
-        try:
-            Redrive(cut, source, "jobs", None, said.append).run()
-        except Unreachable:
-            pass
-        else:
-            assert at > 11
-    dead.advance(ms=30_001)
-    again = Redrive(dead.client, source, "jobs", None, said.append)
-    again.run()
-
-    queued = [record.data for record in dead.client.read("jobs")]  # type: ignore[union-attr]
-    assert sorted(queued) == list(range(7))
-    assert again.left == 0
-    assert dead.client.topic("dead").count == 0
-
-
 def test_what_is_refused_stays(dead: MemoryTopics, run: Any) -> None:
     """Where the queue takes no more, what it took is moved, the rest stays, and the code is 1."""
     bury(dead, *"abcd")
@@ -185,28 +114,6 @@ def test_what_is_refused_stays(dead: MemoryTopics, run: Any) -> None:
     assert done.stderr.endswith("2 letters were moved from dead to jobs\n")
     assert [record.data for record in dead.client.read("jobs")] == ["a", "b"]  # type: ignore[union-attr]
     assert [record.data for record in dead.client.read("dead")] == ["c", "d"]  # type: ignore[union-attr]
-
-
-def test_an_interrupt(dead: MemoryTopics, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """^C ends with 130 and how far it came; what was appended is deleted."""
-    bury(dead, *"abc")
-    took = Redrive._took
-
-    def interrupt(self: Redrive, letter: Any, answer: Any) -> None:
-        took(self, letter, answer)
-        if self.moved == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Redrive, "_took", interrupt)
-    done = run("redrive", "dead", "--to", "jobs")
-
-    assert (done.exit_code, done.stderr) == (
-        130,
-        "topics: interrupted; 2 letters were moved from dead to jobs\n",
-    )
-    monkeypatch.undo()
-    Redrive(dead.client, dead.client.topic("dead"), "jobs", None, lambda _line: None).run()
-    assert [record.data for record in dead.client.read("jobs")] == ["a", "b", "c"]  # type: ignore[union-attr]
 
 
 def test_losses_are_told(dead: MemoryTopics, run: Any) -> None:

@@ -24,10 +24,7 @@ from topics.client import (
     Retry,
     Unreachable,
 )
-from topics.client.aiopool import BUFFERED_BYTES_MAX, AsyncPool, Connection
-from topics.client.aiopool_httpx import AsyncHttpxPool
-from topics.client.pool import Pool
-from topics.client.pool_httpx import HttpxPool
+from topics.client.aiopool import BUFFERED_BYTES_MAX, Connection
 
 from .script import ONE_TRY
 from .sockets import WAIT_S, Gate, Line, Peer, answer
@@ -711,49 +708,3 @@ def test_a_certificate_that_nobody_signed(opened: Any) -> None:
         pytest.raises(Unreachable, match="certificate verify failed"),
     ):
         opened(peer.url).append()
-
-
-@pytest.mark.parametrize(
-    ("environ", "url", "options", "is_own"),
-    [
-        ({}, "http://a.example", {}, True),
-        ({}, "https://a.example", {}, True),
-        ({}, "https://a.example", {"http2": True}, False),
-        ({"HTTP_PROXY": "http://p.example:1"}, "http://a.example", {}, False),
-        ({"HTTP_PROXY": "http://p.example:1"}, "https://a.example", {}, True),
-        ({"ALL_PROXY": "http://p.example:1"}, "https://a.example", {}, False),
-        ({"HTTP_PROXY": "http://p.example:1", "NO_PROXY": "a.example"}, "http://a.example", {}, True),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_needs_more_than_a_connection(
-    environ: dict[str, str],
-    url: str,
-    options: dict[str, Any],
-    is_own: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """HTTP/2 and the environment's proxies are httpx's; a plain connection is our own."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-
-    with Client(url, **options) as client:
-        assert type(client.session.connections) is (Pool if is_own else HttpxPool)
-    kind: Any = AsyncPool if is_own else AsyncHttpxPool
-    assert type(AsyncClient(url, **options).session.connections) is kind
-
-
-def test_which_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the URL, else of `TOPICS_URL`, else the one that `topics serve` starts."""
-    for kind in (Client, AsyncClient):
-        monkeypatch.delenv("TOPICS_URL", raising=False)
-        assert str(kind().session.target.url) == "http://127.0.0.1:4000"
-        monkeypatch.setenv("TOPICS_URL", "http://env.test")
-        assert str(kind().session.target.url) == "http://env.test"
-        assert str(kind("http://own.test").session.target.url) == "http://own.test"
-        monkeypatch.setenv("TOPICS_URL", "nonsense")
-        with pytest.raises(ValueError, match="'nonsense' is not an http:// or https:// URL"):
-            kind()

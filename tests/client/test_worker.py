@@ -23,10 +23,7 @@ from topics.client import (
     TopicNotFound,
     Unreachable,
 )
-from topics.client.held_job import BaseHeldJob, JobState
-from topics.client.models import Acked, Nacked
-from topics.client.retry import Clock
-from topics.client.worker_state import WorkerState, own_node
+from topics.client.worker_state import own_node
 
 from .jobs import NODE, Before, Handled, InContext, Queue, gone
 from .script import ONE_TRY, URL, error
@@ -41,10 +38,6 @@ def boom(_job: Any) -> None:
 
 def work(face: Any, queue: Queue, worker: Any, **options: Any) -> Any:
     return face(Before(queue), **options).do(worker)
-
-
-def worker(**options: Any) -> WorkerState[Any]:
-    return WorkerState("jobs", Job, retry=Retry(), clock=Clock(lambda: 0.0, lambda: 0.0), **options)
 
 
 # ---------------------------------------------------------------------- done and failed
@@ -116,21 +109,6 @@ def test_a_failure_that_nobody_asked_for_is_logged(
     assert line.getMessage() == "job 1 of jobs failed at delivery 1"
     assert line.exc_info is not None
     assert line.exc_info[1] is BOOM
-
-
-def test_delays_grow_and_end() -> None:
-    """The delay doubles with the deliveries, to a bound, however many there were. (§10.5)"""
-    by_default, own = worker(), worker(first_delay_ms=5, longest_delay_ms=33)
-
-    assert [by_default.delay_ms(n) for n in (1, 2, 3, 9, 10, 10**9)] == [
-        1000,
-        2000,
-        4000,
-        256_000,
-        300_000,
-        300_000,
-    ]
-    assert [own.delay_ms(n) for n in (1, 2, 3, 4)] == [5, 10, 20, 33]
 
 
 def test_what_the_handler_says_is_not_contradicted(face: Any) -> None:
@@ -209,12 +187,6 @@ def test_a_limit_counts_what_came(face: Any) -> None:
     assert [b["max"] for b in queue.bodies if "max" in b] == [2, 1, 1]
 
 
-def test_a_worker_that_wants_nothing() -> None:
-    """A claim of no job is a mistake."""
-    with pytest.raises(ValueError, match="at least one"):
-        worker(max=0)
-
-
 def test_waiting_is_the_servers(face: Any) -> None:
     """A claim waits for a job, five seconds of it unless said otherwise. (§10.2)"""
     queue = Queue("a")
@@ -290,30 +262,6 @@ def test_a_job_in_hand_is_extended(face: Any, options: dict[str, Any]) -> None:
     assert queue.said[-2:] == ["ack 1", "claim 0"]
     extension = next(body for body in queue.bodies if "seqs" in body)
     assert extension == {"node": NODE, "seqs": [1], "lease_ms": 60, "lease_ids": ["lease_1"]}
-
-
-def test_deadlines_move() -> None:
-    """The handle tells the deadline in force. (§10.6)"""
-    books, job = worker(lease_ms=100), held(7)
-    books.hold([job])
-
-    ((call, jobs),) = books.extensions()
-    answer = {"topic": "jobs", "extended": 1, "skipped": [], "deadlines": {"7": 555}}
-    books.extended(jobs, call.decode(msgspec.json.encode(answer)))
-
-    assert job.deadline_ms == 555
-
-
-def held(seq: int, deliveries: int = 1) -> BaseHeldJob[Any]:
-    job = Job(
-        seq=seq,
-        ts_ms=5,
-        data=None,
-        lease_id=f"l{seq}",
-        deadline_ms=9,
-        deliveries=deliveries,
-    )
-    return BaseHeldJob("jobs", job)
 
 
 def test_a_lease_that_ran_out_meanwhile(face: Any) -> None:
@@ -412,68 +360,6 @@ def test_a_queue_that_is_deleted(face: Any) -> None:
     with pytest.raises(TopicNotFound):
         work(face, queue, use)
     assert queue.said == ["claim 1"]
-
-
-@pytest.mark.parametrize(
-    ("fate", "by", "to"),
-    [
-        (JobState.HELD, "settle", JobState.SETTLING),
-        (JobState.HELD, "lost", JobState.LOST),
-        (JobState.SETTLING, "settle", JobState.SETTLING),
-        (JobState.SETTLING, "lost", JobState.SETTLING),
-        (JobState.SETTLING, "acked", JobState.ACKED),
-        (JobState.SETTLING, "nacked", JobState.NACKED),
-        (JobState.SETTLING, "skipped", JobState.LOST),
-        (JobState.SETTLING, "silence", JobState.LOST),
-        *(
-            (end, by, end)
-            for end in (JobState.ACKED, JobState.NACKED, JobState.LOST)
-            for by in ("settle", "lost")
-        ),
-    ],
-)
-def test_every_fate(fate: JobState, by: str, to: JobState) -> None:
-    """Each cell of the table: a job leaves the hand once. (§10.4)"""
-    books, job = worker(), held(7)
-    books.hold([job])
-    job.state = fate
-    answers: dict[str, Any] = {
-        "acked": Acked(topic="jobs", acked=1),
-        "nacked": Nacked(topic="jobs", nacked=1),
-        "skipped": Acked(topic="jobs", acked=0, skipped=[7]),
-        "silence": None,
-    }
-
-    if by == "settle":
-        assert books.settling([job]) == ([job] if fate is JobState.HELD else [])
-    elif by == "lost":
-        assert books.lost([job]) == ([job] if fate is JobState.HELD else [])
-    else:
-        books.settled([job], answers[by])
-
-    assert job.state is to
-    if fate is not to and to is not JobState.SETTLING:
-        assert len(books.held) == 0
-
-
-def test_many_jobs_are_named_in_parts() -> None:
-    """No call names more jobs than a server takes. (§10.4)"""
-    books = worker(lease_ms=100)
-    jobs = books.hold([held(seq) for seq in range(250)])
-
-    assert [len(named) for _, named in books.extensions()] == [100, 100, 50]
-    assert len(jobs) == 250
-
-
-def test_a_job_that_was_dropped_is_not_kept() -> None:
-    """What nobody refers to is in nobody's hand: its lease runs out, and it comes again."""
-    books = worker(lease_ms=100)
-    jobs = books.hold([held(1), held(2)])
-
-    del jobs[0]
-    gc.collect()
-
-    assert [job.seq for job in books.held.values()] == [2]
 
 
 # ---------------------------------------------------------------------- servers that come and go

@@ -73,7 +73,7 @@ class Api:
         return self.ok("DELETE", f"/v0/topics/{name}")
 
     def walk(self, name: str, from_seq: int = 0, **fields: object) -> list[Any]:
-        """Every record, and every tombstone where it stood, until caught up."""
+        """Every record, and every tombstone in its place, until caught up."""
         found: list[Any] = []
         while True:
             page = self.diff(name, from_seq, **fields)

@@ -100,7 +100,7 @@ def assert_described(
 def _contents(
     where: tuple[str, ...], known: Any, status: str
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(place of a response in the document, media type) of each that there may be."""
+    """(place of a response in the document, media type) of each possible content."""
     response, place = known["responses"][status], (*where, "responses", status)
     if "$ref" in response:
         place = tuple(response["$ref"].removeprefix("#/").split("/"))

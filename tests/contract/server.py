@@ -1,4 +1,4 @@
-"""A real server process of our own: started, stopped, killed, and its log read.
+"""A real server process of a test: started, stopped, killed, and its log read.
 
 Owns one data directory, one process and one log file.  Refuses to know HTTP beyond one probe; what
 is asked of the server is the affair of `wire`.
@@ -8,14 +8,16 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 import interrupts
+
+from .hosts import OWN, Host, unused_port
 
 DEADLINE_S: Final = 100.0
 """What anything may take before a test gives up on it; nothing is measured against it."""
@@ -36,14 +38,12 @@ def environment(**settings: object) -> dict[str, str]:
 
 
 class Resettable(Protocol):
-    """A connection that can be let go."""
+    """A connection that can be closed."""
 
     def reset(self) -> None: ...
 
 
 W = TypeVar("W", bound=Resettable)
-
-COMMAND: Final = (sys.executable, "-m", "topics", "serve")
 
 
 class Server:
@@ -51,12 +51,14 @@ class Server:
 
     Args:
         home: Holds `data/`, the port file and the log; made if it is missing.
+        under: What it runs on.
         settings: `TOPICS_` variables in lower case and without the prefix.
     """
 
-    def __init__(self, home: Path, **settings: object) -> None:
+    def __init__(self, home: Path, under: Host = OWN, **settings: object) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
+        self.under = under
         self.data = Path(str(settings.pop("data_dir", home / "data")))
         self.log = home / "log"
         self._settings = settings
@@ -65,7 +67,7 @@ class Server:
         self.port = 0
 
     def connect(self, make: Callable[[int], W]) -> W:
-        """A connection that is let go when the process has ended."""
+        """A connection that is closed when the process has ended."""
         wire = make(self.port)
         self._wires.append(wire)
         return wire
@@ -76,22 +78,26 @@ class Server:
         return environment(**(given | self._settings), data_dir=self.data)
 
     def start(self, *, ready: bool = True) -> Self:
-        """Start the process and wait until it listens, and unless told otherwise is ready."""
+        """Start the process and wait until it listens, and by default until it is ready."""
         assert self._process is None
         port_file = self.home / "port"
         port_file.unlink(missing_ok=True)
+        if not self.under.has_port_file:
+            self.port = self.port or unused_port()
         with self.log.open("ab") as log, interrupts.heard():
             self._process = subprocess.Popen(
-                COMMAND,
+                self.under.command(self.port),
                 env=self.environment,
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                process_group=0 if self.under.has_workers else None,
             )
-        until("the port file", lambda: port_file.exists() or self._has_ended())
-        assert not self._has_ended(), self.log_text()
-        self.port = int(port_file.read_text().rpartition(":")[2])
+        if self.under.has_port_file:
+            until("the port file", lambda: port_file.exists() or self._has_ended())
+            assert not self._has_ended(), self.log_text()
+            self.port = int(port_file.read_text().rpartition(":")[2])
         if ready:
             until("ready", self.is_ready)
         return self
@@ -101,7 +107,11 @@ class Server:
 
     def is_ready(self) -> bool:
         assert not self._has_ended(), self.log_text()
-        with socket.create_connection(("127.0.0.1", self.port), DEADLINE_S) as probe:
+        try:
+            probe = socket.create_connection(("127.0.0.1", self.port), DEADLINE_S)
+        except ConnectionRefusedError:
+            return False
+        with probe:
             probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return probe.recv(100).startswith(b"HTTP/1.1 200")
 
@@ -115,7 +125,12 @@ class Server:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """The exit code, once the process has ended."""
+        """The exit code, once the process has ended; 0 after a stop, whatever the host's is."""
+        code = self.wait_for_code()
+        return 0 if code == self.under.stopped else code
+
+    def wait_for_code(self) -> int:
+        """The exit code of the process itself."""
         assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         self._process = None
@@ -130,16 +145,26 @@ class Server:
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL: the kernel lives on, so what was written is there."""
-        self.signal(signal.SIGKILL)
+        """SIGKILL: the kernel lives on, so everything that was written is there."""
+        self._end()
         assert self.wait() == -signal.SIGKILL
+
+    def _end(self) -> None:
+        """SIGKILL to the process and its workers."""
+        assert self._process is not None
+        if not self.under.has_workers:
+            self._process.kill()
+            return
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def log_text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
     def assert_log_is_quiet(self) -> None:
         """No client can make the server log an error or a stack trace."""
-        bad = [line for line in self.log_text().splitlines() if _is_alarm(line)]
+        lines = [line.replace('": ', '":') for line in self.log_text().splitlines()]
+        bad = [line for line in lines if any(word in line for word in self.under.alarms)]
         assert not bad, bad[:5]
 
     def __enter__(self) -> Self:
@@ -152,18 +177,18 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         if self._process is not None:
-            self._process.kill()
+            self._end()
             self.wait()
 
 
-def _is_alarm(line: str) -> bool:
-    words = ("Traceback", "internal error", '"level":"error"', '"level":"critical"')
-    return any(word in line.replace(": ", ":") for word in words)
-
-
 def refusal(settings: Mapping[str, str], cwd: Path) -> tuple[int, str]:
-    """(exit code, standard error) of a server that does not get to serve."""
+    """(exit code, standard error) of a server that refuses to start."""
     ended = subprocess.run(
-        COMMAND, env=dict(settings), cwd=cwd, capture_output=True, timeout=DEADLINE_S, check=False
+        OWN.command(0),
+        env=dict(settings),
+        cwd=cwd,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     return ended.returncode, ended.stderr.decode()

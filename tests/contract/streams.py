@@ -1,5 +1,5 @@
-"""Clients of streams that read exactly as many bytes as they are told: SSE over HTTP/1.1 and HTTP/2,
-and WebSocket.
+"""Clients of streams that read exactly a given number of bytes: SSE over HTTP/1.1 and HTTP/2, and
+WebSocket.
 
 Owns sockets and framing.  What comes is handed out as (kind, fields, id): the kind is the event's
 name, or the message's op in the same spelling.  `Truth` is what such clients may believe.
@@ -70,13 +70,14 @@ def read(client: Client, most: int = PIECE_BYTES) -> tuple[int, list[News]]:
 
 
 def news(client: Client) -> Iterator[News]:
-    """All that comes, for as long as it is asked for."""
+    """All events that arrive, until the caller stops iterating."""
     while True:
         yield from read(client)[1]
 
 
 def until(client: Client, kind: str, **fields: object) -> News:
-    """The next of a kind with these fields; what comes with it and after it is let go."""
+    """The next event of a kind with these fields; events that come with it and after it are
+    dropped."""
     for each in news(client):
         if each.kind == kind and all(each.fields.get(k) == v for k, v in fields.items()):
             return each
@@ -305,7 +306,7 @@ class Ws2(Ws):
 
 @dataclass
 class Truth:
-    """What arrived, and what was said to be lost, over all connections of one client."""
+    """What arrived, and what was reported as lost, over all connections of one client."""
 
     positions: dict[str, int]
     records: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
@@ -314,7 +315,7 @@ class Truth:
     last_id: str = ""
 
     def believe(self, each: News) -> None:
-        """Take a piece of news; a frame that does not follow on what came before is an error."""
+        """Take an event; a frame that does not continue where the one before ended is an error."""
         if each.id:
             self.last_id = each.id
         fields = each.fields

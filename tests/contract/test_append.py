@@ -8,6 +8,7 @@ from .api import Api, by, dumps, tagged
 from .wire import check
 
 
+@pytest.mark.every_server
 def test_a_write_is_answered_with_its_seqs(api: Api, name: str) -> None:
     """Contiguous, in array order; 201 for the one that made the topic, 200 after it. (§2)"""
     first = api.ask("POST", f"/v0/topics/{name}", {"records": [{"data": 1}, {"data": 2}]})
@@ -51,7 +52,8 @@ def test_fsync_ms_is_zero_but_for_fsync(api: Api, name: str, durability: str, wa
 
 
 def test_create_says_whether_a_topic_may_come_of_it(api: Api, name: str) -> None:
-    """`create: false` is 404 where it is absent, whatever the config; true creates. (§2)"""
+    """`create: false` is 404 if the topic is absent, whatever the config says; true creates it.
+    (§2)"""
     path, records = f"/v0/topics/{name}", [{"data": 1}]
     missing = (404, "topic_not_found")
 
@@ -65,7 +67,7 @@ def test_create_says_whether_a_topic_may_come_of_it(api: Api, name: str) -> None
 
 
 def test_config_counts_only_for_the_write_that_creates(api: Api, name: str) -> None:
-    """On a topic that exists it is ignored. (§2)"""
+    """The config of a write to an existing topic is ignored. (§2)"""
     api.append(name, 1, config={"ttl_ms": 60_000, "cap_records": 2})
     api.append(name, 2, config={"ttl_ms": 1, "type": "queue"})
 
@@ -74,7 +76,7 @@ def test_config_counts_only_for_the_write_that_creates(api: Api, name: str) -> N
 
 
 def test_what_each_record_says_goes_before_what_the_batch_says(api: Api, name: str) -> None:
-    """`records[].node` overrides `node`; absence is absence, not null. (§0.4, §2)"""
+    """`records[].node` overrides `node`; a node that is absent is left out, not null. (§0.4, §2)"""
     api.append(name, by("own"), {"data": None}, {"data": 1, "node": None, "meta": None}, node="all")
 
     records = api.diff(name, include_tags=True)["records"]
@@ -84,7 +86,7 @@ def test_what_each_record_says_goes_before_what_the_batch_says(api: Api, name: s
 
 
 def test_ts_is_the_commit_time_and_never_falls(api: Api, name: str) -> None:
-    """Milliseconds since the epoch, one for a batch. (§0.3, §0.4)"""
+    """`$ts` is milliseconds since the epoch, one value for a batch. (§0.3, §0.4)"""
     for i in range(50):
         api.append(name, i, i)
 
@@ -108,9 +110,11 @@ VERBATIM = [
 ]  # fmt: skip
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("gathered", [False, True], ids=["slice", "gather"])
 def test_data_and_meta_come_back_byte_for_byte(api: Api, name: str, gathered: bool) -> None:
-    """Digits, escapes, spaces, order and duplicates included; alone, in a batch, projected. (§0.3)"""
+    """Digits, escapes, spaces, order and duplicates are kept; in a record alone, in a batch,
+    projected. (§0.3)"""
     for data in VERBATIM:
         api.ok("POST", f"/v0/topics/{name}", b'{"records":[{"data":%b}]}' % data)
     items = b",".join(b'{"tag":"t","meta":{"m":%b},"data":%b}' % (d, d) for d in VERBATIM)
@@ -127,7 +131,7 @@ def test_data_and_meta_come_back_byte_for_byte(api: Api, name: str, gathered: bo
 
 
 def test_a_raw_newline_between_tokens_becomes_a_space(api: Api, name: str) -> None:
-    """So that a stored record is one line; nothing else of it changes. (§0.3)"""
+    """A stored record is one line; nothing else of it changes. (§0.3)"""
     data = b'{\n"a":\r\n[1,\n\n2]\t}'
     body = b'{"records":[\n{"data":%b,"meta":\n{\n"m":\r1}\n}\n]\n}' % data
     api.ok("POST", f"/v0/topics/{name}", body)
@@ -159,7 +163,7 @@ STRINGS = [
 
 
 def test_nodes_and_tags_are_any_text(api: Api, name: str) -> None:
-    """What was written is what is echoed, escapes and all. (§0.4)"""
+    """A read returns the text that was written, escapes included. (§0.4)"""
     api.append(name, *({"data": 1, "node": s, "tag": s} for s in STRINGS))
 
     records = api.diff(name, include_tags=True)["records"]
@@ -212,7 +216,7 @@ def test_meta_is_bounded_in_bytes(api: Api, name: str) -> None:
 
 
 def test_meta_is_bounded_in_keys(api: Api, name: str) -> None:
-    """64 of them; colons in values are no keys. (§2)"""
+    """64 keys at most; colons in values are not keys. (§2)"""
     path = f"/v0/topics/{name}"
 
     def body(keys: int) -> dict[str, Any]:
@@ -254,7 +258,7 @@ def test_an_idempotency_key_is_bounded_in_characters(api: Api, name: str) -> Non
 
 
 def test_a_full_topic_refuses_whole_batches(api: Api, name: str) -> None:
-    """422 `topic_full`, nothing appended, no seq taken; room comes by deletes. (§2)"""
+    """422 `topic_full`, nothing appended, no seq taken; deletes free space. (§2)"""
     api.put(name, cap_records=3, discard="reject")
     path = f"/v0/topics/{name}"
     api.append(name, 1, 2)
@@ -269,7 +273,7 @@ def test_a_full_topic_refuses_whole_batches(api: Api, name: str) -> None:
 
 
 def test_a_full_topic_counts_bytes_too(api: Api, name: str) -> None:
-    """`cap_bytes` is in the measure of `bytes`. (§0.10)"""
+    """`cap_bytes` is measured as `bytes` is. (§0.10)"""
     one = api.append(f"{name}x", "x" * 100) and api.state(f"{name}x")["bytes"]
     api.put(name, cap_bytes=2 * one, discard="reject")
     api.append(name, "x" * 100, "x" * 100)
@@ -298,8 +302,10 @@ def test_a_refused_write_creates_nothing(api: Api, name: str) -> None:
 # Idempotency (§0.8).
 
 
+@pytest.mark.every_server
 def test_a_key_answers_again_what_it_answered(api: Api, name: str) -> None:
-    """The original seqs, 200, `deduped`, whatever the body says now; nothing is appended. (§0.8)"""
+    """The original seqs, 200, `deduped`, whatever the body of the repetition is; nothing is
+    appended. (§0.8)"""
     api.append(name, 0)
     first = api.append(name, 1, 2, idempotency_key="k")
     api.append(name, 3)
@@ -316,7 +322,7 @@ def test_a_key_answers_again_what_it_answered(api: Api, name: str) -> None:
 
 
 def test_a_repeated_creation_was_not_the_creation(api: Api, name: str) -> None:
-    """`created` is true only in the call that brought the topic about. (§0.8)"""
+    """`created` is true only in the response to the request that created the topic. (§0.8)"""
     body = {"records": [{"data": 1}], "idempotency_key": "k"}
 
     statuses = [api.ask("POST", f"/v0/topics/{name}", body).status for _ in range(2)]
@@ -325,7 +331,7 @@ def test_a_repeated_creation_was_not_the_creation(api: Api, name: str) -> None:
 
 
 def test_the_key_of_the_body_goes_before_the_key_of_the_header(api: Api, name: str) -> None:
-    """Either may carry it. (§0.8)"""
+    """Either may carry the key; the body's overrides the header's. (§0.8)"""
     path = f"/v0/topics/{name}"
     plain = {"records": [{"data": 1}]}
     keyed = plain | {"idempotency_key": "body"}
@@ -342,7 +348,7 @@ def test_the_key_of_the_body_goes_before_the_key_of_the_header(api: Api, name: s
 
 
 def test_keys_are_of_one_topic_and_of_one_instance(api: Api, name: str) -> None:
-    """The same key elsewhere, or after a delete, is a new one. (§0.8, §1.4)"""
+    """The same key in another topic, or after a delete of the topic, is a new key. (§0.8, §1.4)"""
     for topic in (name, f"{name}x"):
         assert api.append(topic, 1, idempotency_key="k")["deduped"] is False
     api.drop(name)
@@ -360,7 +366,7 @@ def test_a_window_of_zero_turns_keys_off(api: Api, name: str) -> None:
 
 
 def test_a_hit_is_a_hit_when_its_records_are_gone(api: Api, name: str) -> None:
-    """Deleted or evicted, the write was made. (§0.8)"""
+    """A key is known also after its records were deleted or evicted. (§0.8)"""
     api.append(name, 1, idempotency_key="k")
     api.delete(name, before_seq=2)
 
@@ -371,7 +377,7 @@ def test_a_hit_is_a_hit_when_its_records_are_gone(api: Api, name: str) -> None:
 
 
 def test_a_refused_key_is_not_remembered(api: Api, name: str) -> None:
-    """A write that failed may be tried again under its key. (§0.8)"""
+    """A write that was refused may be tried again under its key. (§0.8)"""
     bad = {"records": [{"data": 1, "tag": "x" * 257}], "idempotency_key": "k"}
     assert api.refused("POST", f"/v0/topics/{name}", bad) == (400, "invalid_request")
 
@@ -379,7 +385,7 @@ def test_a_refused_key_is_not_remembered(api: Api, name: str) -> None:
 
 
 def test_tags_do_not_show_unless_asked_for(api: Api, name: str) -> None:
-    """`$tag` only with `include_tags`; `meta` unless told otherwise. (§3)"""
+    """`$tag` only with `include_tags`; `meta` unless `include_meta` is false. (§3)"""
     api.append(name, tagged("a") | {"meta": {"m": 1}})
 
     for tags in (False, True):
@@ -389,7 +395,8 @@ def test_tags_do_not_show_unless_asked_for(api: Api, name: str) -> None:
 
 
 def test_any_number_of_writers_share_the_seqs(api: Api, name: str) -> None:
-    """Pipelined or on streams at once: every seq once, each answer its own. (§2)"""
+    """Pipelined or on concurrent streams: every seq is given once, each response has its own.
+    (§2)"""
     for i in range(64):
         body = dumps({"records": [{"data": i}, {"data": i}]})
         api.wire.send("POST", f"/v0/topics/{name}", body, {"content-type": "application/json"})

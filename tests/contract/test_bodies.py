@@ -42,7 +42,7 @@ NOT_AN_OBJECT = [b"null", b"1", b"[]", b'"x"', b"true", b"[{}]", b"1.5"]
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("body", NOT_JSON + NOT_AN_OBJECT, ids=repr)
 def test_what_is_no_json_object_is_refused(api: Api, name: str, place: str, body: bytes) -> None:
-    """400 `invalid_request`, on every route with a body, and nothing happens. (§0.6)"""
+    """400 `invalid_request`, on every route with a body, and nothing is applied. (§0.6)"""
     method, target = PLACES[place]
     api.append(f"{name}x", "kept")
 
@@ -58,7 +58,7 @@ DEEP = [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000]
 def test_a_hundred_thousand_levels_are_refused(
     api: Api, name: str, place: str, nested: bytes
 ) -> None:
-    """Where the parser gives up it is 400, never 500. (§0.6)"""
+    """Nesting beyond the parser's limit is 400, never 500. (§0.6)"""
     method, target = PLACES[place]
     api.put(name)
     for body in (nested, b'{"x":' + nested + b"}"):
@@ -76,7 +76,7 @@ def test_two_hundred_levels_are_accepted(api: Api, name: str, place: str) -> Non
 
 
 def wide(item: bytes) -> bytes:
-    """A list of very many of something, and of something else at its end."""
+    """A list of very many items, with another kind of item at its end."""
     return b"[" + (item + b",") * (600_000 // (len(item) + 1)) + b"1.5]"
 
 
@@ -98,7 +98,7 @@ WIDE = {
 
 @pytest.mark.parametrize("what", WIDE)
 def test_a_wide_body_costs_no_more_than_its_bytes(api: Api, name: str, what: str) -> None:
-    """400, whatever a field is stuffed with; and nothing happens. (§0.6)"""
+    """400, whichever field is huge; and nothing is applied. (§0.6)"""
     method, target, body = WIDE[what]
     api.append(f"{name}x", "kept")
 
@@ -136,8 +136,8 @@ FIELD_CELLS = [(place, field, kind) for place, f in FIELDS.items() for field, ki
 
 @pytest.mark.parametrize(("place", "field", "kind"), FIELD_CELLS)
 def test_each_field_has_its_type(api: Api, name: str, place: str, field: str, kind: str) -> None:
-    """A wrong type, a negative or fractional number: 400 that names the field; null is absent,
-    the ends of the range are in it. (§0.6, §0.10, §2, §3)"""
+    """A wrong type, a negative or fractional number is 400 that names the field; null is absent;
+    the ends of the range are allowed. (§0.6, §0.10, §2, §3)"""
     method, target = PLACES[place]
     path = target.format(name=name)
     api.put(name)
@@ -219,7 +219,7 @@ def test_unknown_words_of_a_config_are_refused(
 def test_a_bad_record_takes_the_whole_write_with_it(
     api: Api, name: str, record: bytes, path: str
 ) -> None:
-    """400 that names the path; no record of the batch, no topic. (§2)"""
+    """400 that names the path; no record of the batch is appended, and no topic created. (§2)"""
     body = b'{"records":[{"data":"good"},%b]}' % record
     answer = api.ask("POST", f"/v0/topics/{name}", body)
 
@@ -253,7 +253,7 @@ def test_unknown_fields_are_ignored(api: Api, name: str, place: str) -> None:
 
 @pytest.mark.parametrize("place", ["delete", "purge"])
 def test_a_typo_does_not_widen_a_destruction(api: Api, name: str, place: str) -> None:
-    """An unknown field of a delete or purge is 400 and removes nothing. (§5)"""
+    """An unknown field of a delete or purge is 400, and nothing is deleted. (§5)"""
     method, target = PLACES[place]
     api.append(name, 1)
 
@@ -285,7 +285,7 @@ def test_the_last_of_a_repeated_field_counts(api: Api, name: str) -> None:
     ],
 )  # fmt: skip
 def test_json_is_declared_as_json(api: Api, name: str, place: str, kind: str) -> None:
-    """Compared without regard to case, with parameters. (§0.3)"""
+    """The content type is compared without regard to case, with parameters. (§0.3)"""
     method, target = PLACES[place]
     api.put(name)
 
@@ -303,7 +303,7 @@ def test_json_is_declared_as_json(api: Api, name: str, place: str, kind: str) ->
     ],
 )  # fmt: skip
 def test_a_body_of_another_type_is_415(api: Api, name: str, place: str, kind: str) -> None:
-    """Missing counts as another, where there is a body. (§0.6)"""
+    """A missing content type counts as another one if there is a body. (§0.6)"""
     method, target = PLACES[place]
     api.put(name)
 
@@ -313,7 +313,7 @@ def test_a_body_of_another_type_is_415(api: Api, name: str, place: str, kind: st
 
 @pytest.mark.parametrize("place", ["put", "diff", "purge"])
 def test_no_body_and_no_type_is_an_empty_object(api: Api, name: str, place: str) -> None:
-    """All fields are optional there. (§1.1, §3)"""
+    """All fields of these routes are optional. (§1.1, §3)"""
     method, target = PLACES[place]
     api.put(name)
 
@@ -323,6 +323,7 @@ def test_no_body_and_no_type_is_an_empty_object(api: Api, name: str, place: str)
 # Compression (§0.3).
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip"])
 def test_a_gzipped_body_is_taken(api: Api, name: str, place: str, coding: str) -> None:
@@ -337,14 +338,14 @@ def test_a_gzipped_body_is_taken(api: Api, name: str, place: str, coding: str) -
 
 @pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip", "gzip, br", "x", "*"])
 def test_another_coding_is_415(api: Api, name: str, coding: str) -> None:
-    """Also where the body would be good JSON. (§0.6)"""
+    """Also if the body would be valid JSON. (§0.6)"""
     answer = api.ask("PUT", f"/v0/topics/{name}", b"{}", {"content-encoding": coding})
 
     assert (answer.status, answer.code) == (415, "unsupported_media_type")
 
 
 def test_identity_is_no_coding(api: Api, name: str) -> None:
-    """It says that the body is as it is. (§0.3)"""
+    """`Content-Encoding: identity` is accepted: the body is as it is. (§0.3)"""
     answer = api.ask("PUT", f"/v0/topics/{name}", b"{}", {"content-encoding": "identity"})
     assert answer.status == 201
 
@@ -362,7 +363,7 @@ ZIPPED = gzip.compress(BODY)
     ],
 )  # fmt: skip
 def test_a_damaged_gzip_is_400(api: Api, name: str, body: bytes) -> None:
-    """Cut off, trailed, flipped, not gzip at all; no topic comes of it. (§0.6)"""
+    """Truncated, with trailing bytes, flipped, not gzip at all; no topic is created. (§0.6)"""
     answer = api.ask("POST", f"/v0/topics/{name}", body, {"content-encoding": "gzip"})
 
     assert (answer.status, answer.code) == (400, "invalid_request")
@@ -370,7 +371,8 @@ def test_a_damaged_gzip_is_400(api: Api, name: str, body: bytes) -> None:
 
 
 def test_a_bomb_is_counted_after_inflating(api: Api, name: str) -> None:
-    """413 for what would be a gigabyte, and for one byte too many; not for the exact size. (§0.6)"""
+    """413 for a body that inflates to a gigabyte, and for one byte too many; not for the exact
+    size. (§0.6)"""
 
     def padded(size: int) -> bytes:
         body = b'{"records":[{"data":1}]}'
@@ -386,6 +388,7 @@ def test_a_bomb_is_counted_after_inflating(api: Api, name: str) -> None:
     assert api.ask("POST", path, padded(MAX_BODY_BYTES), zipped).status == 201
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize(
     ("accept", "zips"),
     [
@@ -395,7 +398,7 @@ def test_a_bomb_is_counted_after_inflating(api: Api, name: str) -> None:
     ],
 )  # fmt: skip
 def test_long_answers_are_gzipped_on_request(api: Api, name: str, accept: str, zips: bool) -> None:
-    """From 1 KiB on, where gzip is accepted; the same object comes out. (§0.3)"""
+    """From 1 KiB on, if the client accepts gzip; the inflated body is the same object. (§0.3)"""
     api.append(name, "long" * 1000)
     path = f"/v0/topics/{name}/diff"
 
@@ -409,7 +412,7 @@ def test_long_answers_are_gzipped_on_request(api: Api, name: str, accept: str, z
 
 
 def test_a_long_refusal_is_gzipped_too(api: Api) -> None:
-    """The envelope is a body like any other. (§0.5)"""
+    """The envelope is compressed as any other body. (§0.5)"""
     long = "%20" * 1000
     answer = api.ask("GET", f"/v0/topics/{long}", headers={"accept-encoding": "gzip"})
 
@@ -428,8 +431,9 @@ def padded_body(size: int) -> bytes:
     return b" " * (size - len(body)) + body
 
 
+@pytest.mark.every_server
 def test_a_body_of_the_limit_fits_and_one_more_byte_does_not(api: Api, name: str) -> None:
-    """By its declared length, before it is parsed: 413. (§0.6)"""
+    """413 by the declared length, before the body is parsed. (§0.6)"""
     path = f"/v0/topics/{name}"
     assert api.ask("POST", path, padded_body(MAX_BODY_BYTES)).status == 201
     answer = api.ask("POST", path, padded_body(MAX_BODY_BYTES + 1))
@@ -438,8 +442,9 @@ def test_a_body_of_the_limit_fits_and_one_more_byte_does_not(api: Api, name: str
     assert api.state(name)["head_seq"] == 1
 
 
+@pytest.mark.every_server
 def test_a_body_without_a_length_is_counted(api: Api, name: str) -> None:
-    """Chunks, or frames without a length: the count is what matters. (§0.6)"""
+    """In chunks, or in frames without a length, the bytes are counted. (§0.6)"""
     path, piece = f"/v0/topics/{name}", 1 << 14
 
     def pieces(size: int) -> Any:
@@ -453,9 +458,10 @@ def test_a_body_without_a_length_is_counted(api: Api, name: str) -> None:
     assert api.state(name)["head_seq"] == 1
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("length", [MAX_BODY_BYTES + 1, 2**31, 2**63])
 def test_a_huge_length_is_refused_without_the_body(api: Api, name: str, length: int) -> None:
-    """Nobody needs to send what is refused anyway; on HTTP/2 the body must come to an end. (§0.6)"""
+    """A body that is refused by its length need not be sent; on HTTP/2 it must still end. (§0.6)"""
     if not isinstance(api.wire, Http1):
         pytest.skip("HTTP/2 knows the length by its frames, too")
     head = f"PUT /v0/topics/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
@@ -465,8 +471,10 @@ def test_a_huge_length_is_refused_without_the_body(api: Api, name: str, length: 
     assert (answer.status, answer.code) == (413, "payload_too_large")
 
 
+@pytest.mark.every_server
 def test_a_body_that_is_cut_off_writes_nothing(api: Api, name: str) -> None:
-    """The client goes in the middle: no answer, no topic, no trouble for the next. (§2)"""
+    """When the client disconnects in the middle of a body there is no response and no topic, and
+    the next request is served. (§2)"""
     body = dumps({"records": [{"data": 1}]})
     if isinstance(api.wire, Http1):
         head = f"POST /v0/topics/{name} HTTP/1.1\r\nHost: localhost\r\n"
@@ -484,7 +492,7 @@ def test_a_body_that_is_cut_off_writes_nothing(api: Api, name: str) -> None:
 
 
 def test_a_declared_length_that_is_not_kept_is_refused(api: Api, name: str) -> None:
-    """Fewer bytes than declared, with the end of the stream: nothing is written. (§0.6)"""
+    """A stream that ends with fewer bytes than declared writes nothing. (§0.6)"""
     if isinstance(api.wire, Http1):
         pytest.skip("on HTTP/1.1 the length is the framing")
     body = dumps({"records": [{"data": 1}]})
@@ -498,7 +506,7 @@ def test_a_declared_length_that_is_not_kept_is_refused(api: Api, name: str) -> N
 
 
 def test_a_get_may_carry_a_body_that_means_nothing(api: Api, name: str) -> None:
-    """It is read over, whatever it is. (§1.2)"""
+    """The body of a GET is skipped, whatever it is. (§1.2)"""
     api.put(name)
     for body in (b"nonsense", b"{}", b"\xff" * 1000):
         answer = ask(api.wire, "GET", f"/v0/topics/{name}", body, {"content-type": "x/y"})
@@ -506,8 +514,9 @@ def test_a_get_may_carry_a_body_that_means_nothing(api: Api, name: str) -> None:
     assert api.state(name)["topic"] == name
 
 
+@pytest.mark.every_server
 def test_a_client_may_wait_for_leave_to_send(api: Api, name: str) -> None:
-    """`Expect: 100-continue` is answered by an invitation, or by the refusal itself. (§0.6)"""
+    """`Expect: 100-continue` is answered with 100, or with the refusal itself. (§0.6)"""
     if not isinstance(api.wire, Http1):
         pytest.skip("a matter of HTTP/1.1")
     path = f"/v0/topics/{name}"

@@ -1,4 +1,4 @@
-"""Voluntary removal: deletes and purges, silent and at a point in time (§5, ADR-10)."""
+"""Deletes and purges: silent and at a point in time (§5, ADR-10)."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_deleting_below_a_seq(api: Api, name: str) -> None:
     ],
 )  # fmt: skip
 def test_before_seq_at_its_ends(api: Api, name: str, before_seq: int, kept: list[int]) -> None:
-    """Exclusive, and bounded by the head at call time. (§5)"""
+    """`before_seq` is exclusive, and limited to the head when the request is applied. (§5)"""
     api.append(name, 1, 2, 3)
 
     assert api.delete(name, before_seq=before_seq)["deleted"] == 3 - len(kept)
@@ -58,7 +58,7 @@ def test_before_seq_at_its_ends(api: Api, name: str, before_seq: int, kept: list
     ],
 )
 def test_deleting_by_tag(api: Api, name: str, body: dict[str, Any], gone: list[int]) -> None:
-    """Both together are ANDed; a record without a tag is never matched. (§5)"""
+    """`before_seq` and `match` together are ANDed; a record without a tag never matches. (§5)"""
     api.append(name, tagged("x:1"), tagged("x:2"), tagged("y"), {"data": 0}, tagged("x:1"))
 
     assert api.delete(name, **body)["deleted"] == len(gone)
@@ -67,7 +67,7 @@ def test_deleting_by_tag(api: Api, name: str, body: dict[str, Any], gone: list[i
 
 @pytest.mark.parametrize("body", [{}, {"before_seq": None}, {"match": None, "before_seq": None}])
 def test_a_delete_needs_something_to_delete_by(api: Api, name: str, body: dict[str, Any]) -> None:
-    """400; an empty body does not mean everything. (§5)"""
+    """400; an empty body does not mean all records. (§5)"""
     api.append(name, 1)
 
     assert api.refused("POST", f"/v0/topics/{name}/delete", body) == (400, "invalid_request")
@@ -75,7 +75,7 @@ def test_a_delete_needs_something_to_delete_by(api: Api, name: str, body: dict[s
 
 
 def test_a_delete_is_point_in_time(api: Api, name: str) -> None:
-    """A record that comes after it with the same tag stays. (§5)"""
+    """A record with the same tag that is appended after the delete stays. (§5)"""
     api.append(name, tagged("t"))
     assert api.delete(name, match="t")["deleted"] == 1
     api.append(name, tagged("t"))
@@ -85,7 +85,7 @@ def test_a_delete_is_point_in_time(api: Api, name: str) -> None:
 
 
 def test_a_delete_is_idempotent(api: Api, name: str) -> None:
-    """What is gone is not counted again. (§5)"""
+    """Records that are already deleted are not counted again. (§5)"""
     api.append(name, *[tagged("t")] * 4)
 
     counts = [
@@ -113,7 +113,7 @@ def test_a_deleted_gap_is_silent(api: Api, name: str) -> None:
 
 
 def test_earliest_seq_is_the_first_live_record(api: Api, name: str) -> None:
-    """It passes what was deleted behind it, too, and never falls. (§0.10, §1.2)"""
+    """It moves past deleted records, too, and never decreases. (§0.10, §1.2)"""
     api.append(name, *(tagged(f"t{i}") for i in range(1, 6)))
     earliest = []
     for tag in ("t2", "t3", "t1", "t5", "t4"):
@@ -174,7 +174,8 @@ SUBJECTS = ["a", "a.b", "a.b.c", "a.c", "b.a", None, "a.b"]
     ],
 )
 def test_what_a_purge_takes(api: Api, name: str, body: dict[str, Any], gone: list[int]) -> None:
-    """`seq` exclusive, `keep` newest matching, `filter` a subject; nothing: all. (ADR-10)"""
+    """`seq` is exclusive, `keep` the newest that match, `filter` a subject; without a field: all.
+    (ADR-10)"""
     api.append(name, *({"data": s} | ({"tag": s} if s else {}) for s in SUBJECTS))
 
     told = api.purge(name, **body)
@@ -201,7 +202,7 @@ def test_what_a_purge_takes(api: Api, name: str, body: dict[str, Any], gone: lis
     ids=repr,
 )  # fmt: skip
 def test_a_bad_purge_is_refused(api: Api, name: str, body: dict[str, Any]) -> None:
-    """400, and everything is still there. (ADR-10)"""
+    """400, and every record is still there. (ADR-10)"""
     api.append(name, tagged("a"), tagged("b"))
 
     assert api.refused("POST", f"/v0/topics/{name}/purge", body) == (400, "invalid_request")
@@ -218,7 +219,7 @@ def test_purges_of_several_subjects(api: Api, name: str) -> None:
 
 
 def test_keep_counts_live_records(api: Api, name: str) -> None:
-    """What was deleted is not among the newest. (ADR-10)"""
+    """Deleted records do not count among the newest. (ADR-10)"""
     api.append(name, *range(6))
     api.append(name, tagged("x"))
     api.delete(name, match="x")
@@ -228,7 +229,7 @@ def test_keep_counts_live_records(api: Api, name: str) -> None:
 
 
 def test_nodes_play_no_part_in_deletes(api: Api, name: str) -> None:
-    """Only tags and seqs do. (§5)"""
+    """Deletes select by tag and seq only. (§5)"""
     api.append(name, by("n"), by("n"))
 
     assert api.delete(name, match="n")["deleted"] == 0

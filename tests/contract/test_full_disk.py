@@ -1,4 +1,5 @@
-"""A disk that is full refuses appends, serves reads, takes deletes, and recovers by itself (§11)."""
+"""A full disk: appends are refused, reads and deletes served, and writes resume without a restart
+(§11)."""
 
 import os
 import subprocess
@@ -14,7 +15,7 @@ from .wire import Http1
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """A small file system for this test."""
     if os.geteuid() != 0:
         pytest.skip("mounting a tmpfs takes root")
     where = tmp_path / "disk"
@@ -36,7 +37,7 @@ def filled(api: Api) -> list[int]:
     """Write until the disk is full; returns what was acknowledged."""
     told: list[int] = []
     for size in (20_000, 1):
-        for i in range(20_000):  # upkeep may find some room meanwhile
+        for i in range(20_000):  # maintenance may find some room meanwhile
             record = tagged(f"t{i}", "x" * size)
             answer = api.ask("POST", "/v0/topics/t", {"records": [record]})
             if answer.status == 429:
@@ -47,7 +48,8 @@ def filled(api: Api) -> list[int]:
 
 
 def in_turn(log: str) -> bool:
-    """Whether the log says that the disk was full, and each time that there is space again, once."""
+    """Whether the log has one line for the full disk, and one for each time that there is space
+    again."""
     lines = [line for line in log.splitlines() if '"the disk is full: ' in line or SPACE in line]
     told = [SPACE in line for line in lines]
     assert told == [i % 2 == 1 for i in range(len(told))], lines
@@ -55,7 +57,7 @@ def in_turn(log: str) -> bool:
 
 
 def refused_topic(api: Api) -> str:
-    """The name of a topic for which there was no room either."""
+    """The name of a topic that could not be created for want of space."""
     for i in range(20_000):
         answer = api.ask("PUT", f"/v0/topics/new{i}", {})
         if answer.status == 429:
@@ -66,8 +68,8 @@ def refused_topic(api: Api) -> str:
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
 def test_a_full_disk(disk: Path, tmp_path: Path, durability: str) -> None:
-    """429 `disk` for appends and new topics, reads and deletes go on, a restart finds all that was
-    acknowledged, and writes resume when there is room."""
+    """Appends and new topics are 429 `disk`, reads and deletes continue, a restart finds everything
+    that was acknowledged, and writes resume when there is space."""
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(2 << 20))
     settings = {"data_dir": disk / "data", "reserve_bytes": 1 << 20, "wal_file_bytes": 1 << 20}

@@ -52,7 +52,7 @@ def _is_log(line: str) -> bool:
 
 
 def test_a_fresh_start_makes_what_it_needs(tmp_path: Path) -> None:
-    """Parents of the data directory; nobody else may look in. (§12.3)"""
+    """The data directory is created with its parents; only its owner can read it. (§12)"""
     data = tmp_path / "a" / "b" / "data"
     with Server(tmp_path / "home", data_dir=data) as server:
         Api(server.connect(Http1)).append("t", 1)
@@ -77,7 +77,7 @@ BAD_SETTINGS: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize("at", [range(0, 9), range(9, 18), range(18, 26)], ids=str)
 def test_a_setting_that_does_not_parse_is_named(tmp_path: Path, at: range) -> None:
-    """Exit 2, one line with the variable; nothing was opened. (§0.2, §11)"""
+    """Exit 2, one line with the variable; no file or socket was opened. (§0.2, §11)"""
     threads = [
         _Check(assert_refuses, tmp_path, 2, f"TOPICS_{name.upper()}", **{name: value})
         for name, value in BAD_SETTINGS[at.start : at.stop]
@@ -90,7 +90,7 @@ def test_a_setting_that_does_not_parse_is_named(tmp_path: Path, at: range) -> No
 
 
 class _Check(threading.Thread):
-    """A check beside others; `finish` raises what it raised."""
+    """A check that runs beside others; `finish` raises its exception."""
 
     def __init__(self, check: Callable[..., object], *args: object, **named: object) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class _Check(threading.Thread):
 
 
 def test_strangers_are_not_served_without_a_key(tmp_path: Path) -> None:
-    """A bind beyond loopback refuses, unless told that it is meant. (§0.2)"""
+    """An address beyond loopback is refused, unless the setting that allows it is given. (§0.2)"""
     assert_refuses(tmp_path, 2, "TOPICS_ALLOW_INSECURE_NO_AUTH", host="0.0.0.0")
     assert not (tmp_path / "data").exists()
     with Server(tmp_path / "home", host="0.0.0.0", allow_insecure_no_auth=1) as server:
@@ -134,7 +134,7 @@ def test_a_port_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_setting_is_told(private: Start) -> None:
-    """In one line, with what may have been meant; the server starts."""
+    """A warning of one line names the setting that may have been meant; the server starts."""
     server = private(datadir="/nowhere")
     lines = [line for line in server.log_text().splitlines() if "DATADIR" in line]
     assert len(lines) == 1
@@ -142,7 +142,8 @@ def test_a_misspelt_setting_is_told(private: Start) -> None:
 
 
 def test_a_second_server_on_the_same_data_is_refused(private: Start) -> None:
-    """Exit 2 in one line that names the directory; the first one goes on, its files unchanged."""
+    """Exit 2 in one line that names the directory; the first server continues, its files
+    unchanged."""
     server = private(flush_ms=1)
     api = Api(server.connect(Http1))
     api.append("t", 1)
@@ -160,7 +161,7 @@ def test_a_second_server_on_the_same_data_is_refused(private: Start) -> None:
 
 
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    """Exit 2, untouched. A file where the directory should be, too."""
+    """Exit 2 for a directory of another program, unchanged, and for a file in its place."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "thesis.doc").write_text("x")
@@ -185,7 +186,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory after a kill: a log whose batches vouch for those before them."""
+    """A data directory after a kill: a log whose batches prove that those before them were
+    durable."""
     with Server(tmp_path_factory.mktemp("killed")) as server:
         api = Api(server.connect(Http1))
         for i in range(20):
@@ -205,7 +207,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def test_a_newer_format_is_refused(stopped: Path, tmp_path: Path) -> None:
-    """Exit 2, not 3: nothing is broken, and nothing is touched."""
+    """Exit 2, not 3: nothing is damaged, and nothing is changed."""
     data = copied(stopped, tmp_path)
     identity = bytearray((data / "topics.id").read_bytes())
     identity[8] += 1
@@ -218,7 +220,7 @@ def test_a_newer_format_is_refused(stopped: Path, tmp_path: Path) -> None:
 
 
 def assert_corrupt(home: Path, data: Path, name: str) -> None:
-    """Exit 3 with file and offset, and no file that was there has changed."""
+    """Exit 3 with file and offset, and no existing file has changed."""
     before = tree(data)
     told = assert_refuses(home, 3, name)
     assert re.search(r"byte \d+", told)
@@ -226,7 +228,7 @@ def assert_corrupt(home: Path, data: Path, name: str) -> None:
 
 
 def test_a_damaged_log_is_refused(killed: Path, tmp_path: Path) -> None:
-    """A record that was durable does not verify: exit 3, whatever byte of it. (§0.10)"""
+    """A durable record that does not verify is exit 3, whichever byte of it is damaged. (§0.10)"""
     log = max(killed.glob("*.wal"), key=lambda p: (p.name != "reserve.wal", p.stat().st_size))
     at = log.read_bytes().index(b"payload")
     for turn, offset in enumerate((at, at + 300, at - 200, 20)):
@@ -238,7 +240,7 @@ def test_a_damaged_log_is_refused(killed: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_checkpoints_are_refused(stopped: Path, tmp_path: Path) -> None:
-    """Both of them: exit 3."""
+    """When both checkpoints are damaged: exit 3."""
     data = copied(stopped, tmp_path)
     checkpoints = list(data.glob("*.ckpt"))
     assert len(checkpoints) == 2
@@ -249,7 +251,7 @@ def test_damaged_checkpoints_are_refused(stopped: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offset", [8, 40, 520])
 def test_a_damaged_segment_is_refused(stopped: Path, tmp_path: Path, offset: int) -> None:
-    """Its header and its run table are checked at the start: exit 3."""
+    """Header and run table of a segment are checked at the start: exit 3."""
     data = copied(stopped, tmp_path)
     segment = min(data.glob("*.seg"))
     flip(segment, offset)
@@ -257,7 +259,7 @@ def test_a_damaged_segment_is_refused(stopped: Path, tmp_path: Path, offset: int
 
 
 def test_a_missing_file_is_corruption(stopped: Path, tmp_path: Path) -> None:
-    """A segment that the log names, and is not there: exit 3."""
+    """A segment that the log names and that does not exist: exit 3."""
     data = copied(stopped, tmp_path)
     segment = min(data.glob("*.seg"))
     segment.unlink()
@@ -267,7 +269,7 @@ def test_a_missing_file_is_corruption(stopped: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_payload_is_never_served(stopped: Path, tmp_path: Path) -> None:
-    """It is found when it is read: that read fails and says why, others go on. (§0.6)"""
+    """Damage is detected by the read: that read fails and reports it, others continue. (§0.6)"""
     data = copied(stopped, tmp_path)
     segment = min(data.glob("*.seg"))
     flip(segment, segment.read_bytes().rindex(b"payload"))
@@ -283,7 +285,7 @@ def test_a_damaged_payload_is_never_served(stopped: Path, tmp_path: Path) -> Non
 
 
 def test_an_undamaged_copy_starts(stopped: Path, killed: Path, tmp_path: Path) -> None:
-    """So the refusals above are for the flipped byte."""
+    """An undamaged copy starts, so the refusals above are caused by the flipped byte."""
     for source, seqs in ((stopped, 200), (killed, 40)):
         home = tmp_path / source.parent.name
         home.mkdir()
@@ -296,7 +298,7 @@ def test_an_undamaged_copy_starts(stopped: Path, killed: Path, tmp_path: Path) -
 
 
 class Held:
-    """A request whose head is in and whose body is not yet whole: it keeps a server draining."""
+    """A request whose head is complete and whose body is not: it keeps a server draining."""
 
     def __init__(self, server: Server) -> None:
         self.wire = server.connect(Http1)
@@ -312,7 +314,7 @@ class Held:
 @pytest.mark.parametrize("wire", [Http1, Http2])
 def test_while_it_stops_it_says_so(private: Start, wire: Callable[[int], Wire]) -> None:
     """`/ready` and new requests are 503 `shutting_down` with `Retry-After`, health and metrics are
-    200, what is in flight is answered, and the exit code is 0. (§0.6, §8.2)"""
+    200, requests in flight are answered, and the exit code is 0. (§0.6, §8.2)"""
     server = private()
     api = Api(server.connect(wire))
     api.append("t", 1)
@@ -343,7 +345,7 @@ def test_while_it_stops_it_says_so(private: Start, wire: Callable[[int], Wire]) 
 
 @pytest.mark.parametrize("wire", [Http1, Http2])
 def test_who_waits_is_answered_at_the_end(private: Start, wire: Callable[[int], Wire]) -> None:
-    """A long poll gets its page, not a broken connection. (§3)"""
+    """At a stop a long poll gets its page; its connection is not reset. (§3)"""
     server = private()
     api = Api(server.connect(wire))
     api.append("t", 1)
@@ -362,7 +364,8 @@ def test_who_waits_is_answered_at_the_end(private: Start, wire: Callable[[int], 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_clean_stop_keeps_what_it_acknowledged(private: Start, number: int) -> None:
-    """Writers are at it until the end; each answer that came is true afterwards. (§2)"""
+    """With writers active until the end, every acknowledged write is there after the restart.
+    (§2)"""
     server = private()
     wires = [server.connect(Http1) for _ in range(4)]
     told: list[int] = []
@@ -389,7 +392,7 @@ def test_a_clean_stop_keeps_what_it_acknowledged(private: Start, number: int) ->
 
 
 def test_a_stop_during_the_start_is_a_stop(tmp_path: Path) -> None:
-    """Whenever the signal comes, the exit code is 0 and the next start finds no damage."""
+    """A signal at any moment of the start gives exit code 0, and the next start finds no damage."""
     server = Server(tmp_path)
     for _ in range(3):
         server.start(ready=False)

@@ -1,4 +1,4 @@
-"""Involuntary loss is always told: caps, TTL, and how they meet deletes (§0.10, §3.3)."""
+"""Loss is always reported: caps, TTL, and how they combine with deletes (§0.10, §3.3)."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def stone(first: int, last: int, reason: str, earliest: int, head: int) -> dict[
 
 
 def test_a_cap_is_exact_right_after_the_write(api: Api, name: str) -> None:
-    """`count <= cap_records`, the oldest go, the gap has both ends. (§0.10, §3.3)"""
+    """`count <= cap_records`, the oldest are evicted, the gap has both ends. (§0.10, §3.3)"""
     api.put(name, cap_records=3)
     for i in range(1, 8):
         api.append(name, i)
@@ -31,7 +31,7 @@ def test_a_cap_is_exact_right_after_the_write(api: Api, name: str) -> None:
 
 
 def test_a_batch_larger_than_the_cap_keeps_its_end(api: Api, name: str) -> None:
-    """Also where it evicts its own first records; all its seqs were given. (§0.10)"""
+    """A batch evicts its own first records, too; all its seqs are given. (§0.10)"""
     api.put(name, cap_records=3)
     api.append(name, 0)
     assert api.append(name, *range(1, 10))["seqs"] == list(range(2, 11))
@@ -55,7 +55,7 @@ def test_a_byte_cap_is_in_the_measure_of_bytes(api: Api, name: str) -> None:
 
 
 def test_the_newest_record_is_never_evicted_by_its_own_write(api: Api, name: str) -> None:
-    """A record larger than the whole cap stands alone. (§0.10)"""
+    """A record larger than the whole cap stays as the only one. (§0.10)"""
     api.put(name, cap_bytes=10)
     api.append(name, "small", "x" * 1000)
 
@@ -65,7 +65,7 @@ def test_the_newest_record_is_never_evicted_by_its_own_write(api: Api, name: str
 
 
 def test_the_first_cap_that_is_hit_evicts(api: Api, name: str) -> None:
-    """Whichever of records and bytes. (§0.10)"""
+    """Either cap, of records or of bytes, evicts. (§0.10)"""
     api.put(name, cap_records=2, cap_bytes=1000)
     api.append(name, 1, 2, 3)
     assert api.seqs(name) == [2, 3]
@@ -74,7 +74,7 @@ def test_the_first_cap_that_is_hit_evicts(api: Api, name: str) -> None:
 
 
 def test_a_tightened_cap_takes_what_is_there(api: Api, name: str) -> None:
-    """Existing records become eligible; relaxing brings nothing back. (§1.1)"""
+    """Existing records are evicted; a looser cap restores none. (§1.1)"""
     api.append(name, *range(10))
     api.put(name, cap_records=4)
     assert api.seqs(name) == [7, 8, 9, 10]
@@ -85,7 +85,7 @@ def test_a_tightened_cap_takes_what_is_there(api: Api, name: str) -> None:
 
 
 def test_deleted_records_do_not_count_towards_caps(api: Api, name: str) -> None:
-    """Nor does what is deleted raise a tombstone when live ones are evicted later. (§0.10)"""
+    """Nor do deleted records cause a tombstone when live ones are evicted later. (§0.10)"""
     api.put(name, cap_records=3)
     api.append(name, tagged("a"), tagged("b"), tagged("c"))
     api.delete(name, match="b")
@@ -100,7 +100,8 @@ def test_deleted_records_do_not_count_towards_caps(api: Api, name: str) -> None:
 
 
 def test_deletes_never_raise_a_tombstone_and_never_hide_one(api: Api, name: str) -> None:
-    """Below the floor it is told, between floor and first live it is not. (§3.3, §5)"""
+    """Loss below the floor is reported; deletes between floor and first live record are not. (§3.3,
+    §5)"""
     api.put(name, cap_records=5)
     api.append(name, *range(8))
     api.delete(name, before_seq=7)
@@ -116,7 +117,7 @@ def test_deletes_never_raise_a_tombstone_and_never_hide_one(api: Api, name: str)
 
 
 def test_a_tombstone_comes_with_the_records_behind_it(api: Api, name: str) -> None:
-    """One a response, and the next page goes on after it. (§3.3)"""
+    """One tombstone a response, and the next page continues after it. (§3.3)"""
     api.put(name, cap_records=4)
     api.append(name, *range(10))
     page = api.diff(name, 1, limit=2)
@@ -128,7 +129,7 @@ def test_a_tombstone_comes_with_the_records_behind_it(api: Api, name: str) -> No
 
 
 def test_filters_do_not_hide_loss(api: Api, name: str) -> None:
-    """The floor comes before tags and nodes. (§3.3, §4)"""
+    """The floor is checked before tags and nodes. (§3.3, §4)"""
     api.put(name, cap_records=2)
     api.append(name, *(by("me") | tagged("t") for _ in range(5)))
 
@@ -146,7 +147,7 @@ def expired(api: Api, name: str, count: int) -> None:
 
 
 def test_what_has_expired_is_told(api: Api, name: str) -> None:
-    """Reason `ttl`, without a write. (§0.10, §3.3)"""
+    """Expired records are reported with the reason `ttl`, also without a write. (§0.10, §3.3)"""
     api.put(name, ttl_ms=20)
     api.append(name, 1, 2, 3)
     expired(api, name, 0)
@@ -160,7 +161,7 @@ def test_what_has_expired_is_told(api: Api, name: str) -> None:
 
 
 def test_relaxing_a_ttl_revives_nothing(api: Api, name: str) -> None:
-    """Floors never fall within an instance. (§0.10)"""
+    """Floors never decrease within an instance. (§0.10)"""
     api.append(name, 1, 2)
     api.put(name, ttl_ms=1)
     expired(api, name, 0)
@@ -172,7 +173,7 @@ def test_relaxing_a_ttl_revives_nothing(api: Api, name: str) -> None:
 
 
 def test_a_put_of_a_ttl_expires_at_once(api: Api, name: str) -> None:
-    """What is older is gone with the answer; what is younger stays. (§1.1)"""
+    """Older records are gone with the response; younger ones stay. (§1.1)"""
     first = api.append(name, "old") and api.diff(name)["records"][0]["$ts"]
     until("later", lambda: api.append(f"{name}x", 0) and ts_of(api, f"{name}x") > first + 400)
     api.append(name, "young")
@@ -185,7 +186,7 @@ def ts_of(api: Api, name: str) -> int:
 
 
 def test_the_expiry_of_what_was_deleted_is_silent(api: Api, name: str) -> None:
-    """Its floor does not move for records that were removed on request. (§3.3)"""
+    """The floor does not move for records that were deleted on request. (§3.3)"""
     api.put(name, ttl_ms=30)
     api.append(name, 1, 2)
     api.delete(name, before_seq=3)
@@ -198,7 +199,7 @@ def test_the_expiry_of_what_was_deleted_is_silent(api: Api, name: str) -> None:
 
 
 def test_both_causes_are_mixed(api: Api, name: str) -> None:
-    """A gap that caps and time made together. (§3.3)"""
+    """A gap with evicted and expired records has the reason `mixed`. (§3.3)"""
     api.put(name, cap_records=2)
     api.append(name, 1, 2, 3)
     api.put(name, cap_records=2, ttl_ms=1)
@@ -209,7 +210,7 @@ def test_both_causes_are_mixed(api: Api, name: str) -> None:
 
 
 def test_expired_records_make_room(api: Api, name: str) -> None:
-    """In a topic that refuses when it is full. (§0.10)"""
+    """Expired records free space in a topic that refuses when it is full. (§0.10)"""
     api.put(name, cap_records=1, discard="reject", ttl_ms=20)
     api.append(name, 1)
     path, body = f"/v0/topics/{name}", {"records": [{"data": 2}]}
@@ -219,7 +220,7 @@ def test_expired_records_make_room(api: Api, name: str) -> None:
 
 @pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
 def test_loss_is_told_in_every_class(api: Api, name: str, durability: str) -> None:
-    """Caps, deletes and reads do not know the class. (§0.10)"""
+    """Caps, deletes and reads work the same in every durability class. (§0.10)"""
     api.put(name, durability=durability, cap_records=3)
     api.append(name, *(tagged(f"t{i}") for i in range(5)))
     api.delete(name, match="t3")

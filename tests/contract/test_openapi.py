@@ -1,4 +1,4 @@
-"""`GET /v0/openapi.json` over the wire, and every route held against what it says.
+"""`GET /v0/openapi.json` over the wire, and every route compared with its description.
 
 That each exchange of every test fits the document is `wire.ask`'s affair; here every route, every
 event and every field that the document has is made to appear.
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.http.openapi import document as openapi
-from topics.protocol.http.routes import ROUTES, Feed
+from topics.protocol.http.routes import ROUTES, StreamKind
 
 from .api import Api, tagged
 from .described import DOCUMENT, assert_described, assert_fits, operation
@@ -30,7 +30,7 @@ UNSEEN = {
 
 
 def test_the_document_is_served(api: Api) -> None:
-    """As JSON, whole and without a performance block; HEAD and gzip as for any answer. (§8.5)"""
+    """As JSON, whole and without a performance block; HEAD and gzip as for any response. (§8.5)"""
     got, head = api.ask(*GET), api.ask("HEAD", GET[1])
     zipped = api.ask(*GET, headers={"accept-encoding": "gzip"})
 
@@ -43,12 +43,12 @@ def test_the_document_is_served(api: Api) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
 def test_the_document_is_only_read(api: Api, method: str) -> None:
-    """405 for what changes things. (§0.6)"""
+    """405 for methods that change state. (§0.6)"""
     assert api.refused(method, GET[1], {}) == (405, "method_not_allowed")
 
 
 class Seen:
-    """Which routes were asked with success, and which fields of which shape came."""
+    """Which routes were requested with success, and which fields of which shape occurred."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -69,7 +69,7 @@ class Seen:
         return answer.json
 
     def look(self, schema: Any, value: Any) -> None:
-        """Remember the fields of a value, by the shape that they are fields of."""
+        """Remember the fields of a value, by the shape that they belong to."""
         name = ""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
@@ -143,7 +143,7 @@ def seen_of_queues(seen: Seen, queue: str) -> None:
 
 
 def seen_of_routers(seen: Seen, name: str) -> None:
-    """One that is blocked, and one that lost what its source lost meanwhile."""
+    """A router that is blocked, and one that lost what its source lost meanwhile."""
     seen.ok("PUT", f"/v0/topics/{name}-a", {"cap_records": 1})
     seen.ok("PUT", f"/v0/topics/{name}-b", {"cap_records": 1, "discard": "reject"})
     router = {
@@ -218,12 +218,12 @@ def seen_of_pushes(seen: Seen, server: Server, keep: Callable[[Client], Client],
 
 
 def until_end(client: Client, kind: str) -> News:
-    """The next of a kind, where an error may be one."""
+    """The next event of a kind, where an error is allowed."""
     return next(each for each in news(client) if each.kind == kind)
 
 
 def told(seen: Seen, line: str, events: list[News]) -> None:
-    """Assert that what a stream said is what its route describes."""
+    """Assert that an event of a stream is as its route describes it."""
     method, path = line.split()
     place = ("paths", path, method.lower(), "responses", "200", "x-events")
     for each in events:
@@ -236,7 +236,7 @@ def told(seen: Seen, line: str, events: list[News]) -> None:
 def test_every_route_answers_as_described(
     api: Api, server: Server, name: str, opened: Callable[[Client], Client]
 ) -> None:
-    """A good request to each route; each field that is described comes, and no other. (§9)"""
+    """A valid request to each route; each field that is described occurs, and no other. (§9)"""
     seen = Seen(api)
     seen_of_the_server(seen)
     seen_of_topics(seen, f"{name}-log")
@@ -299,7 +299,7 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], str]] = [
 
 
 def test_every_refusal_is_described(api: Api, name: str) -> None:
-    """What a route refuses with is among the codes that are said of it. (§0.6)"""
+    """Every code with which a route refuses is in its description. (§0.6)"""
     log, full = f"{name}-log", f"{name}-full"
     api.put(log)
     api.append(full, 1, config={"cap_records": 1, "discard": "reject"})
@@ -315,7 +315,7 @@ def test_every_refusal_is_described(api: Api, name: str) -> None:
 def test_a_socket_understands_what_is_described(
     server: Server, name: str, opened: Callable[[Client], Client]
 ) -> None:
-    """Each message that the document describes is understood. (§7.7)"""
+    """Each message that the document describes is accepted. (§7.7)"""
     place = ("paths", "/v0/ws", "get", "responses", "101", "x-messages")
     record = {"data": 1, "tag": "a", "node": "n", "meta": {}}
     view = {**FULL_VIEW, "from_seq": 0, "tail": True}
@@ -343,7 +343,7 @@ def test_a_socket_understands_what_is_described(
 
 
 def fits(answer: Answer, method: str, target: str, body: bytes = b"", **more: object) -> bool:
-    """Whether an answer with these fields more would pass."""
+    """Whether a response with these additional fields would pass."""
     text = json.dumps({**answer.json, **more}).encode()
     try:
         assert_described(method, target, body, answer.status, answer.headers, text)
@@ -353,7 +353,8 @@ def fits(answer: Answer, method: str, target: str, body: bytes = b"", **more: ob
 
 
 def test_what_is_not_described_is_noticed(api: Api, name: str) -> None:
-    """A field more, a field of another type, a status, a code or a request that is not described."""
+    """An extra field, a field of another type, a status, a code or a request that is not described
+    fails."""
     api.append(name, 1)
     target = f"/v0/topics/{name}"
     state, absent = api.ask("GET", target), api.ask("GET", "/v0/topics/absent")
@@ -372,12 +373,12 @@ def test_what_is_not_described_is_noticed(api: Api, name: str) -> None:
 
 
 def test_no_feed_is_forgotten() -> None:
-    """Each route that answers with a stream says which events or messages it has."""
-    feeds = [route for route in ROUTES if isinstance(route.target, Feed)]
+    """Each route that answers with a stream has its events or messages described."""
+    feeds = [route for route in ROUTES if isinstance(route.target, StreamKind)]
     for route in feeds:
         path, method = operation(route.method, "/" + b"/".join(route.path).decode()) or ("", "")
         good = DOCUMENT["paths"][path][method]["responses"]
-        assert good["101" if route.target is Feed.SOCKET else "200"].keys() & {
+        assert good["101" if route.target is StreamKind.SOCKET else "200"].keys() & {
             "x-events",
             "x-messages",
         }

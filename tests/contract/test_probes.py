@@ -52,7 +52,7 @@ def test_readiness(api: Api, name: str, path: str) -> None:
 
 
 def test_limits(api: Api) -> None:
-    """Every cap in force, under the names of §2 and §11."""
+    """Every limit in force, under the names of §2 and §11."""
     limits = api.ok("GET", "/v0/limits")
 
     defaults = {
@@ -151,7 +151,7 @@ def test_topics_have_gauges_of_their_own(api: Api, name: str) -> None:
 
 
 def test_aggregates_add_up(api: Api, name: str) -> None:
-    """Topics, classes, records and bytes move with what is done. (§8.3)"""
+    """Topics, classes, records and bytes follow every change. (§8.3)"""
     before = metrics(api)
     api.put(f"{name}e", durability="ephemeral")
     api.put(f"{name}f", durability="fsync", type="queue")
@@ -206,7 +206,7 @@ def test_counters_never_fall_and_the_histogram_is_cumulative(api: Api, name: str
     ],
 )  # fmt: skip
 def test_metrics_as_json(api: Api, accept: str, is_json: bool) -> None:
-    """`Accept: application/json` gets a snapshot of the same names. (§8.3)"""
+    """`Accept: application/json` returns a snapshot of the same names. (§8.3)"""
     answer = api.ask("GET", "/v0/metrics", headers={"accept": accept})
 
     assert answer.headers["content-type"].startswith("application/json") == is_json

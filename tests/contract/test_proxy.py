@@ -98,7 +98,7 @@ def proxied(server: Server, tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def connected(proxied: int) -> Iterator[Callable[[], Http1]]:
-    """Makes connections to the proxy; they end with the test."""
+    """Opens connections to the proxy; they end with the test."""
     with ExitStack() as stack:
 
         def connect() -> Http1:
@@ -120,7 +120,7 @@ def test_writes_and_reads_pass(connected: Callable[[], Http1], name: str) -> Non
 
 
 def test_a_long_poll_waits(connected: Callable[[], Http1], name: str) -> None:
-    """The answer of a waiting read comes when there is one. (§3.4)"""
+    """A waiting read is answered when a record is appended. (§3)"""
     api, waiting = Api(connected()), connected()
     api.append(name, 1)
     body = b'{"from_seq": 1, "wait_ms": 30000}'
@@ -134,7 +134,8 @@ def test_a_long_poll_waits(connected: Callable[[], Http1], name: str) -> None:
 def test_a_stream_passes_as_it_comes(
     connected: Callable[[], Http1], proxied: int, name: str
 ) -> None:
-    """A record reaches a watcher as it comes, with nothing behind it. (§7)"""
+    """A record reaches a watcher when it is appended, without a later one to push it through.
+    (§7)"""
     api = Api(connected())
     api.append(name, 1)
     opened = api.ok("POST", "/v0/watch", {"topics": {name: {"from_seq": 0}}})
@@ -148,7 +149,7 @@ def test_a_stream_passes_as_it_comes(
 
 
 def test_a_websocket_opens_and_goes_both_ways(proxied: int, name: str) -> None:
-    """The handshake passes, which takes more than nginx does by itself. (§8)"""
+    """The handshake passes, which nginx does not pass by default. (§7.7)"""
     with closing(Ws(proxied)) as ws:
         ws.say(op="publish", topic=name, records=[{"data": 1}])
         ws.say(op="subscribe", topics={name: {"from_seq": 0}})
@@ -170,7 +171,7 @@ def test_a_websocket_opens_and_goes_both_ways(proxied: int, name: str) -> None:
     ids=["h2c", "websocket", "plain"],
 )
 def test_no_other_upgrade_is_passed_on(tmp_path: Path, sent: str, passed: set[str]) -> None:
-    """What the server gets of a client's wish to speak something else."""
+    """The server gets no other `Upgrade` that a client asks for."""
     with socket.create_server(("127.0.0.1", 0)) as upstream:
         upstream.settimeout(DEADLINE_S)
         with nginx(tmp_path, upstream.getsockname()[1]) as port:

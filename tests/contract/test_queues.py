@@ -1,4 +1,5 @@
-"""Queues over a real server's wires: calls and refusals, pushed work, and workers among kills (§10)."""
+"""Queues over a real server's wires: calls and refusals, pushed jobs, and workers during kills
+(§10)."""
 
 import random
 import re
@@ -30,6 +31,7 @@ def call(api: Api, name: str, what: str, **fields: object) -> Any:
 # ---------------------------------------------------------------------- calls
 
 
+@pytest.mark.every_server
 def test_a_job_from_claim_to_ack(api: Api, name: str) -> None:
     """Every field of every answer. (§10.2, §10.4-§10.7)"""
     api.put(name, type="queue", lease_ms=60_000)
@@ -61,7 +63,7 @@ def test_a_job_from_claim_to_ack(api: Api, name: str) -> None:
 
 
 def test_only_a_synced_ack_says_how_long_it_took(api: Api, name: str) -> None:
-    """`fsync_ms` is 0 but on a durable queue. (§10.4)"""
+    """`fsync_ms` is 0 except on an `fsync` queue. (§10.4)"""
     times = []
     for durability in ("disk", "fsync"):
         queue = f"{name}-{durability}"
@@ -96,7 +98,7 @@ BAD: list[tuple[str, object, str]] = [
 
 
 def test_what_is_malformed_is_refused(api: Api, name: str) -> None:
-    """400, which names the path; before it is asked what is there. (§10.2-§10.6)"""
+    """400 that names the path, before the topic is looked up. (§10.2-§10.6)"""
     api.put(name, type="queue")
     for what, body, path in BAD:
         answer = api.ask("POST", f"/v0/topics/{name}/{what}", body)
@@ -107,7 +109,7 @@ def test_what_is_malformed_is_refused(api: Api, name: str) -> None:
 
 
 def test_what_is_no_queue_is_refused(api: Api, name: str) -> None:
-    """404 where nothing is, 409 where a log is; every call of §10, the stream too. (§10)"""
+    """404 without a topic, 409 on a log; every call of §10, and the stream. (§10)"""
     api.put(f"{name}-log")
     body = {"node": "w", "seqs": [1], "lease_ms": 100}
     for what in ("claim", "ack", "nack", "extend"):
@@ -147,8 +149,10 @@ def test_the_head_of_a_stream(api: Api, name: str) -> None:
 # ---------------------------------------------------------------------- waiting
 
 
+@pytest.mark.every_server
 def test_a_waiting_claim_is_woken(api: Api, wires: Callable[[], Wire], name: str) -> None:
-    """By an append, and by the end of somebody's lease, with nothing else going on. (§10.2)"""
+    """By an append, and by the expiry of another worker's lease, without any other request.
+    (§10.2)"""
     api.put(name, type="queue")
     other = wires()
     ask = {"node": "v", "wait_ms": 20_000, "lease_ms": 100}
@@ -165,7 +169,7 @@ def test_a_waiting_claim_is_woken(api: Api, wires: Callable[[], Wire], name: str
 
 
 def test_a_window_is_shared(api: Api, wires: Callable[[], Wire], name: str) -> None:
-    """Claims that come within one are dealt one job in turn. (§10.2)"""
+    """The claims of one window get jobs in turn, one each. (§10.2)"""
     api.put(name, type="queue", claim_jitter_ms=300)
     api.append(name, *range(10))
     asking = [wires() for _ in range(2)]
@@ -205,10 +209,11 @@ def jobs(client: Client, n: int) -> list[News]:
     return found
 
 
+@pytest.mark.every_server
 def test_jobs_are_pushed_and_replaced(
     server: Server, pushing: Callable[..., Client], name: str
 ) -> None:
-    """An opening, then at most `max` jobs at once; each ack brings the next. (§10.8)"""
+    """An opening, then at most `max` jobs at a time; each ack brings the next. (§10.8)"""
     api = Api(server.connect(Http1))
     api.put(name, type="queue")
     api.append(name, {"data": {"n": 1}, "tag": "t"}, "b", "c")
@@ -232,7 +237,7 @@ def test_jobs_are_pushed_and_replaced(
 def test_a_job_that_was_given_up_is_pushed_again(
     server: Server, pushing: Callable[..., Client], name: str
 ) -> None:
-    """After a delay, and after its lease ran out, with nobody else doing anything. (§10.8)"""
+    """After its delay, and after its lease expired, without any other request. (§10.8)"""
     api = Api(server.connect(Http1))
     api.put(name, type="queue")
     api.append(name, "x")
@@ -246,10 +251,12 @@ def test_a_job_that_was_given_up_is_pushed_again(
     assert jobs(client, 1)[0].fields["deliveries"] >= 4
 
 
+@pytest.mark.every_server
 def test_a_connection_that_breaks_gives_its_jobs_back(
     server: Server, pushing: Callable[..., Client], name: str
 ) -> None:
-    """At once, and only its own: not what the same worker claimed. (§10.8)"""
+    """At once, and only the jobs of that connection: not those that the same worker claimed.
+    (§10.8)"""
     api = Api(server.connect(Http1))
     api.put(name, type="queue")
     api.append(name, "own", "pushed", "pushed")
@@ -269,7 +276,7 @@ def test_a_connection_that_breaks_gives_its_jobs_back(
 def test_a_stream_of_a_queue_that_goes_is_told(
     server: Server, pushing: Callable[..., Client], name: str
 ) -> None:
-    """An error frame with 404, then the end. (§10.8)"""
+    """When the queue is deleted, an error frame with 404 is the last. (§10.8)"""
     api = Api(server.connect(Http1))
     api.put(name, type="queue")
     client = pushing(name)
@@ -285,9 +292,10 @@ def metrics(api: Api) -> str:
     return api.ask("GET", "/v0/metrics").body.decode()
 
 
+@pytest.mark.every_server
 def test_a_stop_ends_streams_and_keeps_leases(private: Start) -> None:
-    """Pushed jobs go back, claimed ones stay with their workers, deliveries are not forgotten.
-    (§10.1, §10.8)"""
+    """Pushed jobs are released, claimed ones stay leased, delivery counts are kept. (§10.1,
+    §10.8)"""
     server = private()
     api = Api(server.connect(Http1))
     api.put("q", type="queue", lease_ms=3_600_000)
@@ -313,7 +321,8 @@ def test_a_stop_ends_streams_and_keeps_leases(private: Start) -> None:
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_kill_takes_leases_unless_they_last(private: Start, lasting: bool) -> None:
-    """Then every job can be claimed; else who held one holds it, and a delay is a delay. (§10.1)"""
+    """After a kill every job can be claimed; with `leases_durable` leases and delays are kept.
+    (§10.1)"""
     server = private()
     api = Api(server.connect(Http1))
     api.put("q", type="queue", lease_ms=3_600_000, leases_durable=lasting)
@@ -340,10 +349,10 @@ LEASE_MS = 400
 
 @dataclass
 class Grant:
-    """One lease as a worker was told of it.
+    """One lease as a worker received it.
 
     Attributes:
-        until_ms: Its deadline as last told.
+        until_ms: Its deadline as last sent.
         is_open: Its end may have come sooner than that: it was given up, or that may be.
     """
 
@@ -357,7 +366,7 @@ class Grant:
 
 @dataclass
 class Book:
-    """What all workers together were told."""
+    """All responses that the workers received, together."""
 
     grants: dict[int, list[Grant]] = field(default_factory=lambda: defaultdict(list))
     acked: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -370,9 +379,9 @@ class Book:
 
 
 class Worker(threading.Thread):
-    """Claims, stalls, acks, nacks, extends, and disappears now and then, until it is told to stop.
+    """Claims, stalls, acks, nacks, extends, and disconnects now and then, until it is stopped.
 
-    Its only clock is the server's: what it believes of leases is what the server told.
+    Its only clock is the server's: what it believes of leases is what the server sent.
     """
 
     def __init__(self, number: int, server: Server, book: Book, over: threading.Event) -> None:
@@ -395,7 +404,7 @@ class Worker(threading.Thread):
             self._over.set()
 
     def _live(self) -> None:
-        """One connection's life; another name each time, as another process would have."""
+        """One connection of a worker; another name each time, as another process would have."""
         self._lives += 1
         self._node = f"w{self._number}-{self._lives}"
         self._wire = Http1(self._server.port)
@@ -458,7 +467,7 @@ class Worker(threading.Thread):
 
 
 def served(server: Server, *, n: int, kills: int, workers: int) -> Book:
-    """`n` jobs done by `workers` among so many kills."""
+    """`n` jobs done by `workers` during so many kills."""
     api = Api(server.connect(Http1))
     config = {"lease_ms": LEASE_MS, "max_deliveries": 6, "dead_letter": "dead"}
     api.put("q", type="queue", leases_durable=True, **config)
@@ -486,8 +495,8 @@ def served(server: Server, *, n: int, kills: int, workers: int) -> Book:
 
 
 def judge(api: Api, book: Book, n: int) -> None:
-    """Each job was acked once or is a dead letter; leases of a job follow on one another; and a
-    lease that somebody superseded did nothing."""
+    """Each job was acked once or is a dead letter; leases of a job follow one another; and a lease
+    that was superseded had no effect."""
     dead = [record["meta"]["$dead_letter_src_seq"] for record in api.walk("dead", limit=1000)]
     assert len(dead) == len(set(dead))
     acked = set(book.acked)
@@ -510,8 +519,8 @@ def judge(api: Api, book: Book, n: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_workers_among_kills(private: Start, request: pytest.FixtureRequest) -> None:
-    """Twenty workers who stall and disappear, and a server that is killed again and again: every
-    job is acked once or is a dead letter, and nobody holds what another holds. (§10.1-§10.6)"""
+    """Twenty workers that stall and disconnect, and a server that is killed again and again: every
+    job is acked once or is a dead letter, and no two workers hold one job. (§10.1-§10.6)"""
     n, kills = (6000, 24) if request.config.option.markexpr == "long" else (400, 3)
     server = private(segment_max_records=64)
 

@@ -1,4 +1,4 @@
-"""The caps of §2 and §11 as they are set, on servers that are set to little."""
+"""The limits of §2 and §11, on servers on which they are small."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from .server import Server
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server in which everything is small, and that seals all the time."""
+    """A server with small limits that seals all the time."""
     settings = {
         "max_batch_records": 5, "max_record_bytes": 100, "max_meta_bytes": 50, "max_tag_bytes": 10,
         "max_node_bytes": 8, "max_limit": 7, "max_body_bytes": 2000, "segment_max_records": 3,
@@ -30,7 +30,7 @@ def api(request: pytest.FixtureRequest, small: Server) -> Api:
 
 
 def test_every_limit_of_a_write_is_the_one_that_is_set(api: Api, name: str) -> None:
-    """At the bound and one past it. (§2)"""
+    """A write at the limit passes, and one past it is refused. (§2)"""
     path = f"/v0/topics/{name}"
 
     def told(*records: Mapping[str, object], **fields: object) -> tuple[int, str]:
@@ -56,7 +56,7 @@ def test_every_limit_of_a_write_is_the_one_that_is_set(api: Api, name: str) -> N
 
 
 def test_a_read_has_the_limit_that_is_set(api: Api, name: str) -> None:
-    """Clamped to it, by default too. (§3)"""
+    """A larger `limit` is clamped to it, and so is the default. (§3)"""
     for _ in range(4):
         api.append(name, *range(5))
 
@@ -66,7 +66,7 @@ def test_a_read_has_the_limit_that_is_set(api: Api, name: str) -> None:
 
 
 def test_reads_go_over_segments_as_over_memory(api: Api, name: str) -> None:
-    """Pages, filters and deletes, while three records fill a segment. (§3, §5)"""
+    """Pages, filters and deletes, with three records to a segment. (§3, §5)"""
     for i in range(20):
         api.append(name, tagged(f"t{i % 2}"), by("me"), tagged("k"))
     assert [r["$seq"] for r in api.walk(name, limit=4)] == list(range(1, 61))
@@ -82,15 +82,15 @@ def test_reads_go_over_segments_as_over_memory(api: Api, name: str) -> None:
 
 
 def refused_by(api: Api, name: str, **fields: object) -> dict[str, object]:
-    """`detail` of a write that a cap throttled."""
+    """`detail` of a write that a limit throttled."""
     answer = api.ask("POST", f"/v0/topics/{name}", {"records": [{"data": 1}], **fields})
     assert (answer.status, answer.code) == (429, "throttled"), answer
     return dict(answer.error["detail"])
 
 
 def test_topics_are_bounded(private: Callable[..., Server]) -> None:
-    """429 with the cap's name for PUT and write alike; only new ones count, and room is made by
-    a delete. (§11)"""
+    """429 with the limit's name for PUT and write alike; only new topics count, and a delete makes
+    space. (§11)"""
     api = Api(private(max_topics=2).connect(PROTOCOLS["http1"]))
     api.put("a")
     api.append("b", 1)
@@ -107,7 +107,7 @@ def test_topics_are_bounded(private: Callable[..., Server]) -> None:
 
 
 def test_bytes_are_bounded(private: Callable[..., Server]) -> None:
-    """A write that would pass the quota is 429; one that evicts as much as it brings is not. (§11)"""
+    """A write beyond the quota is 429; one that evicts as much as it adds is not. (§11)"""
     api = Api(private(max_total_bytes=1000).connect(PROTOCOLS["http2"]))
     api.append("a", "x" * 700)
 
@@ -125,7 +125,8 @@ def test_bytes_are_bounded(private: Callable[..., Server]) -> None:
 
 
 def test_keys_are_bounded(private: Callable[..., Server]) -> None:
-    """A keyed write beyond it is 429; plain ones and repetitions go on. (§0.8, §11)"""
+    """A write with a key beyond the limit is 429; writes without one and repetitions continue.
+    (§0.8, §11)"""
     api = Api(private(max_idempotency_keys=2).connect(PROTOCOLS["http1"]))
     api.append("a", 1, idempotency_key="k1")
     api.append("b", 1, idempotency_key="k2")
@@ -141,7 +142,8 @@ def test_keys_are_bounded(private: Callable[..., Server]) -> None:
 
 
 def test_memory_is_bounded(private: Callable[..., Server]) -> None:
-    """`ephemeral` records that may be evicted are, those that may not push back. (§0.10, §11)"""
+    """`ephemeral` records with `discard: old` are evicted; those that must be kept cause 429.
+    (§0.10, §11)"""
     api = Api(private(hot_max_bytes=1 << 20).connect(PROTOCOLS["http1"]))
     api.put("old", durability="ephemeral")
     for _ in range(30):
@@ -163,8 +165,8 @@ def test_memory_is_bounded(private: Callable[..., Server]) -> None:
 
 
 def test_logged_records_are_sealed_before_they_push_back(private: Callable[..., Server]) -> None:
-    """Many times the memory passes through; a writer that is told to wait and comes again is let
-    in, and nothing is lost. (§0.6, §11)"""
+    """Many times the memory is written; a writer that is throttled and retries is admitted, and
+    nothing is lost. (§0.6, §11)"""
     api = Api(private(hot_max_bytes=1 << 20, segment_max_bytes=1 << 18).connect(PROTOCOLS["http1"]))
     for i in range(100):
         body = {"records": [{"data": f"{i}" + "x" * 99_000}]}
@@ -174,7 +176,7 @@ def test_logged_records_are_sealed_before_they_push_back(private: Callable[..., 
 
 
 def test_zero_is_unlimited(private: Callable[..., Server], tmp_path: Path) -> None:
-    """Where §11 says so."""
+    """0 is no limit, for the limits of which §11 says so."""
     api = Api(private(max_topics=0, max_total_bytes=0).connect(PROTOCOLS["http1"]))
     for i in range(50):
         api.append(f"t{i}", "x" * 1000)

@@ -19,8 +19,9 @@ def test_an_empty_topic_reads_as_caught_up(api: Api, name: str) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.every_server
 def test_the_cursor_is_exclusive(api: Api, name: str) -> None:
-    """`$seq > from_seq`; 0 is from the earliest; the head is nothing new. (§3)"""
+    """`$seq > from_seq`; 0 reads from the earliest; at the head there is nothing. (§3)"""
     api.append(name, *range(1, 6))
 
     assert [api.seqs(name, cursor) for cursor in range(6)] == [
@@ -42,7 +43,7 @@ def test_the_defaults_of_a_read(api: Api, name: str, body: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("limit", [1, 999, 1000, 1001, 2**32, 2**63, 2**64])
 def test_a_limit_is_clamped(api: Api, name: str, limit: int) -> None:
-    """To 1000, not refused. (§3)"""
+    """A limit over 1000 is clamped, not refused. (§3)"""
     api.append(name, *[0] * 1001)
 
     assert len(api.seqs(name, limit=limit)) == min(limit, 1000)
@@ -50,14 +51,14 @@ def test_a_limit_is_clamped(api: Api, name: str, limit: int) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_pages_meet_without_gap_or_overlap(api: Api, name: str, limit: int) -> None:
-    """Pass `next_from_seq` back until `caught_up`. (§0.7, §3)"""
+    """Continue with `next_from_seq` until `caught_up`. (§0.7, §3)"""
     api.append(name, *range(7))
 
     assert [r["$seq"] for r in api.walk(name, limit=limit)] == list(range(1, 8))
 
 
 def test_records_scanned_tells_how_far_it_looked(api: Api, name: str) -> None:
-    """In the performance block. (§0.9)"""
+    """`records_scanned` is in the performance block. (§0.9)"""
     api.append(name, *[by("me")] * 10)
 
     assert api.diff(name)["performance"]["records_scanned"] == 10
@@ -69,7 +70,8 @@ def test_records_scanned_tells_how_far_it_looked(api: Api, name: str) -> None:
 
 
 def test_a_node_does_not_hear_itself(api: Api, name: str) -> None:
-    """Dropped in silence, byte-exact, and the cursor moves past them. (§3.2, §4)"""
+    """Its own records are left out, compared byte for byte, and the cursor moves past them. (§3.2,
+    §4)"""
     api.append(name, by("a"), by("b"), by("a "), by("A"), {"data": 0}, by("a"))
 
     assert api.seqs(name, node="a") == [2, 3, 4, 5]
@@ -79,7 +81,7 @@ def test_a_node_does_not_hear_itself(api: Api, name: str) -> None:
 
 
 def test_several_own_nodes(api: Api, name: str) -> None:
-    """Drop if `$node` is in the set; an empty set drops nothing. (§4)"""
+    """Records whose `$node` is in the list are left out; an empty list leaves out none. (§4)"""
     api.append(name, by("a"), by("b"), by("c"), {"data": 0})
 
     assert api.seqs(name, node=["a", "c", "x", "a"]) == [2, 4]
@@ -98,7 +100,7 @@ def test_a_topic_may_want_echoes(api: Api, name: str) -> None:
 
 
 def test_a_page_is_filled_past_what_is_skipped(api: Api, name: str) -> None:
-    """`limit` counts records returned, not looked at. (§3.2)"""
+    """`limit` counts records returned, not records looked at. (§3.2)"""
     for _ in range(10):
         api.append(name, *[by("me")] * 9, by("you"))
 
@@ -132,7 +134,7 @@ TAGS = ["a", "a:1", "a:2", "b", "a*", "*", "é", "", None, "a:12", "A:1"]
     ],
 )
 def test_a_read_may_ask_for_tags(api: Api, name: str, match: object, found: list[str]) -> None:
-    """The grammar of a delete; what does not match is passed over in silence. (§3, §5)"""
+    """The grammar of a delete; records that do not match are skipped. (§3, §5)"""
     api.append(name, *({"data": t} | ({"tag": t} if t is not None else {}) for t in TAGS))
 
     page = api.diff(name, match=match)
@@ -153,7 +155,8 @@ BAD_MATCHES: list[Any] = [
 @pytest.mark.parametrize("match", BAD_MATCHES, ids=repr)
 @pytest.mark.parametrize("place", ["diff", "delete"])
 def test_a_bad_match_is_refused(api: Api, name: str, match: object, place: str) -> None:
-    """400 `invalid_request`; there is no other operator, and Glob ends in a star. (§5)"""
+    """400 `invalid_request` for any other operator, and for a Glob that does not end in a star.
+    (§5)"""
     api.append(name, tagged("a"))
 
     body = {"match": match}
@@ -165,7 +168,7 @@ def test_a_bad_match_is_refused(api: Api, name: str, match: object, place: str) 
 
 
 def test_a_page_is_bounded_in_bytes(api: Api, name: str) -> None:
-    """By default 1 MiB, clamped to 8 MiB; at least one record comes. (§11)"""
+    """By default 1 MiB, clamped to 8 MiB; at least one record is returned. (§11)"""
     api.put(name)
     for _ in range(30):
         api.append(name, *["x" * 50_000] * 10)
@@ -184,7 +187,7 @@ def test_a_page_is_bounded_in_bytes(api: Api, name: str) -> None:
 
 
 def test_a_budget_loses_nothing(api: Api, name: str) -> None:
-    """Pages meet wherever they end. (§3)"""
+    """Pages that end at the byte limit have no gap between them. (§3)"""
     api.append(name, *("x" * (i * 37 % 200) for i in range(60)))
 
     for budget in (1, 100, 257, 1000):
@@ -212,7 +215,7 @@ def test_a_read_may_begin_at_a_time(api: Api, name: str) -> None:
 
 
 def test_a_cursor_is_a_seq_or_a_time(api: Api, name: str) -> None:
-    """Both are 400. (§3)"""
+    """A request with both is 400. (§3)"""
     api.put(name)
     body = {"from_seq": 0, "from_ts": 0}
     assert api.refused("POST", f"/v0/topics/{name}/diff", body) == (400, "invalid_request")
@@ -229,7 +232,7 @@ def recreated(head_seq: int, earliest_seq: int = 1) -> dict[str, object]:
 
 
 def test_a_cursor_above_the_head_is_of_another_instance(api: Api, name: str) -> None:
-    """`recreated`, and reading goes on from the earliest. (§1.4, §3.3)"""
+    """`recreated`, and the read continues from the earliest. (§1.4, §3.3)"""
     api.append(name, "a", "b")
     for cursor in (3, 2**53 + 1, 2**63, 2**64 - 1):
         page = api.diff(name, cursor)
@@ -240,7 +243,7 @@ def test_a_cursor_above_the_head_is_of_another_instance(api: Api, name: str) -> 
 
 
 def test_an_epoch_tells_instances_apart_below_the_head(api: Api, name: str) -> None:
-    """With it a cursor that would fit is found out. (§3.3)"""
+    """With `epoch` a stale cursor below the head is detected. (§3.3)"""
     api.append(name, "a", "b")
     old = api.diff(name)["epoch"]
     assert api.diff(name, 1, epoch=old)["tombstone"] is None
@@ -256,7 +259,7 @@ def test_an_epoch_tells_instances_apart_below_the_head(api: Api, name: str) -> N
 
 
 def test_an_empty_new_instance(api: Api, name: str) -> None:
-    """Nothing is there yet; the cursor is brought back all the same. (§3.3)"""
+    """The cursor is set back also if the new instance has no record yet. (§3.3)"""
     api.put(name)
     page = api.diff(name, 5)
 

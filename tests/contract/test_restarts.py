@@ -23,7 +23,7 @@ def end(request: pytest.FixtureRequest) -> Callable[[Server], object]:
 
 
 def again(server: Server, end: Callable[[Server], object]) -> Api:
-    """The same server after it has ended one way or the other."""
+    """The same server after a clean stop or a kill."""
     assert end(server) in (0, None)
     return Api(server.start().connect(Http1))
 
@@ -34,8 +34,8 @@ def without_times(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_logged_classes_keep_everything(private: Start, end: Callable[[Server], object]) -> None:
-    """Records byte for byte, seqs, times, deletes, floors, config, epoch; and go on without a
-    skipped seq, for the kernel outlives the process. (§0.10)"""
+    """Records byte for byte, seqs, times, deletes, floors, config, epoch; the next seq follows
+    without a gap, since the kernel outlives the process. (§0.10)"""
     server = private(segment_max_records=7)
     api = Api(server.connect(Http1))
     for kind in LOGGED:
@@ -100,7 +100,7 @@ def test_ephemeral_records_go_and_say_so(private: Start, end: Callable[[Server],
 
 
 def test_a_clean_stop_records_exact_heads(private: Start) -> None:
-    """No seq is skipped where the server could count. (§0.10)"""
+    """After a clean stop no seq is skipped. (§0.10)"""
     server = private()
     api = Api(server.connect(Http1))
     api.append("e", 1, 2, 3, config={"durability": "ephemeral"})
@@ -113,8 +113,8 @@ def test_a_clean_stop_records_exact_heads(private: Start) -> None:
 def test_switching_the_class_keeps_each_promise(
     private: Start, end: Callable[[Server], object]
 ) -> None:
-    """What was acknowledged under the old class keeps the old promise, what follows has the new
-    one; the ephemeral middle is one gap. (§0.10, §3.3)"""
+    """Records acknowledged under the old class stay as durable as it promised, later ones have the
+    new class; the ephemeral middle is one gap. (§0.10, §3.3)"""
     server = private()
     api = Api(server.connect(Http1))
     api.append("t", "a", "b")
@@ -135,7 +135,8 @@ def test_switching_the_class_keeps_each_promise(
 def test_an_ephemeral_tail_over_durable_records(
     private: Start, end: Callable[[Server], object]
 ) -> None:
-    """The durable ones are there, the tail is told, no cursor waits in front of it. (§3.3)"""
+    """The durable records are there, the loss of the tail is reported, and no cursor gets stuck
+    before it. (§3.3)"""
     server = private()
     api = Api(server.connect(Http1))
     api.append("t", "a", "b", durable=True)
@@ -152,7 +153,7 @@ def test_an_ephemeral_tail_over_durable_records(
 
 
 def test_keys_survive_with_their_records(private: Start, end: Callable[[Server], object]) -> None:
-    """An idempotency key lives as long as its record's class; an ephemeral one dies. (§0.8)"""
+    """An idempotency key is as durable as its record's class; an ephemeral one is lost. (§0.8)"""
     server = private()
     api = Api(server.connect(Http1))
     for kind in CLASSES:
@@ -170,7 +171,8 @@ def test_keys_survive_with_their_records(private: Start, end: Callable[[Server],
 def test_deletions_of_topics_and_configs_survive(
     private: Start, end: Callable[[Server], object]
 ) -> None:
-    """What was answered is so, and a name used again is a new instance. (§1.1, §1.4)"""
+    """A change that was answered is there, and a name that is used again is a new instance. (§1.1,
+    §1.4)"""
     server = private()
     api = Api(server.connect(Http1))
     for name in ("gone", "anew", "kept"):
@@ -190,7 +192,7 @@ def test_deletions_of_topics_and_configs_survive(
 
 
 def test_loss_stays_told(private: Start, end: Callable[[Server], object]) -> None:
-    """Floors of caps and of time do not fall over a restart. (§3.3)"""
+    """Floors of caps and of expiry do not decrease over a restart. (§3.3)"""
     server = private()
     api = Api(server.connect(Http1))
     api.put("cap", cap_records=2)
@@ -209,7 +211,7 @@ def test_loss_stays_told(private: Start, end: Callable[[Server], object]) -> Non
 
 
 def test_purges_and_deletes_are_not_undone(private: Start, end: Callable[[Server], object]) -> None:
-    """In hot and in sealed records alike; a second restart changes nothing. (§5)"""
+    """Of hot and of sealed records alike; a second restart changes nothing. (§5)"""
     server = private(segment_max_records=10)
     api = Api(server.connect(Http1))
     for i in range(40):
@@ -228,7 +230,8 @@ def test_purges_and_deletes_are_not_undone(private: Start, end: Callable[[Server
 
 
 class Writer(threading.Thread):
-    """Appends to one topic until the server goes; knows what it tried and what it was told."""
+    """Appends to one topic until the server stops; keeps what it tried and what was
+    acknowledged."""
 
     def __init__(self, port: int, topic: str, label: str, wire: type[Http1] | type[Http2]) -> None:
         super().__init__()
@@ -257,7 +260,8 @@ class Writer(threading.Thread):
 
 
 def test_a_dozen_kills_among_writers(private: Start) -> None:
-    """Nothing acknowledged is missing, no seq is given twice, no loss is told that was none. (§0.10)"""
+    """No acknowledged record is missing, no seq is given twice, no loss is reported that did not
+    happen. (§0.10)"""
     server = private(segment_max_records=64)
     told: dict[str, dict[int, str]] = {kind: {} for kind in CLASSES}
     tried: dict[str, set[str]] = {kind: set() for kind in CLASSES}

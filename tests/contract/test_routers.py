@@ -78,7 +78,7 @@ REFUSED = [
 def test_what_is_refused(
     api: Api, method: str, target: str, body: Any, expected: tuple[int, str]
 ) -> None:
-    """§6: a bad name is 400 in a write and 404 in a read."""
+    """A bad name is 400 in a write and 404 in a read. (§6)"""
     refused = api.refused(method, target) if body is None else api.refused(method, target, body)
     assert refused == expected
 
@@ -87,7 +87,8 @@ def test_what_is_refused(
 def test_everybody_reads_their_own_writes_behind_a_chain(
     api: Api, name: str, durability: str
 ) -> None:
-    """Write at one end, read at the other, without a pause. (§6)"""
+    """A write at one end of a chain of routers is read at the other end at once (read-your-writes).
+    (§6)"""
     names = [f"{name}.{i}" for i in range(4)]
     for one in names:
         api.put(one, durability=durability)
@@ -100,7 +101,7 @@ def test_everybody_reads_their_own_writes_behind_a_chain(
 
 
 def test_a_blocked_router_goes_on_when_it_may(api: Api, name: str) -> None:
-    """Nothing lost, nothing twice; `GET` says what stops it. (§6.1)"""
+    """Nothing is lost or duplicated; `GET` has the reason. (§6.1)"""
     source, dest = f"{name}.s", f"{name}.d"
     api.put(dest, cap_records=2, discard="reject")
     route(api, name, source, dest)
@@ -115,7 +116,7 @@ def test_a_blocked_router_goes_on_when_it_may(api: Api, name: str) -> None:
 
 
 class Writer(threading.Thread):
-    """Writes numbers to a topic until its server goes, and knows which were acknowledged."""
+    """Writes numbers to a topic until its server ends, and keeps which were acknowledged."""
 
     def __init__(self, port: int, topic: str, first: int) -> None:
         super().__init__()
@@ -142,8 +143,8 @@ class Writer(threading.Thread):
 
 @pytest.mark.long
 def test_killed_while_it_forwards(private: Start, request: pytest.FixtureRequest) -> None:
-    """SIGKILL at any moment: each copy once, in order, none missing of what was acknowledged, and
-    a seq of a destination never says anything else; sixty times with `-m long`. (§6)"""
+    """SIGKILL at any moment: each acknowledged record is copied once, in order, and a seq of the
+    destination never holds another record; sixty times with `-m long`. (§6)"""
     kills = 60 if request.config.option.markexpr == "long" else 10
     draw = random.Random(5)
     server = private(segment_max_records=256)
@@ -180,7 +181,7 @@ def test_killed_while_it_forwards(private: Start, request: pytest.FixtureRequest
 
 
 def test_routers_survive_every_end(private: Start) -> None:
-    """Definitions, cursors and counters; and a backlog that a stop left is copied. (§6)"""
+    """Definitions, cursors and counters survive; a backlog that a stop left is copied. (§6)"""
     server = private()
     api = Api(server.connect(Http1))
     api.put("d", cap_records=3, discard="reject")

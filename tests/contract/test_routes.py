@@ -1,4 +1,4 @@
-"""Which path and method is what: the endpoint index, 404, 405 with `Allow`, HEAD, names (§0.6, §9)."""
+"""Paths and methods: the endpoint index, 404, 405 with `Allow`, HEAD, names (§0.6, §9)."""
 
 import pytest
 
@@ -46,6 +46,7 @@ def test_every_method_on_every_path(api: Api, name: str, path: str, method: str)
 GETS = [path for path, methods in ROUTES.items() if "GET" in methods]
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("path", GETS)
 @pytest.mark.parametrize("accept", ["", "gzip"])
 def test_head_answers_like_get_without_a_body(api: Api, name: str, path: str, accept: str) -> None:
@@ -64,13 +65,15 @@ def test_head_answers_like_get_without_a_body(api: Api, name: str, path: str, ac
     assert int(head.headers["content-length"]) > 0
 
 
+@pytest.mark.every_server
 def test_head_of_what_is_missing_has_the_status_of_get(api: Api) -> None:
-    """404 on a topic that is not there, on a path that is not. (§0.6)"""
+    """404 for a topic or a path that does not exist. (§0.6)"""
     assert api.ask("HEAD", "/v0/topics/missing").status == 404
     assert api.ask("HEAD", "/v0/nothing").status == 404
     assert api.ask("HEAD", "/v0/topics?page_size=x").status == 400
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize(
     "path",
     [
@@ -83,7 +86,7 @@ def test_head_of_what_is_missing_has_the_status_of_get(api: Api) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 def test_any_other_path_is_not_found(api: Api, path: str, method: str) -> None:
-    """404 `not_found`, whatever the method: there is no such thing to be allowed on. (§0.6)"""
+    """404 `not_found`, whatever the method: 405 would claim that the path exists. (§0.6)"""
     assert api.refused(method, path, b"{}") == (404, "not_found")
 
 
@@ -106,7 +109,7 @@ def test_a_name_of_the_charset_is_a_name(api: Api, topic: str) -> None:
 
 @pytest.mark.parametrize("topic", BAD_NAMES)
 def test_a_bad_name_is_400_on_writes_and_404_on_reads(api: Api, topic: str) -> None:
-    """A name is decoded once, before the check; %2F is a character of it. (§1.1)"""
+    """A name is decoded once, before the check; `%2F` is one of its characters. (§1.1)"""
     path = f"/v0/topics/{topic}"
     append = {"records": [{"data": 1}]}
 
@@ -119,8 +122,9 @@ def test_a_bad_name_is_400_on_writes_and_404_on_reads(api: Api, topic: str) -> N
     assert api.refused("POST", f"{path}/diff", {}) == (404, "topic_not_found")
 
 
+@pytest.mark.every_server
 def test_escapes_name_the_same_topic(api: Api, name: str) -> None:
-    """Percent-encoded letters, digits and signs are those letters, digits and signs. (§1.1)"""
+    """Percent-encoded letters, digits and signs name the same topic as plain ones. (§1.1)"""
     api.put(f"{name}:a-b")
     escaped = "".join(f"%{byte:02X}" for byte in f"{name}:a-b".encode())
 
@@ -128,8 +132,9 @@ def test_escapes_name_the_same_topic(api: Api, name: str) -> None:
     assert api.state(escaped.lower())["topic"] == f"{name}:a-b"
 
 
+@pytest.mark.every_server
 def test_escapes_are_decoded_once(api: Api, name: str) -> None:
-    """`%2561` is the text `%61`, which is no name. (§1.1)"""
+    """`%2561` is the text `%61`, which is not a valid name. (§1.1)"""
     assert api.refused("PUT", f"/v0/topics/{name}%2561", {}) == (400, "invalid_request")
 
 
@@ -141,7 +146,7 @@ def test_names_are_byte_exact(api: Api, name: str) -> None:
 
 
 def test_topics_may_be_called_like_what_is_done_to_them(api: Api) -> None:
-    """`diff` and `topics` are names. (§1.1)"""
+    """`diff` and `topics` are valid names. (§1.1)"""
     for topic in ("diff", "topics", "delete", "v0"):
         api.append(topic, 1)
         assert api.seqs(topic) == [1]
@@ -157,7 +162,7 @@ def test_a_boolean_of_the_query_is_a_boolean(api: Api, name: str, query: str) ->
 
 
 def test_every_boolean_of_a_query_is_checked(api: Api, name: str) -> None:
-    """`return_seqs` of an append and `if_empty` of a delete too; nothing happened. (§1.4, §2)"""
+    """`return_seqs` of an append and `if_empty` of a delete too; nothing is applied. (§1.4, §2)"""
     body = {"records": [{"data": 1}]}
     path = f"/v0/topics/{name}"
 
@@ -169,14 +174,16 @@ def test_every_boolean_of_a_query_is_checked(api: Api, name: str) -> None:
 
 
 def test_unknown_parameters_are_ignored(api: Api, name: str) -> None:
-    """Within a version only additive changes are made, on both sides. (§0.1)"""
+    """Within a version clients and servers may add parameters. (§0.1)"""
     api.put(name)
 
     assert api.state(name, "?touch=false&pretty&x=%FF&x=y&=&&")["topic"] == name
 
 
+@pytest.mark.every_server
 def test_a_foreign_page_is_kept_out(api: Api, name: str) -> None:
-    """A page of another origin, or a name that points here, is 403 before anything else. (§0.2)"""
+    """A page of another origin, or a foreign host name that resolves to this server, is 403 before
+    any other check. (§0.11)"""
     foreign = [
         {"origin": "http://evil.example"},
         {"origin": "null"},
@@ -193,7 +200,8 @@ def test_a_foreign_page_is_kept_out(api: Api, name: str) -> None:
 
 
 def test_several_lines_of_accept_are_one(server: Server, name: str) -> None:
-    """What a client takes may stand on as many lines as it likes (RFC 9110 §5.3). (§7.3, §8.3)"""
+    """The media types that a client accepts may be on any number of lines (RFC 9110 §5.3). (§7.3,
+    §8.3)"""
     wire = Http1(server.port)
     for path, lines, status, kind in (
         ("/v0/watch/nobody", (b"text/html", b"text/event-stream"), 404, b"application/json"),
@@ -209,7 +217,7 @@ def test_several_lines_of_accept_are_one(server: Server, name: str) -> None:
 
 
 def test_a_target_may_name_the_server(server: Server) -> None:
-    """As it does for a proxy; it counts as the Host, and a foreign one is kept out. (§0.2)"""
+    """As requests to a proxy do; it counts as the Host, and a foreign one is refused. (§0.11)"""
     wire = Http1(server.port)
     for target, host, status in (
         (f"http://localhost:{server.port}/v0/health", "evil.example", 200),
@@ -238,7 +246,7 @@ def test_what_a_client_takes_comes_before_what_it_sends(api: Api, name: str) -> 
 
 
 def test_refusals_come_in_order(api: Api, name: str) -> None:
-    """Each request has everything wrong that the next one has, and one thing more."""
+    """Each request has all faults of the next one, and one more."""
     api.put(name, discard="reject", cap_records=1)
     wrong = {"content-type": "text/plain"}
     path = f"/v0/topics/{name}"

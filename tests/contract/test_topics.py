@@ -22,7 +22,7 @@ OTHER = {
 
 
 def test_a_put_of_nothing_takes_every_default(api: Api, name: str) -> None:
-    """201, `created`, and the full config echoed. (§0.10, §1.1)"""
+    """201, `created`, and the full config in the response. (§0.10, §1.1)"""
     answer = api.ask("PUT", f"/v0/topics/{name}", {})
 
     assert answer.status == 201
@@ -41,7 +41,7 @@ def test_an_identical_put_changes_nothing(api: Api, name: str) -> None:
 
 
 def test_a_put_replaces_the_whole_config(api: Api, name: str) -> None:
-    """What is left out returns to its default; null is left out. (§1.1)"""
+    """A field that is left out returns to its default; null is the same as left out. (§1.1)"""
     assert api.put(name, **OTHER)["config"] == OTHER
     assert api.state(name)["config"] == OTHER
 
@@ -69,7 +69,8 @@ def test_a_put_replaces_the_whole_config(api: Api, name: str) -> None:
 def test_durability_goes_before_durable(
     api: Api, name: str, given: dict[str, Any], durable: bool, durability: str
 ) -> None:
-    """And `durable` always says whether it is `fsync`. (§0.10)"""
+    """`durability` overrides `durable`, and `durable` always says whether the class is `fsync`.
+    (§0.10)"""
     config = api.put(name, **given)["config"]
 
     assert (config["durable"], config["durability"]) == (durable, durability)
@@ -90,13 +91,13 @@ def test_durability_goes_before_durable(
 def test_clamped_fields_are_echoed_clamped(
     api: Api, name: str, field: str, given: int, kept: int
 ) -> None:
-    """Clamped, not refused. (§0.10)"""
+    """A value that is too large is clamped, not refused, and returned so. (§0.10)"""
     assert api.put(name, **{field: given})["config"][field] == kept
     assert api.state(name)["config"][field] == kept
 
 
 def test_a_ttl_beyond_the_end_of_time_means_never(api: Api, name: str) -> None:
-    """Up to 2^64 - 1. (§0.10)"""
+    """A TTL may be up to 2^64 - 1, and then nothing expires. (§0.10)"""
     api.put(name, ttl_ms=2**64 - 1)
     api.append(name, 1)
 
@@ -104,7 +105,7 @@ def test_a_ttl_beyond_the_end_of_time_means_never(api: Api, name: str) -> None:
 
 
 def test_the_type_is_the_one_immutable_field(api: Api, name: str) -> None:
-    """409 either way, with nothing changed; it stays where it is left out. (§1.1)"""
+    """409 either way, with nothing changed; it stays if it is left out. (§1.1)"""
     path = f"/v0/topics/{name}"
     incompatible = (409, "topic_exists_incompatible")
     api.put(name, ttl_ms=7_000_000)
@@ -119,7 +120,7 @@ def test_the_type_is_the_one_immutable_field(api: Api, name: str) -> None:
 
 
 def test_a_dead_letter_topic_is_another_topic(api: Api, name: str) -> None:
-    """Naming itself is 400. (§1.1)"""
+    """A queue that names itself as its dead-letter topic is 400. (§1.1)"""
     body = {"type": "queue", "dead_letter": name}
     assert api.refused("PUT", f"/v0/topics/{name}", body) == (400, "invalid_request")
 
@@ -173,7 +174,7 @@ def test_reading_state_touches_unless_told_otherwise(api: Api, name: str) -> Non
 
 
 def test_a_read_touches(api: Api, name: str) -> None:
-    """A diff bumps the recency clock. (§3)"""
+    """A diff sets `last_read_ts`. (§3)"""
     api.append(name, 1)
     assert api.state(name)["last_read_ts"] is None
     api.diff(name)
@@ -181,7 +182,7 @@ def test_a_read_touches(api: Api, name: str) -> None:
 
 
 def test_reads_and_deletes_never_create(api: Api, name: str) -> None:
-    """404 `topic_not_found`, and still nothing there. (§1.2, §3, §5)"""
+    """404 `topic_not_found`, and the topic still does not exist. (§1.2, §3, §5)"""
     missing = (404, "topic_not_found")
     path = f"/v0/topics/{name}"
     assert api.refused("GET", path) == missing
@@ -194,7 +195,7 @@ def test_reads_and_deletes_never_create(api: Api, name: str) -> None:
 
 
 def test_deleting_a_topic(api: Api, name: str) -> None:
-    """Idempotent; the answer says whether it was there. (§1.4)"""
+    """Idempotent; the response says whether the topic existed. (§1.4)"""
     api.append(name, 1)
     told = [api.drop(name) for _ in range(2)]
     for one in told:
@@ -208,7 +209,7 @@ def test_deleting_a_topic(api: Api, name: str) -> None:
 
 
 def test_deleting_only_what_is_empty(api: Api, name: str) -> None:
-    """`if_empty`: 409 while a live record is in it; deleted ones do not count. (§1.4)"""
+    """`if_empty`: 409 while the topic has a live record; deleted ones do not count. (§1.4)"""
     path = f"/v0/topics/{name}?if_empty=true"
     api.append(name, 1)
     assert api.refused("DELETE", path) == (409, "topic_not_empty")
@@ -219,7 +220,7 @@ def test_deleting_only_what_is_empty(api: Api, name: str) -> None:
 
 
 def test_a_new_instance_begins_anew(api: Api, name: str) -> None:
-    """Seqs restart, the epoch is another, the config is the default. (§1.4)"""
+    """Seqs restart at 1, with another epoch and the default config. (§1.4)"""
     api.put(name, ttl_ms=9_000_000)
     api.append(name, 1, 2)
     before = api.state(name)
@@ -233,7 +234,7 @@ def test_a_new_instance_begins_anew(api: Api, name: str) -> None:
 
 
 def test_a_queue_shows_its_counters(api: Api, name: str) -> None:
-    """The `queue` object stands beside the state of a queue, and of nothing else. (§1.2, §10.7)"""
+    """The `queue` object is in the state of a queue, and of no log. (§1.2, §10.7)"""
     api.put(name, type="queue")
     api.append(name, 1, 2)
 
@@ -268,7 +269,7 @@ def all_at_once(api: Api, method: str, names: list[str], status: int) -> None:
 
 
 def test_a_list_tells_summaries(api: Api, name: str) -> None:
-    """Head, earliest, count, bytes, durable, priority. (§1.3)"""
+    """Each entry has head, earliest, count, bytes, durable, priority. (§1.3)"""
     api.append(name, 1, 2)
     state = api.state(name)
     (item,) = api.ok("GET", f"/v0/topics?prefix={name}")["topics"]
@@ -281,7 +282,7 @@ def test_a_list_tells_summaries(api: Api, name: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 1000])
 def test_pages_are_full_and_the_last_has_no_cursor(api: Api, name: str, size: int) -> None:
-    """In the order of the names; absence of `next_cursor` means the last page. (§0.7)"""
+    """In the order of the names; a page without `next_cursor` is the last. (§0.7)"""
     names = sorted(f"{name}:{i}" for i in range(5))
     for topic in reversed(names):
         api.put(topic)
@@ -294,7 +295,8 @@ def test_pages_are_full_and_the_last_has_no_cursor(api: Api, name: str, size: in
 
 
 def test_prefixes(api: Api, name: str) -> None:
-    """Of bytes, from the start of the name; the empty one is all; none matches is no error. (§1.3)"""
+    """Bytes from the start of the name; the empty prefix matches all; no match is no error.
+    (§1.3)"""
     for topic in (f"{name}", f"{name}:a", f"{name}:b", f"{name}:B"):
         api.put(topic)
 
@@ -307,7 +309,7 @@ def test_prefixes(api: Api, name: str) -> None:
 
 
 def test_a_page_has_a_hundred_unless_told(api: Api, name: str) -> None:
-    """Default 100, at most 1000, 0 is the default. (§0.7)"""
+    """`page_size` is 100 by default and at most 1000; 0 is the default. (§0.7)"""
     names = [f"{name}:{i:04}" for i in range(1001)]
     all_at_once(api, "PUT", names, 201)
     sizes = {
@@ -326,7 +328,8 @@ def test_a_page_has_a_hundred_unless_told(api: Api, name: str) -> None:
 
 
 def test_a_walk_is_stable_under_churn(api: Api, name: str) -> None:
-    """What stays is listed once, whatever comes and goes, the cursor's own topic included. (§0.7)"""
+    """A topic that exists throughout is listed once, whatever is created and deleted meanwhile, the
+    cursor's own topic included. (§0.7)"""
     stays = [f"{name}:{i:02}:stays" for i in range(10)]
     for topic in stays:
         api.put(topic)
@@ -369,7 +372,7 @@ def test_a_page_size_is_a_natural_number(api: Api, size: str) -> None:
 
 
 def test_a_list_may_touch(api: Api, name: str) -> None:
-    """Not by default; with `touch=true` it does. (§1.3)"""
+    """`last_read_ts` is set with `touch=true`, and not by default. (§1.3)"""
     api.put(name)
     api.ok("GET", f"/v0/topics?prefix={name}")
     assert api.state(name)["last_read_ts"] is None

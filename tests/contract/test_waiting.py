@@ -10,7 +10,7 @@ from .server import DEADLINE_S
 from .wire import Wire, check
 
 FOREVER_MS = 30_000
-"""Longer than any test may take: who is answered was woken."""
+"""Longer than any test may take: a read that is answered was woken."""
 assert FOREVER_MS <= DEADLINE_S * 1000
 
 
@@ -34,13 +34,14 @@ Begin = Callable[..., Callable[[], Any]]
 
 
 def parked(api: Api, name: str) -> None:
-    """Give the waiting request the time of one more exchange to arrive; it may even come later,
-    for then it finds what it would have been woken for."""
+    """Give the waiting request the time of one more exchange to arrive; if it arrives later, it
+    finds the record that would have woken it."""
     api.state(name)
 
 
+@pytest.mark.every_server
 def test_a_record_wakes(api: Api, name: str, waiting: Begin) -> None:
-    """With that record, in the classes that wait for a sync and in those that do not. (§3)"""
+    """It returns that record, in classes that wait for a sync and in those that do not. (§3)"""
     for i, durability in enumerate(("ephemeral", "memory", "disk", "fsync")):
         topic = f"{name}:{i}"
         api.put(topic, durability=durability)
@@ -54,7 +55,7 @@ def test_a_record_wakes(api: Api, name: str, waiting: Begin) -> None:
 
 
 def test_what_is_there_is_not_waited_for(api: Api, name: str, waiting: Begin) -> None:
-    """Records, or a tombstone. (§3)"""
+    """A read that has records or a tombstone to return does not wait. (§3)"""
     api.append(name, 1)
     assert waiting(name, from_seq=0)().json["next_from_seq"] == 1
     api.put(name, ttl_ms=1)
@@ -65,7 +66,8 @@ def test_what_is_there_is_not_waited_for(api: Api, name: str, waiting: Begin) ->
 
 
 def test_own_echoes_do_not_wake(api: Api, name: str, waiting: Begin) -> None:
-    """It wakes for a record that this reader may see, and the cursor has passed the others. (§3, §4)"""
+    """A read wakes for a record that it may return, and its cursor has passed the others. (§3,
+    §4)"""
     api.put(name)
     answer = waiting(name, from_seq=0, node="me")
     parked(api, name)
@@ -79,7 +81,7 @@ def test_own_echoes_do_not_wake(api: Api, name: str, waiting: Begin) -> None:
 
 
 def test_other_tags_do_not_wake(api: Api, name: str, waiting: Begin) -> None:
-    """A filter filters what is waited for, too. (§3)"""
+    """A record that the filter leaves out does not wake a read. (§3)"""
     api.put(name)
     answer = waiting(name, from_seq=0, match="a:*")
     parked(api, name)
@@ -91,7 +93,7 @@ def test_other_tags_do_not_wake(api: Api, name: str, waiting: Begin) -> None:
 
 
 def test_loss_wakes(api: Api, name: str, waiting: Begin) -> None:
-    """A batch of which only the end is kept. (§3.3)"""
+    """A batch of which a cap keeps only the end wakes a read with a tombstone. (§3.3)"""
     api.put(name, cap_records=2)
     answer = waiting(name, from_seq=0)
     parked(api, name)
@@ -103,7 +105,7 @@ def test_loss_wakes(api: Api, name: str, waiting: Begin) -> None:
 
 
 def test_the_end_of_the_topic_wakes(api: Api, name: str, waiting: Begin) -> None:
-    """404, also when a new one of that name comes at once. (§1.4, §3)"""
+    """404, also if the name is created again at once. (§1.4, §3)"""
     api.append(name, 1)
     answer = waiting(name, from_seq=1)
     parked(api, name)
@@ -119,7 +121,7 @@ def test_the_end_of_the_topic_wakes(api: Api, name: str, waiting: Begin) -> None
 
 
 def test_a_wait_that_finds_nothing_ends(api: Api, name: str) -> None:
-    """With an empty page, and the cursor past what was skipped. (§3)"""
+    """With an empty page, and the cursor past the skipped records. (§3)"""
     api.append(name, by("me"))
     page = api.diff(name, 0, node="me", wait_ms=1)
 
@@ -127,7 +129,7 @@ def test_a_wait_that_finds_nothing_ends(api: Api, name: str) -> None:
 
 
 def test_all_who_wait_are_answered(api: Api, name: str, waiting: Begin) -> None:
-    """Each from its own cursor, on a connection of its own. (§3)"""
+    """Every waiting read is answered from its own cursor, on a connection of its own. (§3)"""
     api.append(name, 1)
     answers = [waiting(name, from_seq=1) for _ in range(20)]
     parked(api, name)
@@ -136,8 +138,9 @@ def test_all_who_wait_are_answered(api: Api, name: str, waiting: Begin) -> None:
     assert [[r["$seq"] for r in a().json["records"]] for a in answers] == [[2]] * 20
 
 
+@pytest.mark.every_server
 def test_who_has_gone_is_forgotten(api: Api, name: str, wires: Callable[[], Wire]) -> None:
-    """A client that leaves while it waits leaves nothing behind. (§3)"""
+    """A client that disconnects while it waits leaves nothing behind. (§3)"""
     api.put(name)
     for _ in range(20):
         wire = wires()

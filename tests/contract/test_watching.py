@@ -62,9 +62,11 @@ def gauges(api: Api) -> tuple[int, int]:
 # ---------------------------------------------------------------------- one stream
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("kind", [Sse1, Sse2])
 def test_backlog_live_and_resume(server: Server, name: str, kind: Any, clients: Open) -> None:
-    """The first block has an id before any event; each frame moves it; an id comes back. (§7.3, §7.4)"""
+    """The first block has an id before any event; each frame moves it; a client resumes with it.
+    (§7.3, §7.4)"""
     api = api_of(server)
     api.append(name, 1, 2, 3)
     posted = session(api, name, limit=2)
@@ -81,7 +83,8 @@ def test_backlog_live_and_resume(server: Server, name: str, kind: Any, clients: 
 
 
 def test_an_id_may_come_in_the_query(server: Server, name: str, clients: Open) -> None:
-    """For a browser's first connection; the header, which it adds itself later, has the last word."""
+    """A browser's first connection has it there; the header, which the browser sets later,
+    overrides it. (§7.4)"""
     api = api_of(server)
     api.append(name, 1, 2, 3)
     posted = session(api, name)
@@ -95,9 +98,10 @@ def test_an_id_may_come_in_the_query(server: Server, name: str, clients: Open) -
     assert next(iter(news(stream))).kind == "caught-up"
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("kind", [Sse1, Sse2])
 def test_256_topics_fit_into_an_id(server: Server, name: str, kind: Any, clients: Open) -> None:
-    """And the id into a header, with the longest of numbers. (§7.4)"""
+    """The id of 256 topics with the longest numbers fits into a header. (§7.4)"""
     api = api_of(server)
     names = [f"{name}-{i}-{'x' * 200}" for i in range(256)]
     for each in names:
@@ -127,7 +131,7 @@ def _until_caught_up(stream: Client, names: list[str]) -> Iterator[News]:
     ("accept", "status"), [("text/html", 406), ("text/event-stream", 200), ("*/*", 200)]
 )
 def test_head_opens_nothing(server: Server, name: str, accept: str, status: int) -> None:
-    """The head of the stream, without taking anything over; a wrong `Accept` is 406. (§7.3)"""
+    """The head of the stream, without a takeover; a wrong `Accept` is 406. (§7.3)"""
     api = api_of(server)
     api.append(name, 1)
     wid = session(api, name)["wid"]
@@ -149,7 +153,7 @@ def test_head_opens_nothing(server: Server, name: str, accept: str, status: int)
 def test_the_newer_stream_takes_over(
     server: Server, name: str, old: Any, new: Any, clients: Open
 ) -> None:
-    """The older one is told 409 and ended, whatever each of them speaks. (§7.3)"""
+    """The older stream gets an error of 409 and ends, over any two protocols. (§7.3)"""
     api = api_of(server)
     api.append(name, 1)
     wid = session(api, name)["wid"]
@@ -177,7 +181,7 @@ def test_the_newer_stream_takes_over(
 def test_a_socket_that_is_broken_off_is_closed(
     server: Server, clients: Open, kind: Any, frame: bytes, code: int
 ) -> None:
-    """With a Close frame that says why (RFC 6455 §7.1.7). (§7.7)"""
+    """With a Close frame that has the reason (RFC 6455 §7.1.7). (§7.7)"""
     socket = clients(kind, server.port)
     socket.say(op="ping", request_id=1)
     until(socket, "pong")
@@ -187,9 +191,11 @@ def test_a_socket_that_is_broken_off_is_closed(
         break
 
 
+@pytest.mark.every_server
 @every_protocol
 def test_a_stop_is_told(private: Callable[..., Server], protocol: str, clients: Open) -> None:
-    """A last frame says 503, and the server ends within its grace, cleanly. (§7.5)"""
+    """The last frame is an error of 503, and the server ends within its grace period, cleanly.
+    (§7.5)"""
     server = private()
     api = api_of(server)
     api.append("t", 1)
@@ -218,8 +224,9 @@ def opened(server: Server, api: Api, protocol: str, clients: Open, *names: str, 
     return clients(Sse2, server.port, wid, receive_bytes=receive_bytes, window=window)
 
 
+@pytest.mark.every_server
 def test_a_socket_writes_and_reads(server: Server, name: str, clients: Open) -> None:
-    """One connection for both ways; a long message is one message. (§7.7)"""
+    """One connection for both directions; a long message is one message. (§7.7)"""
     socket = clients(Ws, server.port)
     long = "x" * 90_000
     socket.say(op="publish", topic=name, records=[{"data": 1}], request_id=1)
@@ -246,7 +253,7 @@ def test_a_socket_writes_and_reads(server: Server, name: str, clients: Open) -> 
 def test_the_gauges_count_streams_and_sessions(
     private: Callable[..., Server], clients: Open
 ) -> None:
-    """Event streams and WebSockets; whatever way they end, they are gone. (§8.3)"""
+    """Event streams and WebSockets are counted, and no longer once they end in any way. (§8.3)"""
     server = private()
     api = api_of(server)
     api.append("t", 1)
@@ -261,7 +268,7 @@ def test_the_gauges_count_streams_and_sessions(
 
 
 def test_connections_are_bounded(private: Callable[..., Server], clients: Open) -> None:
-    """429 with the bound's name, and room again when one ends. (§11)"""
+    """429 with the limit's name, and another stream opens when one ends. (§11)"""
     server = private(max_sse_connections=2)
     api = api_of(server)
     api.append("t", 1)
@@ -285,7 +292,7 @@ BATCH: Final = 25
 
 
 class Writer(threading.Thread):
-    """Appends to all topics, deletes from them and lets the capped ones evict, until it is done.
+    """Appends to all topics, deletes from them and has the capped ones evict, until it is done.
 
     Attributes:
         heads: By topic, the greatest seq that was given out.
@@ -334,7 +341,7 @@ class Writer(threading.Thread):
 
 
 class Reader:
-    """A client that is cut again and again and comes back with what it knows."""
+    """A client that is cut off again and again and resumes with the id that it has."""
 
     def __init__(self, server: Server, api: Api, protocol: str) -> None:
         self._server = server
@@ -356,7 +363,7 @@ class Reader:
         return socket
 
     def read_and_be_cut(self, size: int) -> None:
-        """Read exactly so many bytes of the wire, believe what is whole among them, and vanish."""
+        """Read exactly so many bytes of the wire, take what is whole among them, and disconnect."""
         client = self.connect()
         while size > 0:
             got, found = read(client, min(size, 1 << 16))
@@ -366,7 +373,7 @@ class Reader:
         cut(client)
 
     def read_to(self, heads: dict[str, int]) -> None:
-        """Come back once more and read until caught up with everything."""
+        """Resume once more and read until caught up with everything."""
         client = self.connect()
         for each in news(client):
             self._believe(each)
@@ -384,8 +391,8 @@ class Reader:
 def test_cut_anywhere_nothing_is_lost_or_doubled(
     private: Callable[..., Server], protocol: str, is_full: bool
 ) -> None:
-    """Cut at random bytes, over 64 topics with deletes and evictions: every record once and in
-    order, or in a tombstone, or deleted on request. (§7.4)"""
+    """Cut at random bytes, over 64 topics with deletes and evictions: every record arrives once and
+    in order, or is in a tombstone, or was deleted on request. (§7.4)"""
     cuts, records = (200, 100_000) if is_full else (25, 10_000)
     draw = random.Random(7)
     server = private()
@@ -427,7 +434,7 @@ def resident_bytes(server: Server) -> int:
 
 
 def drain(selector: selectors.BaseSelector, within_s: float) -> None:
-    """Read what has come for the healthy ones."""
+    """Read what has arrived for the healthy readers."""
     for key, _ in selector.select(within_s):
         client, truth = key.data
         for each in read(client)[1]:
@@ -438,7 +445,8 @@ def drain(selector: selectors.BaseSelector, within_s: float) -> None:
 def test_stalled_readers_cost_little_and_hold_up_nobody(
     private: Callable[..., Server], clients: Open, is_full: bool
 ) -> None:
-    """Who does not read waits as a cursor: memory stays, and others keep receiving. (§7.6)"""
+    """A client that does not read costs a cursor: memory stays constant, and other clients keep
+    receiving. (§7.6)"""
     each_stalled, healthy = (200, 20) if is_full else (20, 6)
     server = private(hot_max_bytes=16 << 20)
     api = api_of(server)
@@ -487,7 +495,7 @@ def test_stalled_readers_cost_little_and_hold_up_nobody(
 def test_a_stalled_reader_that_wakes_up_is_told_what_it_missed(
     private: Callable[..., Server], clients: Open
 ) -> None:
-    """A capped topic: a tombstone, and then what is there. (§7.6)"""
+    """In a capped topic it gets a tombstone, and then the live records. (§7.6)"""
     server = private()
     api = api_of(server)
     api.put("t", cap_records=100)
@@ -510,7 +518,8 @@ def test_a_stalled_reader_that_wakes_up_is_told_what_it_missed(
 
 
 def test_a_client_that_ends_its_half_is_let_go(server: Server, name: str, clients: Open) -> None:
-    """Its stream ends, and its session stays. (§7.1)"""
+    """When a client closes its half of the connection, its stream ends, and its session stays.
+    (§7.1)"""
     api = api_of(server)
     api.append(name, 1)
     posted = session(api, name)
@@ -525,7 +534,7 @@ def test_a_client_that_ends_its_half_is_let_go(server: Server, name: str, client
 
 
 def test_a_restart_loses_sessions_and_no_position(private: Callable[..., Server]) -> None:
-    """404 for the old name; its last id goes into a new session. (§7.1, §7.2)"""
+    """The old session is 404; a new one continues from its last id. (§7.1, §7.2)"""
     server = private()
     api = api_of(server)
     api.append("t", 1, 2, 3)
@@ -544,7 +553,7 @@ def test_a_restart_loses_sessions_and_no_position(private: Callable[..., Server]
 
 
 def test_the_reader_in_the_documentation(server: Server, name: str, clients: Open) -> None:
-    """It reads, sees what is new, and ends when another stream takes its session. (§7)"""
+    """It reads, receives new records, and ends when another stream takes over its session. (§7)"""
     page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     known: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Clients that send the exact bytes they are told, over HTTP/1.1 and over HTTP/2 without TLS.
+"""Clients that send exactly the bytes that they are given, over HTTP/1.1 and over HTTP/2 without
+TLS.
 
 Owns connections and framing; knows of the contract only what is true of every answer (`check`):
 the envelope of each refusal, the `performance` of each object, honest lengths.  So every exchange
@@ -139,7 +140,7 @@ class Wire(Protocol):
         without a length, bytes with one."""
 
     def receive(self) -> Answer:
-        """The answer to the oldest request that has none yet, unchecked.
+        """The answer to the oldest request without one, unchecked.
 
         Raises:
             Ended: The server gave none.
@@ -156,8 +157,8 @@ def ask(
     body: bytes | Iterable[bytes] = b"",
     headers: Headers | None = None,
 ) -> Answer:
-    """One request and its answer, checked, also against the document that describes the routes.
-    A connection that the server has closed after its last answer is made anew; an answer is never
+    """One request and its answer, checked, also against the document that describes the routes. A
+    connection that the server has closed after its last answer is opened again; an answer is never
     asked for twice."""
     sent = {"content-type": "application/json"} | dict(headers or {})
     wire.send(method, target, body, sent)
@@ -263,7 +264,7 @@ class Http1:
         self._send_pieces(iter([data]))
 
     def peek(self) -> bytes:
-        """What has come and was not taken, at least one byte of it."""
+        """Bytes that have arrived and were not taken, at least one."""
         if not self._buffer:
             self._fill()
         return self._buffer

@@ -26,7 +26,7 @@ class Durable(Harness):
 
     def stop(self) -> "Durable":
         """A clean stop, and the engine that starts after it."""
-        self.drive(self.chores.last())
+        self.drive(self.schedule.last())
         return self._again()
 
     def kill(self) -> "Durable":

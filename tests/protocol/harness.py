@@ -11,14 +11,17 @@ import msgspec
 import orjson
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.driver.group_commit import GroupCommit, Rotate, Sync, Waiter, Write
-from topics.protocol.driver.rounds import Call, Maintenance
+from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Rotate, Sync, Write
+from topics.protocol.driver.maintenance import Call, MaintenanceDriver
 from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.http import bodies
-from topics.protocol.maintenance import schedule
-from topics.protocol.maintenance.schedule import Chore
-from topics.protocol.maintenance.upkeep import CheckpointPlan, SealJob
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
+from topics.protocol.maintenance import steps
+from topics.protocol.maintenance.checkpointing import CheckpointPlan
+from topics.protocol.maintenance.sealing import SealJob
+from topics.protocol.maintenance.steps import Task
 from topics.protocol.model.commands import (
     Command,
     DeleteRouter,
@@ -31,6 +34,7 @@ from topics.protocol.model.commands import (
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, Event, Image
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked, Records
 from topics.protocol.model.ports import Store
 from topics.protocol.model.render import project
@@ -56,10 +60,12 @@ class Harness:
         self.engine = Engine(self.limits, self.store)
         self.now_ms = now_ms
         self.commit = GroupCommit(self.engine, self.store, self, self, flush_ms=200)
-        self.maintenance = Maintenance(
+        self.maintenance = MaintenanceDriver(
             self.limits, self.engine, self.store, self.commit, Throttle(), self
         )
-        self.upkeep, self.chores = self.maintenance.upkeep, self.maintenance.chores
+        self.schedule = self.maintenance.schedule
+        self.sealing, self.compaction = self.schedule.sealing, self.schedule.compaction
+        self.checkpointing = self.schedule.checkpointing
         self.warnings: list[str] = []
         self.events: list[Any] = []
         """What the log was given."""
@@ -79,18 +85,20 @@ class Harness:
 
         self.engine.unit.emit = heard  # type: ignore[method-assign]
 
-    # Turns.
+    # CommitListener.
 
     def ask(self, command: Command) -> Outcome | Parked:
         self._tokens += 1
         if self.auto:
             self.pay(command)
-        result = self.engine.submit(
-            command, token=self._tokens, now_ms=self.now_ms, room=lambda _: self.room_bytes
-        )
+        result = self.engine.submit(command, token=self._tokens, moment=self.moment)
         if self.auto:
             self.sync()
         return result
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, lambda _: self.room_bytes)
 
     @property
     def last_token(self) -> int:
@@ -98,19 +106,19 @@ class Harness:
 
     def pay(self, command: Command) -> None:
         """Work off what is owed to a command, as a shell does before it submits one."""
-        debt = self.engine.debt_of(command)
-        while debt is not None and not debt.is_settled:
-            debt.work(self.now_ms, lambda _: self.room_bytes)
+        debt = self.engine.barrier_for(command)
+        while debt is not None and not debt.is_passed:
+            debt.advance(self.moment)
             self.read_fetches()
             self.sync()
 
     def work_off(self) -> None:
         """Do what is owed (copies, jobs for who waits) until nothing is, a turn each."""
-        self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+        self.engine.work_off(self.moment)
         self.read_fetches()
         self.sync()
-        while self.engine.owes:
-            self.engine.work_off(self.now_ms, lambda _: self.room_bytes)
+        while self.engine.has_work:
+            self.engine.work_off(self.moment)
             self.read_fetches()
             self.sync()
 
@@ -241,44 +249,44 @@ class Harness:
         assert sum(found) == state["count"]
         return found
 
-    # Upkeep.
+    # Maintenance.
 
     def seal(self) -> list[SealJob]:
         """Drop what is dead, give dead space back and seal what is due, as a shell would."""
-        while self.upkeep.drop_runs(self.now_ms):
+        while self.compaction.drop_runs(self.now_ms):
             self.sync()
         self.sync()
-        self.drive(self.chores.reclaim())
+        self.drive(self.schedule.reclaim())
         self.sync()
         jobs = []
-        while (job := self.upkeep.plan_seal(self.now_ms)) is not None:
-            self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms)
+        while (job := self.sealing.plan(self.now_ms)) is not None:
+            self.sealing.install(job, self.store.seal(job.entries), self.now_ms)
             self.sync()
             jobs.append(job)
         return jobs
 
     def rewrite(self, name: str = "t") -> None:
         """Write anew what an erasure would."""
-        self.drive(self.chores.rewrite_for([self.topic(name).topic_id]))
+        self.drive(self.schedule.rewrite_for([self.topic(name).topic_id]))
         self.sync()
 
-    def drive(self, chore: Chore) -> None:
-        """Do at once what a chore waits for; raises what it raises."""
+    def drive(self, task: Task) -> None:
+        """Do at once what a task waits for; raises what it raises."""
         ended: list[Exception | None] = []
-        self.maintenance.run(chore, ended.append)
+        self.maintenance.run(task, ended.append)
         if ended[0] is not None:
             raise ended[0]
 
-    def done(self, step: schedule.Step) -> Any:
-        """What one step of a chore that a test drives by hand comes to."""
+    def done(self, step: steps.Wait) -> Any:
+        """What one step of a task that a test drives by hand comes to."""
         match step:
-            case schedule.Blocking():
+            case steps.Blocking():
                 return step.call()
-            case schedule.Rotation():
+            case steps.Rotation():
                 return self.store.rotate(fresh=step.fresh, stay=step.stay)
-            case schedule.UntilWritten():
+            case steps.UntilWritten():
                 self.write()
-            case schedule.UntilSynced():
+            case steps.UntilSynced():
                 self.sync()
 
     # What group commit and maintenance ask of their host.
@@ -315,7 +323,7 @@ class Harness:
     def on_answered(self) -> None:
         return
 
-    def erase(self, waiter: Waiter) -> None:
+    def erase(self, waiter: PendingAnswer) -> None:
         raise AssertionError("nobody asked")
 
     def on_failed(self, error: Exception) -> None:
@@ -331,18 +339,18 @@ class Harness:
 
     def begin_checkpoint(self) -> CheckpointPlan:
         """One whose images are taken at once."""
-        plan = self.upkeep.begin_checkpoint(self.now_ms)
+        plan = self.checkpointing.begin(self.now_ms)
         self._make_images(plan)
         return plan
 
     def _make_images(self, plan: CheckpointPlan) -> None:
-        while self.upkeep.make_images(plan):
+        while self.checkpointing.make_images(plan):
             pass
 
     def finish_checkpoint(self, plan: CheckpointPlan) -> Checkpoint:
         """Seal what is left to seal; the checkpoint as the next start reads it."""
-        while (job := self.upkeep.next_job(plan)) is not None:
-            self.upkeep.on_sealed(job, self.store.seal(job.entries), self.now_ms, plan)
+        while (job := self.checkpointing.plan_seal(plan)) is not None:
+            self.sealing.install(job, self.store.seal(job.entries), self.now_ms, plan.images)
         self._make_images(plan)
         return read_back(plan.image)
 
@@ -350,6 +358,12 @@ class Harness:
 def read_back(image: Image) -> Checkpoint:
     """A checkpoint as the next start reads it."""
     return msgspec.msgpack.decode(b"".join(image.pieces()), type=Checkpoint)
+
+
+def stone(page: dict[str, Any]) -> tuple[int, int, str] | None:
+    """The loss that a page reports: first seq, last seq, reason."""
+    found = page["tombstone"]
+    return None if found is None else (found["gap_from"], found["gap_to"], found["reason"])
 
 
 def shown(outcome: Outcome | Parked) -> Any:
@@ -360,8 +374,8 @@ def shown(outcome: Outcome | Parked) -> Any:
 
 def text_of(outcome: Outcome) -> bytes:
     out = b""
-    for piece in outcome.pieces:
-        out += _records(piece) if isinstance(piece, Records) else piece
+    for piece in pieces_of(outcome):
+        out += _records(piece) if isinstance(piece, Records) else bytes(piece)
     return out + b"}"
 
 
@@ -407,5 +421,5 @@ def status_of(call: Any, *args: Any) -> int:
     try:
         call(*args)
     except Rejection as rejection:
-        return rejection.code.status
+        return STATUSES[rejection.code]
     return 200

@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
-from topics.protocol.http import bodies, sse
+from topics.protocol.http import bodies
 from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.cursor import composite
 from topics.protocol.state.watches import (
     CaughtUpFrame,
     DeletedFrame,
@@ -72,7 +73,7 @@ class Pulling:
         """One frame; a look that only skipped is followed by the next, as a driver does."""
         while True:
             before = self.woken
-            frame = self.engine.engine.watching.next_frame(self.stream, self.engine.now_ms)
+            frame = self.engine.engine.watch_commands.next_frame(self.stream, self.engine.now_ms)
             if frame is not None or self.woken == before:
                 return frame
 
@@ -107,7 +108,7 @@ class Viewer(Pulling):
         return self.engine.engine.watches.sessions[self.wid]
 
     def open(self, last_id: str | None = None) -> "Viewer":
-        _, self.stream = self.engine.engine.watching.open_stream(
+        _, self.stream = self.engine.engine.watch_commands.open_stream(
             self.wid, last_id, self.wake, self.engine.now_ms
         )
         return self
@@ -119,7 +120,7 @@ class Viewer(Pulling):
     @property
     def id(self) -> str:
         """The id that a frame pulled last carries."""
-        return sse.composite(self.session.watched.values()).decode()
+        return composite(self.session.watched.values()).decode()
 
     @property
     def cursors(self) -> dict[str, int]:
@@ -131,12 +132,12 @@ class Socket(Pulling):
 
     def __init__(self, engine: Harness) -> None:
         super().__init__(engine)
-        self.stream = engine.engine.watching.open_socket(self.wake)
+        self.stream = engine.engine.watch_commands.open_socket(self.wake)
 
     def subscribe(self, *names: str, begin: Begin | None = None, **view: Any) -> None:
         asked = View(**{"limit": 256, "budget_bytes": 1 << 20, **view})
         topics = {name: begin or Begin() for name in names}
-        self.engine.engine.watching.subscribe(self.stream, topics, asked, self.engine.now_ms)
+        self.engine.engine.watch_commands.subscribe(self.stream, topics, asked, self.engine.now_ms)
 
     def unsubscribe(self, name: str) -> bool:
         return self.engine.engine.watches.unsubscribe(self.stream, name)

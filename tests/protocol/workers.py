@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.decide.queues import WorkStream
+from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.state.queue import Queue
 from topics.store.runs import SealedRun
 
@@ -25,6 +25,24 @@ def queue(harness: Harness | None = None, name: str = "q", **config: object) -> 
 
 def held_by(harness: Harness, name: str = "q") -> Queue:
     return harness.engine.state.queues[harness.topic(name).topic_id]
+
+
+def alarm(engine: Harness) -> int:
+    """When the engine wants to be asked though nothing happens until then."""
+    at_ms = engine.engine.alarm_ms()
+    assert at_ms is not None
+    return at_ms
+
+
+def parked(engine: Harness, **fields: object) -> int:
+    """A claim that waits; its token."""
+    assert engine.claim(**{"wait_ms": 10_000, **fields}) is None
+    return engine.last_token
+
+
+def given(engine: Harness) -> list[list[int]]:
+    """The jobs of each answer to those who waited."""
+    return [[job["$seq"] for job in answer["claimed"]] for answer in engine.woken()]
 
 
 class Puller:
@@ -47,9 +65,9 @@ class Puller:
         self.news = True
         self.jobs: list[tuple[int, int, int]] = []
         self._harness = harness
-        topic = harness.engine.work.require_queue(name, harness.now_ms)
-        self.stream = WorkStream(topic.topic_id, topic.name, node, limit, lease_ms, self._wake)
-        harness.engine.open_work(self.stream)
+        topic = harness.engine.queue_commands.require_queue(name, harness.now_ms)
+        self.stream = PushStream(topic.topic_id, topic.name, node, limit, lease_ms, self._wake)
+        harness.engine.open_push_stream(self.stream)
 
     def _wake(self) -> None:
         self.news = True
@@ -63,22 +81,20 @@ class Puller:
         harness, found = self._harness, list[int]()
         while self.news and not (stalls and found):
             self.news = False
-            for _, grant in harness.engine.work.take(self.stream, harness.now_ms, self._room):
+            for jobs in harness.engine.queue_commands.take(self.stream, harness.moment):
+                grant = jobs.grant
                 self.jobs += zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
                 found += grant.seqs
                 self.news = True  # after it has sent something it looks again
             harness.sync()
         return found
 
-    def _room(self, _: bool) -> int:
-        return self._harness.room_bytes
-
     @property
     def held(self) -> list[int]:
         return sorted(self.stream.held)
 
     def close(self) -> None:
-        self._harness.engine.work.close(self.stream, self._harness.now_ms, self._room)
+        self._harness.engine.queue_commands.close(self.stream, self._harness.moment)
         self._harness.sync()
 
 

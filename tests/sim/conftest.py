@@ -1,4 +1,4 @@
-"""How many lives are lived: a sample by default, everything with `pytest -m long`."""
+"""How many seeds are run: a sample by default, everything with `pytest -m long`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A directory on a disk that forgets: `topics.store.files.Files` for simulations.
+"""A directory on a disk that loses unsynced writes: `topics.store.files.Files` for simulations.
 
 Owns what a power loss may take: each sector written and not synced persists or not by itself, a
 size apart from its bytes, names as a prefix of what was done to them (or, harshly, any subset).  A
@@ -18,7 +18,7 @@ from topics.store.layout import LOCK_NAME, PAGE, SECTOR
 
 
 class Cut(BaseException):
-    """The machine stopped: no call returns from here on."""
+    """The machine stopped: no call returns after this."""
 
 
 @dataclass
@@ -43,8 +43,8 @@ class Fault:
 
 @dataclass
 class Inode:
-    """`cache` is what reads show, `durable` what the device holds, `dirty` sectors tell apart;
-    `modified_s` is when it was written last."""
+    """`cache` is what reads return, `durable` what the device holds, `dirty` the sectors that
+    differ; `modified_s` is the time of the last write."""
 
     cache: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -97,7 +97,7 @@ class Inode:
         return found
 
     def tear(self, found: bytearray, rng: random.Random) -> None:
-        """Take whole pages, of those that were being written, out of what the device holds."""
+        """Remove whole pages, of those that were being written, from what the device holds."""
         for page in sorted({sector * SECTOR // PAGE for sector in self.dirty}):
             if rng.random() < 0.3:
                 at = page * PAGE
@@ -106,7 +106,7 @@ class Inode:
                     found[at : at + lost] = bytes(lost)
 
     def truncate(self, size: int) -> None:
-        """What is left of the last page is zeroed, and so it is written again."""
+        """The rest of the last page is zeroed, so that page is written again."""
         last = min(size & -PAGE, len(self.cache)) if size < len(self.cache) else size
         del self.cache[size:]
         self.dirty = {sector for sector in self.dirty if sector * SECTOR < size}
@@ -240,7 +240,7 @@ class SimFiles:
         return found
 
     def kill(self) -> "SimFiles":
-        """The directory as the next process finds it when only this one died."""
+        """The directory as the next process finds it when only this process died."""
         found = self._successor(boot=self._boot)
         copies = {id(i): _copy(i) for i in self._all_inodes()}
         found.inodes = {name: copies[id(i)] for name, i in self.inodes.items()}
@@ -252,18 +252,18 @@ class SimFiles:
         return found
 
     def drop_caches(self) -> None:
-        """The kernel needs memory for something else: what is clean is read again when asked for."""
+        """The kernel drops clean pages: they are read from the device again."""
         for inode in self._all_inodes():
             inode.forget()
 
     def settle(self) -> None:
-        """Everything that is still to be written is on the disk, and nothing else is shown."""
+        """Everything that is still to be written is on the disk, and reads return nothing else."""
         for inode in self._all_inodes():
             inode.sync()
             inode.forget()
 
     def other(self) -> "SimFiles":
-        """The same directory in the hands of another process."""
+        """The same directory in another process."""
         other = SimFiles(self.seed)
         other.__dict__.update(self.__dict__)
         return other
@@ -272,7 +272,7 @@ class SimFiles:
         return {name: bytes(inode.cache) for name, inode in sorted(self.inodes.items())}
 
     def put(self, name: str, data: bytes) -> None:
-        """Let a file hold these bytes, durably, behind the store's back."""
+        """Give a file these bytes, durably, without the store."""
         self.inodes[name] = Inode(bytearray(data), bytearray(data), modified_s=self.wall_s)
         self.durable_names[name] = self.inodes[name]
 
@@ -393,7 +393,7 @@ class SimFiles:
 
 
 def _aside(rng: random.Random) -> random.Random:
-    """Draws that leave what is drawn next as it would have been."""
+    """Random draws that do not change the ones that follow."""
     again = random.Random()
     again.setstate(rng.getstate())
     return again

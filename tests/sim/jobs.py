@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.state.queue import Place, Queue
+from topics.protocol.state.queue import JobPlace, Queue
 
 BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 50, 5000
 
@@ -20,7 +20,7 @@ class Job:
     """A job that was delivered before.
 
     Attributes:
-        lease: Number of its last lease, while nobody has given that up or claimed it since.
+        lease: Number of its last lease, until it is returned or claimed again.
         until_ms: The deadline, while `is_leased`.
         ready_ms: When a delay is over.
         is_lasting: All this is in a log that outlives the process.
@@ -62,7 +62,7 @@ class Jobs:
         return Jobs(known, self.dead_lettered, self.opened_ms)
 
     def settle(self, now_ms: int) -> None:
-        """A lease holds through its deadline; a delay is over at its time. (§10.3)"""
+        """A lease is valid through its deadline; a delay is over at its time. (§10.3)"""
         for job in self.known.values():
             if job.is_leased and now_ms > job.until_ms:
                 job.is_leased, job.since_ms = False, job.until_ms + 1
@@ -95,7 +95,7 @@ class Jobs:
         return has_end and job is not None and job.deliveries >= most
 
     def claimable_ms(self, seq: int, now_ms: int) -> int:
-        """For how long it could have been claimed; nobody could before the process began."""
+        """For how long it could have been claimed; not before the process began."""
         return now_ms - max(self.known[seq].since_ms, self.opened_ms)
 
     def lease(self, seq: int, node: str, until_ms: int, *, lasting: bool) -> Job:
@@ -109,7 +109,7 @@ class Jobs:
     def held(
         self, node: str, seqs: Sequence[int], leases: Sequence[int] | None
     ) -> tuple[list[int], list[int]]:
-        """(seqs that the node holds, seqs that it does not); a repeated one is not held twice."""
+        """(seqs that the node holds, seqs that it does not); a repeated seq is not held twice."""
         held: list[int] = []
         skipped: list[int] = []
         for i, seq in enumerate(seqs):
@@ -139,21 +139,21 @@ class Jobs:
             job.ready_ms = job.refusals = 0
 
     def refuse(self, seq: int, now_ms: int) -> None:
-        """The dead-letter topic does not take it: later again."""
+        """The dead-letter topic refuses it: it is retried later."""
         job = self.known[seq]
         job.ready_ms = now_ms + min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
         job.refusals += 1
         job.is_dying, job.is_refused = False, True
 
     def doubt(self) -> None:
-        """Whether leases last was switched: a crash may take what is known so far."""
+        """`leases_durable` was changed: a crash may take what is known so far."""
         for job in self.known.values():
             job.is_lasting = False
 
     def survive(
         self, found: dict[int, tuple[Any, ...]], *, live: Set[int], keeps: bool, clean: bool
     ) -> str | None:
-        """Be what a restart showed; or say what that must not be.
+        """Take over what a restart showed; or say why the contract does not allow it.
 
         Args:
             live: Seqs of the live records.
@@ -178,7 +178,7 @@ class Jobs:
             shown = found.get(seq)
             is_known = shown in allowed
             if not is_known and not (clean or job.is_lasting):
-                # Something of it may have been told before: then it is claimable.
+                # A part of it may have been answered before: then it is claimable.
                 is_known = shown is None or shown[:3] == ("ready", 0, "")
             if not is_known:
                 return f"job {seq} is {shown}, was {job}"
@@ -208,9 +208,9 @@ def shown_jobs(queue: Queue, now_ms: int) -> dict[int, tuple[Any, ...]]:
     out: dict[int, tuple[Any, ...]] = {}
     for seq, job in queue.jobs.items():
         match job.place:
-            case Place.LEASED:
+            case JobPlace.LEASED:
                 out[seq] = "leased", job.lease, job.node, job.until_ms, job.deliveries
-            case Place.DELAYED:
+            case JobPlace.DELAYED:
                 out[seq] = "delayed", job.until_ms, job.deliveries
             case _ if job.deliveries:
                 out[seq] = "ready", job.lease, job.node, job.deliveries

@@ -1,4 +1,4 @@
-"""The oracle: what the contract says a server shows, in dicts and lists.
+"""The oracle: what the contract says that a server shows, in dicts and lists.
 
 Owns topics, records, floors, holes and keys as the contract words them, and the check of every
 answer.  Refuses to know how the engine decides, stores or recovers.  Invariant: the model is
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.state.queue import Place
+from topics.protocol.state.queue import JobPlace
 
 from .jobs import Jobs
 
@@ -79,7 +79,7 @@ class Record:
 
 @dataclass(slots=True)
 class Key:
-    """What an idempotency key stands for.
+    """The write that an idempotency key was used for.
 
     Attributes:
         certain: False where a crash, or a window that was widened again, leaves both answers open.
@@ -96,7 +96,7 @@ class Key:
     forgotten: bool = False
 
     def surviving(self) -> "Key | None":
-        """What a restart leaves of it."""
+        """The part of it that a restart keeps."""
         left = self.before if self.volatile else self
         if left is None or not (self.volatile or self.forgotten):
             return left
@@ -110,7 +110,7 @@ class Found:
     Attributes:
         texts: Seq -> served text, tags included, of every live record.
         jobs: Of a queue: what is known of each job that was delivered (`Job.shown`).
-        evict_floor, holes: What a cursor will be told.
+        evict_floor, holes: The losses that a cursor will get as tombstones.
     """
 
     epoch: str
@@ -132,7 +132,7 @@ class Topic:
     Attributes:
         records: Live records by seq, ascending.
         head_seq: Greatest seq given out, acknowledged or not.
-        evict_floor: One more than the greatest seq lost without anybody asking.
+        evict_floor: One more than the greatest seq that was lost, not deleted.
         holes: Seqs (first, last) that a crash took above the floor.
         lost: Seqs of live records that caps or time took.
         switches: How often the class of durability changed.
@@ -188,14 +188,14 @@ class Topic:
         return next((seq for seq in self.records if seq <= head_seq), head_seq + 1)
 
     def floor(self, head_seq: int) -> int:
-        """The evict floor, as far as the shown head lets it be known: a write that is still on its
-        way may have evicted what nobody was shown."""
+        """The evict floor, as far as the shown head determines it: a write in progress may have
+        evicted records that were never shown."""
         return min(self.evict_floor, head_seq + 1)
 
     # -- loss ----------------------------------------------------------------------------------
 
     def lose(self, seqs: Iterable[int]) -> None:
-        """Live records go without anybody having asked: the floor rises behind them."""
+        """Live records are lost: the floor rises after them."""
         for seq in list(seqs):
             del self.records[seq]
             self.jobs.forget([seq])
@@ -210,19 +210,19 @@ class Topic:
 
     def doubt_keys(self, now_ms: int) -> None:
         """A key whose window has closed may be forgotten at any time; a window that is widened
-        later need not bring it back, and may."""
+        later may restore it or not."""
         for key in self.keys.values():
             if now_ms - key.ts_ms >= self.config.idempotency_window_ms:
                 key.certain = False
 
     def make_room(self) -> None:
-        """The oldest go until the caps hold; the record at the head stays, and what stands behind
-        a live lease."""
+        """The oldest are evicted until the caps hold; the record at the head stays, and what
+        follows a live lease."""
         if self.config.discard == "old":
             self.lose(self._too_many())
 
     def require_leased_room(self, rows: list[Record]) -> None:
-        """Live leases keep a queue over its caps up to twice. (§0.10)"""
+        """Live leases may keep a queue over its caps, up to twice. (§0.10)"""
         if self.config.discard != "old" or self.jobs.first_held() is None:
             return
         trial = self.copy()
@@ -268,7 +268,7 @@ class Topic:
         Args:
             how: `clean`, `kill` (the page cache survived) or `cut`.
             clean: The process before had left its mark, however it ended then.
-            seen_seq: The greatest seq of this instance that any client was told.
+            seen_seq: The greatest seq of this instance that any client was sent.
         """
         self.expire(now_ms)
         self.jobs.settle(now_ms)
@@ -287,7 +287,7 @@ class Topic:
         self.keys = {n: left for n, k in self.keys.items() if (left := k.surviving()) is not None}
 
     def _check_jobs(self, found: Found, *, clean: bool, now_ms: int) -> None:
-        """Leases last if they were to, or none is left; counts of deliveries with them."""
+        """Leases survive if they are durable, or none is left; delivery counts likewise."""
         if found.jobs is None:
             return
         keeps = clean or self.config.leases_durable
@@ -313,7 +313,7 @@ class Topic:
         )
 
     def _check_loss(self, found: Found, lost: set[int], *, first_seq: int) -> None:
-        """Every lost seq lies below the floor or in a hole, and nothing else newly does."""
+        """Every lost seq is below the floor or in a hole, and no other seq newly is."""
         head_seq, floor = found.head_seq, found.evict_floor
         check(floor <= first_seq, "I8", f"{self.name}: floor {floor}")
         lost |= set(range(self.head_seq + 1, head_seq + 1)) | self.lost
@@ -347,7 +347,7 @@ def _difference(name: str, expected: dict[int, bytes], found: dict[int, bytes]) 
 
 @dataclass(slots=True)
 class Model:
-    """All topics, what flows between them, and the time that never runs backwards."""
+    """All topics, the routers between them, and a time that never decreases."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     now_ms: int = 0
@@ -361,7 +361,7 @@ class Model:
         return Model(topics, self.now_ms, routers, self.logged_ms)
 
     def pass_time(self, now_ms: int) -> None:
-        """Records expire with the clock, whether or not somebody looks."""
+        """Records expire with the clock, whether or not a client reads."""
         self.now_ms = max(self.now_ms, now_ms)
         for topic in self.topics.values():
             topic.expire(self.now_ms)
@@ -428,7 +428,7 @@ class Model:
         return {"first_seq": first, "count": len(rows), "deduped": False, "created": created}
 
     def add(self, topic: Topic, entries: list[Entry]) -> list[Record]:
-        """Append to a topic, whoever does; its config governs."""
+        """Append to a topic, by a client or a router; its config governs."""
         ts_ms = max(self.now_ms, topic.last_ts_ms)
         first = topic.head_seq + 1
         rows = [
@@ -503,36 +503,36 @@ class Model:
         return topic
 
     def counters(self, topic: Topic, head_seq: int) -> dict[str, int]:
-        """§10.7; what is not shown yet is not ready."""
+        """§10.7; a job that is not shown yet is not ready."""
         in_flight, delayed = topic.jobs.in_flight, topic.jobs.delayed
         ready = len(topic.shown(head_seq)) - in_flight - delayed
         return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
 
     def reap(
-        self, places: Mapping[str, Mapping[int, Place]], *, served: Set[str], after_ms: int
+        self, places: Mapping[str, Mapping[int, JobPlace]], *, served: Set[str], after_ms: int
     ) -> None:
-        """Jobs that were delivered too often die when the server says so; what of them has left its
-        queue, or was refused, does not wait for its text any more.
+        """Jobs that were delivered too often become dead letters when the server says so; the text
+        of one that has left its queue, or was refused, is not waited for any more.
 
         Args:
             places: Where each job is that the server knows of, by queue.
-            served: Queues in which somebody may have been about to be given a job.
+            served: Queues in which a worker may have been about to get a job.
             after_ms: For how long one has to have been claimable in any other.
         """
         for name, topic in list(self.topics.items()):
             known = places.get(name, {})
             for seq, job in topic.jobs.known.items():
                 if topic.jobs.is_claimable(seq) and topic.jobs.is_exhausted(seq, topic.config):
-                    job.is_dying = known.get(seq) is not Place.AGAIN
+                    job.is_dying = known.get(seq) is not JobPlace.AGAIN
                     waited_ms = topic.jobs.claimable_ms(seq, self.now_ms)
                     is_time = name in served or job.refusals or waited_ms >= after_ms
                     check(not job.is_dying or bool(is_time), "§10.6", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
-            self.bury(topic, [seq for seq in dying if known.get(seq) is not Place.DYING])
+            self.bury(topic, [seq for seq in dying if known.get(seq) is not JobPlace.DYING])
 
     def overdue(self, after_ms: int) -> list[tuple[str, int]]:
-        """Jobs, by queue, that should have gone without a claim; where something was refused the
-        next attempt waits."""
+        """Jobs, by queue, that should have moved without a claim; after a refusal the next attempt
+        waits."""
         return [
             (name, seq)
             for name, topic in self.topics.items()
@@ -641,7 +641,7 @@ class Model:
         seen: dict[str, int],
         now_ms: int,
     ) -> None:
-        """Be what a restart showed, or say why this state can't have become that."""
+        """Take over what a restart showed, if the class of every record permits it."""
         check(set(self.topics) == set(found), "I29", f"{sorted(self.topics)} {sorted(found)}")
         self.now_ms = max(self.now_ms, now_ms)
         for name, topic in self.topics.items():

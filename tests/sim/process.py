@@ -1,8 +1,8 @@
 """One process of the server, without a loop, a thread or a clock: the real driver, and a host that
-lets each step take its time.
+delays each step as the test wants.
 
 Owns which of the steps that the driver asked for are done and which wait: a write that is on its way,
-a sync whose end nobody has heard of, a call of upkeep between its return and its report, a read.
+a sync whose end was not reported yet, a maintenance call between its return and its report, a read.
 Refuses to know what answers mean, and decides nothing of what a server decides.
 """
 
@@ -12,12 +12,13 @@ from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.partial_scans import Warming
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.driver.rounds import Call
-from topics.protocol.maintenance.schedule import others_first
+from topics.protocol.driver.maintenance import Call
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Event
@@ -28,9 +29,9 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
 
 Told = Callable[[int], None]
-"""Called with the lsn of the write that carried the command, once its answer may be told."""
+"""Called with the lsn of the write that carried the command, once its answer may be sent."""
 Woken = Callable[[Outcome | Exception], Told]
-"""Called with what a parked command is answered; returns who hears when it is told."""
+"""Called with the answer of a parked command; returns what is called when it is sent."""
 
 
 class Process(InlineHost):
@@ -42,14 +43,14 @@ class Process(InlineHost):
         copied: Called with every event by which a router forwards, as it becomes true.
         moved: Called whenever dying jobs may have moved, before that is written.
         holds: Whether a step of the log waits for the disk now.
-        pays: Commands wait for what routers owe to them.
+        pays: Commands wait for the copies that they need.
         unanswered: Commands that were decided and wait for the log.
         logged_ms: The time of the newest event that the log was given.
         reading: What it asked for and waits for.
         command: What is just being decided.
         last_words: What the server's log says of a failure.
-        troubles: Rounds of upkeep that a disk broke off.
-        gave_up: Upkeep was let lie, perhaps with a file that nobody knows until the next start.
+        troubles: Rounds of maintenance that a disk broke off.
+        gave_up: Maintenance was given up, perhaps with a file that the next start finds.
     """
 
     def __init__(
@@ -67,7 +68,6 @@ class Process(InlineHost):
         super().__init__(limits, store, now_ms)
         self.limits = limits
         self.engine = self.driver.engine
-        self.upkeep = self.driver.maintenance.upkeep
         self.writing = writing
         self.wrote = wrote
         self.moved = moved
@@ -93,10 +93,10 @@ class Process(InlineHost):
         self._listen()
 
     def _listen(self) -> None:
-        """Hear what the engine decides, when it does: before it is written."""
+        """Get every event that the engine decides, before it is written."""
         engine, turn = self.engine, self.engine.unit
         emit, submit, work_off = turn.emit, engine.submit, engine.work_off
-        take_wakes, debt_of = engine.take_wakes, engine.debt_of
+        take_wakes, barrier_for = engine.take_wakes, engine.barrier_for
 
         def emitted(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
@@ -106,7 +106,7 @@ class Process(InlineHost):
 
         def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
             self._decided = submit(command, token=token, **given)
-            if token in engine.sweeps:
+            if token in engine.scans:
                 self._decided = self._swept(token)
             if isinstance(self._decided, Parked):
                 self._parked_token = token
@@ -124,20 +124,20 @@ class Process(InlineHost):
                     told.append(call(wake.result))
             return wakes
 
-        engine.debt_of = lambda c: debt_of(c) if self.pays else None  # type: ignore[method-assign]
+        engine.barrier_for = lambda c: barrier_for(c) if self.pays else None  # type: ignore[method-assign]
         turn.emit = emitted  # type: ignore[method-assign]
         engine.submit = decided  # type: ignore[method-assign]
         engine.work_off = worked_off  # type: ignore[method-assign]
         engine.take_wakes = woken  # type: ignore[method-assign]
 
     def _swept(self, token: object) -> Outcome:
-        """The answer of a command that goes on in parts, which are let follow at once."""
+        """The response of a command that continues in parts, which are run at once."""
         engine, turn = self.engine, self.engine.unit
-        while token in engine.sweeps:
+        while token in engine.scans:
             for fetch in [one for one in turn.fetches if isinstance(one, Warming)]:
                 turn.fetches.remove(fetch)
                 fetch.done(fetch.read())
-            engine.sweeps.step(self.now_ms, turn.left(self.driver.room))
+            engine.scans.step(self.driver.moment)
         [wake] = [one for one in turn.wakes if one.token is token]
         turn.wakes.remove(wake)
         if isinstance(wake.result, Exception):
@@ -162,7 +162,7 @@ class Process(InlineHost):
         recovery = self.driver.recover()
         self.driver.start()
         self.driver.maintenance.calm()
-        self.driver.maintenance.chores.log_bytes_max = 1 << 40  # no write waits for room
+        self.driver.maintenance.schedule.log_bytes_max = 1 << 40  # no write waits for room
         return recovery
 
     # -- a turn --------------------------------------------------------------------------------
@@ -204,36 +204,37 @@ class Process(InlineHost):
         return found
 
     def pay(self, command: Command) -> None:
-        """What routers owe to a command comes first, so that it is decided when it comes; what asks
-        for a sync gets one."""
+        """Copies that a command needs are made first, so that it is decided when it comes; a sync
+        that they need is done."""
         self.finish_log()
         while not self.failed:
-            debt = self.engine.debt_of(command)
-            if debt is None or debt.is_settled:
+            debt = self.engine.barrier_for(command)
+            if debt is None or debt.is_passed:
                 break
             self._pay(debt)
             self.finish_log()
 
-    def _pay(self, debt: Debt) -> None:
-        while not debt.is_settled and not self.failed:
-            debt.work(self.now_ms, self.driver.room)
+    def _pay(self, debt: ReadBarrier) -> None:
+        while not debt.is_passed and not self.failed:
+            debt.advance(self.driver.moment)
             self.driver.nudge()
             self.reading += self.engine.take_fetches()
             while self.reading:
                 self.hand_over(0)
             self.driver.end_turn()
             self.finish_log()
-            if not debt.is_settled and not self.failed:
+            if not debt.is_passed and not self.failed:
                 self.sync()
 
     def work_off(self) -> None:
-        """A slice of what is owed, and its write; what it asks for is read meanwhile."""
+        """A slice of the copies to be made, and its write; what it has to read is read
+        meanwhile."""
         if not self.failed:
             self.driver.work_off()
             self.end_turn()
 
     def ring_engine(self) -> None:
-        """The loop's timer: what the engine asked to be called for."""
+        """The loop's timer: the engine's timers that are due."""
         at_ms = self.engine.alarm_ms()
         if at_ms is not None and at_ms <= self.engine.advance(self.now_ms):
             self.work_off()
@@ -244,21 +245,21 @@ class Process(InlineHost):
 
     @property
     def owes(self) -> bool:
-        return not self.failed and (self.is_reading or self.engine.owes)
+        return not self.failed and (self.is_reading or self.engine.has_work)
 
     def hand_over(self, at: int) -> None:
-        """A disk that was waited for has given what was asked for, in whatever order."""
+        """The disk has returned what was waited for, in any order."""
         fetch = self.reading.pop(at)
         self.driver.fetched(fetch, fetch.read())
         self.moved()
         self.reading += self.engine.take_fetches()
 
     def end_turn(self) -> None:
-        """One write for all that the turn's commands made true; then what queues owe, a turn each.
-        What routers owe waits for `work_off`, or for who asks for it."""
+        """One write for all events of the turn's commands; then the queues' dead letters, a turn
+        each. Copies of routers wait for `work_off`, or for a command that needs them."""
         self._is_turn_due = False
         self.driver.end_turn()
-        while (self.engine.work.is_due or self._is_turn_due) and not self.failed:
+        while (self.engine.queue_commands.is_due or self._is_turn_due) and not self.failed:
             self._is_turn_due = False
             if self._log_steps:
                 return
@@ -276,7 +277,7 @@ class Process(InlineHost):
                 self._hold(step)
             case Sync() if not self._is_stopping:
                 self._sync_asked = True
-            case Call() if step.call is others_first and not self.holds():
+            case Call() if step.call is yield_to_commands and not self.holds():
                 super().perform(step)
             case Call() if not self._is_stopping:
                 self._calls.append(step)
@@ -302,7 +303,7 @@ class Process(InlineHost):
 
     @property
     def is_writing(self) -> bool:
-        """Whether something is on its way to the log."""
+        """Whether a write is in progress."""
         return bool(self._log_steps)
 
     def write_log(self, step: Write) -> None:
@@ -324,7 +325,7 @@ class Process(InlineHost):
         return self.store.synced_lsn < self.store.written_lsn
 
     def begin_sync(self) -> None:
-        """The thread has synced, and the driver has not heard of it yet."""
+        """The thread has synced, and the driver was not notified yet."""
         if self._sync_ends is not None:
             return
         self.driver.commit.want_sync()
@@ -341,7 +342,7 @@ class Process(InlineHost):
             self.driver.commit.synced(lsn, 0.0)
 
     def sync(self) -> None:
-        """What is written is durable, and everybody has heard of it."""
+        """What is written is durable, and the driver was notified."""
         self.finish_log()
         self.end_sync()
         self.begin_sync()
@@ -354,10 +355,11 @@ class Process(InlineHost):
             self.driver.commit.ring()
             self.sync()
 
-    # -- upkeep --------------------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------
 
-    def step_upkeep(self, *, checkpoint: bool) -> None:
-        """Go on with upkeep to where the server would wait for a thread, or begin a round of it."""
+    def step_maintenance(self, *, checkpoint: bool) -> None:
+        """Continue maintenance to where the server would wait for a thread, or begin a round of
+        it."""
         if self.failed:
             return
         if self._returns:
@@ -386,16 +388,16 @@ class Process(InlineHost):
         self.troubles += error is not None
 
     @property
-    def is_upkeeping(self) -> bool:
+    def is_maintaining(self) -> bool:
         return not self.driver.maintenance.is_idle
 
-    def finish_upkeep(self) -> None:
-        while self.is_upkeeping and not self.failed:
-            self.step_upkeep(checkpoint=False)
+    def finish_maintenance(self) -> None:
+        while self.is_maintaining and not self.failed:
+            self.step_maintenance(checkpoint=False)
 
-    def give_up_upkeep(self) -> None:
-        """As where a disk had no space for it: what was planned is due again."""
-        if self.is_upkeeping:
+    def give_up_maintenance(self) -> None:
+        """As when a disk had no space for it: what was planned is due again."""
+        if self.is_maintaining:
             self.gave_up = True
             self.finish_log()
             self.driver.maintenance.end()
@@ -425,7 +427,7 @@ class Process(InlineHost):
 def payload(outcome: Outcome) -> tuple[bytes, bytes]:
     """An outcome's JSON, and the bytes of its records alone."""
     whole, records = bytearray(), bytearray()
-    for piece in outcome.pieces:
+    for piece in pieces_of(outcome):
         if isinstance(piece, Records):
             records += b",".join(bytes(text) for text in _texts(piece))
             whole += records

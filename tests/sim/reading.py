@@ -33,7 +33,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer: its fields, and the records' bytes as they came."""
+    """A response: its fields, and the records' bytes as they came."""
 
     fields: dict[str, Any]
     text: bytes
@@ -48,7 +48,7 @@ class Page:
 
 
 def check_page(topic: Topic, ask: Ask, page: Page) -> None:
-    """One answer against the model, given the head that it shows (§3)."""
+    """One response against the model, given the head that it shows (§3)."""
     head_seq = page.fields["head_seq"]
     earliest = topic.earliest(head_seq)
     what = f"{topic.name} {ask} {page.fields | {'records': page.seqs}}"
@@ -111,7 +111,7 @@ def _start_of_time(topic: Topic, ask: Ask, head_seq: int) -> int:
 
 
 def _check_loss_of_time(topic: Topic, ask: Ask, stone: Any, what: str) -> None:
-    """Times of what was lost are not known: a floor is told where no older record is left."""
+    """The times of lost records are unknown: a floor is reported where no older record is left."""
     assert ask.from_ts is not None
     head_seq = topic.head_seq
     has_older = any(r.ts_ms < ask.from_ts for r in topic.shown(head_seq))

@@ -1,7 +1,7 @@
-"""What rots between two processes, in copies of a world's directory: nothing of it is believed.
+"""Damage between two processes, in copies of a world's directory: none of it may be accepted.
 
 Owns which bytes change and what a start may make of them; refuses to know what they mean.  The world
-goes on with the directory as it was.
+continues with the directory as it was.
 """
 
 import random
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placed:
-    """A batch that something later in the log says to be durable, and where it stands."""
+    """A batch that a later one in the log says to be durable, and its place."""
 
     name: str
     offset: int
@@ -38,7 +38,7 @@ class Placed:
 
 
 def check_rot(world: "World") -> None:
-    """One of the damages that are found wherever they are. (F12, F14, F18)"""
+    """One of the damages that are always detected. (F12, F14, F18)"""
     rng = random.Random(f"{world.seed} {world.crashes}")
     files = world.files.kill()
     files.settle()
@@ -47,7 +47,7 @@ def check_rot(world: "World") -> None:
 
 def _check_checkpoint(world: "World", files: SimFiles, rng: random.Random) -> None:
     """Without its newest checkpoint a directory shows the same: the one before it is still there,
-    and the log that it needs."""
+    with the log that it needs."""
     found = numbers(files.names(), "ckpt")
     if not found or found[-1] < 2:
         return
@@ -63,8 +63,8 @@ def _check_checkpoint(world: "World", files: SimFiles, rng: random.Random) -> No
 
 
 def _lasting(found: dict[str, Found]) -> dict[str, Any]:
-    """What the log says whichever checkpoint it is read from: leases, and what became of records
-    that lived in memory, may be in the newer one alone."""
+    """The state that the log gives from any checkpoint: leases, and the fate of records that were
+    in memory only, may be in the newer one alone."""
     return {
         name: (topic.epoch, topic.config, topic.head_seq, topic.texts)
         for name, topic in found.items()
@@ -82,8 +82,8 @@ def _check_batch(world: "World", files: SimFiles, rng: random.Random) -> None:
 
 
 def _check_branch(world: "World", files: SimFiles, rng: random.Random) -> None:
-    """A batch of the right number that another history had led to, as of a backup that was mixed
-    with what followed on it, is not replayed."""
+    """A batch of the right number from another history, as after mixing a backup with later files,
+    is not replayed."""
     placed = _vouched_for(files)
     if placed:
         chosen = rng.choice(placed)

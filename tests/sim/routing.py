@@ -1,8 +1,8 @@
-"""Routers as the contract tells them: what a pass may copy, and what it must say is lost.
+"""Routers as the contract describes them: what a pass may copy, and what it must report as lost.
 
 Owns the routers of a model and the check of every event with which an engine says that it has
 forwarded.  Refuses to know when it does so: a pass may be of any size.  Invariant: a router's
-cursor, its copies and its losses are as told, or a start finds otherwise.
+cursor, its copies and its losses are as reported, or a start finds otherwise.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Router:
-    """One router; everything of the source through `cursor` is copied, filtered out or told lost."""
+    """One router; everything of the source through `cursor` was copied, filtered out or reported as
+    lost."""
 
     name: str
     config: RouterConfig
@@ -50,7 +51,7 @@ class Router:
         )
 
     def _stamped(self, source: Topic, record: Record) -> bytes:
-        """`meta` with what tells this copy from every other. (§6.1)"""
+        """`meta` with the field that distinguishes this copy from every other. (§6.1)"""
         meta = {} if record.entry.meta is None else orjson.loads(record.entry.meta)
         meta.pop("_topics_router", None)
         meta["_topics_router"] = {
@@ -111,7 +112,7 @@ def get_router(model: "Model", name: str) -> dict[str, Any]:
 
 
 def ring_of(model: "Model", router: Router) -> int:
-    """How many topics the ring has that a router is part of; 0 where it is of none."""
+    """How many topics the ring of a router has; 0 if it is in none."""
     source_of = {r.config.dest: r.config.source for r in model.routers.values()}
     at: str | None = router.config.source
     for length in range(1, len(model.topics) + 1):
@@ -125,7 +126,7 @@ def ring_of(model: "Model", router: Router) -> int:
 
 
 def follow(model: "Model", state: State, event: Event) -> None:
-    """Do as an event says that a router did, if the contract lets it."""
+    """Apply an event with which a router has copied, if the contract allows it."""
     names = {r.router_id: r.name for r in state.routers.by_id.values()}
     match event:
         case RecordsAppended(cause=Forwarded(router_id=router_id, cursor=cursor)):
@@ -164,7 +165,7 @@ def _forward(model: "Model", state: State, router: Router, cursor: int, copies: 
 
 
 def _skip(model: "Model", state: State, router: Router, event: SeqsSkipped) -> None:
-    """As many seqs of the destination are a hole as the source lost. (§3.3 `source_trim`)"""
+    """The destination gets a hole of as many seqs as the source lost. (§3.3 `source_trim`)"""
     source, dest = model.topics[router.config.source], model.topics[router.config.dest]
     loss = event.loss
     if loss.gap_from > router.cursor + 1:

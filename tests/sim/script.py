@@ -1,4 +1,4 @@
-"""Worlds that are told what to do: one topic, `a`, one class, one size, bounds that are met soon."""
+"""Worlds that follow a script: one topic, `a`, one class, one size, small limits."""
 
 from .traffic import Style
 from .world import World
@@ -17,7 +17,7 @@ PLAIN = Style(
 
 
 def plain(seed: int = 7) -> World:
-    """A world in which only what a script says happens."""
+    """A world in which only the steps of a script happen."""
     return World(seed, PLAIN)
 
 
@@ -31,13 +31,13 @@ def delete(world: World, before_seq: int) -> None:
     world.end_turn()
 
 
-def upkeep(world: World, *, checkpoint: bool = False) -> None:
-    world.process.step_upkeep(checkpoint=checkpoint)
-    world.process.finish_upkeep()
+def maintain(world: World, *, checkpoint: bool = False) -> None:
+    world.process.step_maintenance(checkpoint=checkpoint)
+    world.process.finish_maintenance()
 
 
 def work_off(world: World) -> None:
-    """Let routers come to rest."""
+    """Let routers copy until nothing is left to copy."""
     world.process.work_off()
     while world.process.owes:
         world.process.work_off()

@@ -1,4 +1,4 @@
-"""Dead space: what the files of a world hold, against what lives.
+"""Dead space: what the files of a world hold, against the live records.
 
 Owns the look into the files, past the engine's own counting; refuses to know how space is given
 back.
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from .world import World
 
 ROUNDS = 3
-"""Rounds of upkeep after which a world without traffic has come to rest: what a seal merges leaves
+"""Rounds of maintenance after which a world without traffic has come to rest: what a seal merges leaves
 dead space to the next."""
 
 
 def come_to_rest(world: "World") -> bool:
-    """Upkeep with nothing else; False where the disk did not let it."""
+    """Maintenance and nothing else; False if the disk did not let it."""
     process = world.process
     before = process.troubles
     for _ in range(ROUNDS):
-        process.step_upkeep(checkpoint=False)
-        process.finish_upkeep()
+        process.step_maintenance(checkpoint=False)
+        process.finish_maintenance()
         if not process.failed:
             process.sync()
     return not process.failed and process.troubles == before
 
 
 def check_rest(world: "World") -> None:
-    """What is due has happened once nothing else goes on: everybody who waited for the log was
-    answered, also where it failed; a checkpoint that was due was taken, and the log before it let
-    go; what died gave its space back. (I33 and liveness)"""
+    """What is due has happened once nothing else is in progress: every command that waited for the
+    log was answered, also if it failed; a checkpoint that was due was taken, and the log before it
+    dropped; dead records have freed their space. (I33 and liveness)"""
     is_at_rest = come_to_rest(world)
     process = world.process
     waiting = [
@@ -49,15 +49,15 @@ def check_rest(world: "World") -> None:
     if is_at_rest:
         maintenance = process.driver.maintenance
         bound, log_bytes = process.limits.wal_file_bytes, process.store.log_bytes
-        is_tried_later = maintenance.chores._failures > 0
+        is_tried_later = maintenance.schedule.checkpoint_failures > 0
         check(log_bytes < bound or is_tried_later, "log", f"{log_bytes} of {bound}")
         check(process.driver.commit.is_synced, "sync", "something is unsynced")
         check_space(world)
 
 
 def check_space(world: "World") -> None:
-    """Of no segment file lives less than a quarter, and each of them is needed. (§5)"""
-    upkeep = world.process.upkeep
+    """No segment file has less than a quarter of live records, and each of them is needed. (§5)"""
+    compaction = world.process.driver.maintenance.schedule.compaction
     live: dict[str, int] = {}
     for topic in world.process.engine.state.topics.values():
         for run in topic.runs:
@@ -67,7 +67,7 @@ def check_space(world: "World") -> None:
             sizes = run.columns.size[lo:][run.flags[lo:] == LIVE].astype(np.int64)
             name = segment_name(run.ref.segment)
             live[name] = live.get(name, 0) + int((sizes + 1).sum())
-    left = {segment_name(segment) for segment in upkeep.left}
+    left = {segment_name(segment) for segment in compaction.damaged}
     for name, inode in world.files.inodes.items():
         if name.endswith(".seg") and name not in left and not _is_orphan(world, name):
             whole = SEGMENT_HEADER.unpack_from(inode.cache)[-4]
@@ -76,7 +76,7 @@ def check_space(world: "World") -> None:
 
 
 def check_erased(world: "World", texts: list[bytes]) -> None:
-    """No file has any of them. (§5)"""
+    """No file holds any of these texts. (§5)"""
     for name, inode in world.files.inodes.items():
         if not name.endswith(".torn") and not _is_orphan(world, name):
             found = next((text for text in texts if text in inode.cache), None)
@@ -84,6 +84,7 @@ def check_erased(world: "World", texts: list[bytes]) -> None:
 
 
 def _is_orphan(world: "World", name: str) -> bool:
-    """A segment that was written as upkeep was given up, as at a stop: the next start removes it."""
+    """A segment that was written when maintenance was given up, as at a stop: the next start
+    removes it."""
     needed = {segment_name(segment) for segment in world.process.engine.state.segments}
     return world.process.gave_up and name.endswith(".seg") and name not in needed

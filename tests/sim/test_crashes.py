@@ -1,4 +1,4 @@
-"""Worlds in which the machine stops, again and again, and what each start shows is allowed.
+"""Worlds in which the machine stops, again and again, and what each start may show.
 
 A failure is one line with the seed; `told_story(seed, crashes=...)` lives it again.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .files import Cut
-from .script import append, delete, plain, put, upkeep, work_off
+from .script import append, delete, maintain, plain, put, work_off
 from .space import check_rest
 from .traffic import Style
 from .world import World, told_story
@@ -22,56 +22,57 @@ def sealed(world: World) -> None:
     """Enough records that runs are full, then their seal, step by step."""
     for _ in range(4):
         append(world, 4)
-    upkeep(world)
+    maintain(world)
     append(world, 2)
-    upkeep(world)
+    maintain(world)
 
 
 def checkpointed(world: World) -> None:
-    """A checkpoint with a sealed run, then more log behind it, twice."""
+    """A checkpoint with a sealed run, then more log after it, twice."""
     sealed(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 3)
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 1)
 
 
 def deleted(world: World) -> None:
-    """Deletes of hot and of sealed records, flips, and the log trimmed behind them."""
+    """Deletes of hot and of sealed records, flips, and the log trimmed after them."""
     sealed(world)
     delete(world, 5)
     world.settle()
-    upkeep(world)
+    maintain(world)
     delete(world, 13)
     world.settle()
-    upkeep(world, checkpoint=True)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world)
 
 
 def purged(world: World) -> None:
-    """Most of a sealed run goes, so that it is written anew; then all of it, so that it is dropped."""
+    """Most of a sealed run is deleted, so that it is rewritten; then all of it, so that it is
+    dropped."""
     sealed(world)
     delete(world, 8)
     world.settle()
-    upkeep(world)
+    maintain(world)
     delete(world, 1000)
     world.settle()
-    upkeep(world)
-    upkeep(world, checkpoint=True)
+    maintain(world)
+    maintain(world, checkpoint=True)
 
 
 def evicted(world: World) -> None:
-    """A cap of two: each write evicts, runs die whole and are dropped."""
+    """A cap of two: each write evicts, whole runs die and are dropped."""
     put(world, "disk", cap_records=2)
     sealed(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 3)
 
 
 def expired(world: World) -> None:
-    """Time takes records between the events of the log."""
+    """Records expire between the events of the log."""
     put(world, "disk", ttl_ms=50)
     append(world, 4)
     world.pass_time(40)
@@ -80,7 +81,7 @@ def expired(world: World) -> None:
     delete(world, 6)
     sealed(world)
     world.pass_time(60)
-    upkeep(world)
+    maintain(world)
     append(world)
 
 
@@ -89,7 +90,7 @@ def switched(world: World) -> None:
     for durability in ("fsync", "ephemeral", "disk", "fsync", "disk", "ephemeral", "fsync"):
         put(world, durability)
         append(world, 3)
-        upkeep(world, checkpoint=durability == "disk")
+        maintain(world, checkpoint=durability == "disk")
 
 
 def recreated(world: World) -> None:
@@ -99,7 +100,7 @@ def recreated(world: World) -> None:
     world.traffic.append_some("a", 3, None)
     world.end_turn()
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_topic("a")
     world.end_turn()
     world.settle()
@@ -108,21 +109,21 @@ def recreated(world: World) -> None:
 
 
 def erased(world: World) -> None:
-    """A segment of two topics: one loses records, and what lives moves before that is told; then
-    the other goes, and what lives moves again."""
+    """A segment of two topics: one loses records, and the live ones move before the response; then
+    the other does, and the live ones move again."""
     for name in "ab":
         world.traffic.append_some(name, 3, None)
     append(world, 1)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_some("a", 4, None, erase=True)
     world.end_turn()
-    upkeep(world)
+    maintain(world)
     append(world, 1)
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_topic("b")
     world.end_turn()
-    upkeep(world)
+    maintain(world)
     check_rest(world)
 
 
@@ -132,7 +133,7 @@ def rotated(world: World) -> None:
         world.traffic.append_sized("a", size)
         world.end_turn()
     world.settle()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.append_sized("a", 64 << 10)
     world.end_turn()
 
@@ -155,7 +156,7 @@ def forwarded(world: World) -> None:
     work_off(world)
     put(world, "disk", cap_records=2)
     append(world, 5)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     work_off(world)
     world.traffic.connect("r1", "a", "b", preserve_node=False)
     append(world, 2)
@@ -164,21 +165,21 @@ def forwarded(world: World) -> None:
 
 
 def forwarded_to_memory(world: World) -> None:
-    """Copies that live in memory only, and their cursor, which does not."""
+    """Copies that are in memory only, and their cursor, which is not."""
     world.traffic.put_class("b", "ephemeral")
     world.traffic.connect("r1", "a", "b")
     world.end_turn()
     for _ in range(3):
         append(world, 2)
         work_off(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     append(world, 1)
     work_off(world)
 
 
 def ringed(world: World) -> None:
-    """A ring of three and a pair: what is written anywhere is once in each, and then it is quiet.
-    (§6.1)"""
+    """A ring of three and a pair: a record written to one topic is once in each, and then nothing
+    more is copied. (§6.1)"""
     for name in "abc":
         world.traffic.put_class(name, "fsync")
     for source, dest in ("ab", "bc", "ca"):
@@ -187,7 +188,7 @@ def ringed(world: World) -> None:
     for name in "abc":
         world.traffic.append_some(name, 2, None)
         _all_around(world)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.traffic.delete_topic("a")
     world.traffic.connect("cb", "c", "b", allow_cycle=True)
     for name in "bc":
@@ -196,7 +197,7 @@ def ringed(world: World) -> None:
 
 
 def _all_around(world: World) -> None:
-    """Copies in class fsync are forwarded on when they are durable."""
+    """Copies in class fsync are forwarded once they are durable."""
     world.end_turn()
     for _ in range(4):
         world.settle()
@@ -204,7 +205,7 @@ def _all_around(world: World) -> None:
 
 
 def _queue(world: World, **fields: Any) -> None:
-    """The topic of the story, made anew as a queue."""
+    """The topic of the story, recreated as a queue."""
     world.traffic.delete_topic("a")
     world.traffic.put_class("a", "disk", type="queue", lease_ms=100, **fields)
     append(world, 6)
@@ -212,7 +213,7 @@ def _queue(world: World, **fields: Any) -> None:
 
 
 def worked(world: World) -> None:
-    """Lasting leases: claimed, given back, extended, run out and acked, over two checkpoints."""
+    """Durable leases: claimed, returned, extended, expired and acked, over two checkpoints."""
     _queue(world, leases_durable=True)
     traffic = world.traffic
     for node in ("n1", "n2"):
@@ -222,20 +223,20 @@ def worked(world: World) -> None:
     traffic.nack("a", "n2", [3], None, 0)
     traffic.extend("a", "n2", [4], None, 60_000)
     world.end_turn()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     traffic.ack("a", "n2", [4], None)
     world.end_turn()
     world.settle()
     world.pass_time(101)
     traffic.claim("a", "n1", 3, None)
     world.end_turn()
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     traffic.ack("a", "n1", [2, 3], None)
     world.end_turn()
 
 
 def worked_in_memory(world: World) -> None:
-    """Leases that do not last, then do, then do not."""
+    """Leases that are not durable, then are, then are not."""
     _queue(world)
     for leases_durable in (True, False):
         world.traffic.claim("a", "n1", 2, None)
@@ -247,12 +248,12 @@ def worked_in_memory(world: World) -> None:
         world.traffic.extend("a", "n1", [1], None, 1000)
         world.end_turn()
         world.pass_time(101)
-        upkeep(world, checkpoint=True)
+        maintain(world, checkpoint=True)
 
 
 def buried(world: World) -> None:
     """Dead letters from memory and from a disk that has to be waited for, into a topic that they
-    make, acked jobs among them."""
+    create, acked jobs among them."""
     _queue(world, max_deliveries=1, dead_letter="c", leases_durable=True)
     for _ in range(2):
         world.traffic.claim("a", "n1", 3, None)
@@ -262,7 +263,7 @@ def buried(world: World) -> None:
         world.traffic.ack("a", "n1", [3], None)
         world.end_turn()
         world.settle()
-        upkeep(world, checkpoint=True)
+        maintain(world, checkpoint=True)
         world.files.cold = True
         world.pass_time(101)
 
@@ -306,8 +307,8 @@ STORIES = (
 @pytest.mark.parametrize("how", ["kill", "cut"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_stop_at_any_call_of_a_story(story: Callable[[World], None], how: str) -> None:
-    """Whatever call is the last, the next start shows the state after some write that this kind of
-    stop permits, and shows it again. (§0.10, §3.3, §5)"""
+    """Whichever call is the last, the next start shows the state after some write that this kind of
+    stop permits, and so does the one after it. (§0.10, §3.3, §5)"""
     total = _calls_of(story)
     assert total > 20
     for cut_at in range(total):
@@ -343,16 +344,16 @@ def _played(story: Callable[[World], None], cut_at: int, how: str) -> None:
 
 @pytest.mark.parametrize("seed", range(64))
 def test_a_life_of_stops(seed: int) -> None:
-    """Cut and killed again and again, at any call, also while it recovers, with failing calls in
-    some worlds, a server goes on with what it promised. (§0.10)"""
+    """Cut and killed again and again, at any call, also during its recovery, with failing calls in
+    some worlds, a server keeps what it acknowledged. (§0.10)"""
     assert told_story(seed, crashes=CRASHES).crashes >= CRASHES
 
 
 @pytest.mark.parametrize("seed", range(48))
 def test_a_life_of_work(seed: int) -> None:
-    """Jobs that were acked stay gone, a job is in its queue or in the dead-letter topic and in one
-    of them, lasting leases and counts of deliveries stand where they stood, and others are gone
-    together. (§10.1, §10.4, §10.6)"""
+    """Jobs that were acked stay deleted, a job is either in its queue or in the dead-letter topic,
+    durable leases and delivery counts are kept, and others are lost together. (§10.1, §10.4,
+    §10.6)"""
     assert worked_story(seed).crashes >= CRASHES
 
 

@@ -1,15 +1,16 @@
-"""What a failing and what a full disk do to answers, while the process lives on."""
+"""Responses on a failing and on a full disk, while the process lives on."""
 
 import errno
 
 import pytest
 
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 
 from .files import Fault
 from .model import Violation
 from .reading import Ask
-from .script import append, delete, plain, put, upkeep
+from .script import append, delete, maintain, plain, put
 from .traffic import diff_of
 from .world import World
 
@@ -42,8 +43,8 @@ def refusal_of_an_append(world: World) -> Rejection:
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("durability", ["fsync", "disk", "memory"])
 def test_a_failed_write_shows_nothing_of_its_batch(durability: str, error: int, how: str) -> None:
-    """Reads equal what was published before, later writes are refused as not applied, and the next
-    start finds the batch wholly or not at all. (§0.6)"""
+    """Reads return what was visible before, later writes are refused as not applied, and the next
+    start finds the batch as a whole or not at all. (§0.6)"""
     world = started(durability)
     before = shown(world)
     fail_next(world, error)
@@ -53,7 +54,7 @@ def test_a_failed_write_shows_nothing_of_its_batch(durability: str, error: int, 
     assert world.process.failed
     assert shown(world) == before
     refused = refusal_of_an_append(world)
-    assert refused.code.status == 503
+    assert STATUSES[refused.code] == 503
     assert refused.detail == {"reason": "read_only"}
     world.crash(how)
     append(world, 1)
@@ -63,8 +64,8 @@ def test_a_failed_write_shows_nothing_of_its_batch(durability: str, error: int, 
 @pytest.mark.parametrize("cleans", [True, False])
 @pytest.mark.parametrize("durability", ["fsync", "disk"])
 def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: str) -> None:
-    """After it no file of the log is synced once more, whatever is asked; an `fsync` batch stays
-    unseen and unacknowledged; and no seq that a client saw is given out again. (§0.10)"""
+    """After it no file of the log is synced again, whatever is requested; an `fsync` batch stays
+    invisible and unacknowledged; and no seq that a client saw is given again. (§0.10)"""
     world = started(durability)
     before = shown(world)
     append(world, 4)
@@ -78,8 +79,8 @@ def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: 
     calls = world.files.calls
     world.process.sync()
     world.process.idle()
-    upkeep(world, checkpoint=True)
-    assert refusal_of_an_append(world).code.status == 503
+    maintain(world, checkpoint=True)
+    assert STATUSES[refusal_of_an_append(world).code] == 503
     assert not [call for call in world.files.log[calls:] if ".wal" in call]
     world.crash(how)
     append(world, 1)
@@ -87,9 +88,9 @@ def test_a_failed_sync_is_never_tried_again(durability: str, cleans: bool, how: 
 
 @pytest.mark.parametrize("call", range(12))
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
-    """A seal or checkpoint that fails is tried again, or makes the log read-only; what is shown
-    stays, and a restart shows it too. (§5)"""
+def test_maintenance_that_fails_takes_nothing(call: int, error: int) -> None:
+    """A seal or checkpoint that fails is retried, or makes the log read-only; visible records stay,
+    and a restart shows them too. (§5)"""
     world = started("fsync")
     append(world, 9)
     delete(world, 4)
@@ -97,8 +98,8 @@ def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
     before = shown(world)
     world.files.faults[world.files.calls + 1 + call] = Fault(error)
 
-    upkeep(world, checkpoint=True)
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
+    maintain(world, checkpoint=True)
 
     assert shown(world) == before
     world.crash("kill")
@@ -106,8 +107,8 @@ def test_upkeep_that_fails_takes_nothing(call: int, error: int) -> None:
 
 
 def test_a_full_disk_refuses_appends_and_takes_deletes() -> None:
-    """Appends are 429 with `limit: "disk"`, reads and deletes go on, and when there is space again
-    appends do too. (§11)"""
+    """Appends are 429 with `limit: "disk"`, reads and deletes continue, and so do appends when
+    there is space again. (§11)"""
     world = plain()
     world.start()
     put(world, "fsync")
@@ -137,7 +138,7 @@ def test_a_full_disk_refuses_appends_and_takes_deletes() -> None:
 
 
 def test_a_violation_names_its_invariant() -> None:
-    """A model that knows better than the server says what it misses."""
+    """A model that differs from the server reports the invariant that is violated."""
     world = started("fsync")
     world.model.topics["a"].records.popitem()
 

@@ -29,13 +29,20 @@ import pytest
 from topics.protocol import engine
 from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.admission import Admission
+from topics.protocol.commit.publication import Publication
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.decide.forwarding import Passes
-from topics.protocol.decide.queues import Work, _Claimer
+from topics.protocol.decide import forwarding, reads
+from topics.protocol.decide.forwarding import Forwarding
+from topics.protocol.decide.leases import Leases
+from topics.protocol.decide.queues import QueueCommands
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.driver.group_commit import GroupCommit
 from topics.protocol.engine import Engine
-from topics.protocol.maintenance.schedule import Chore, Chores, Rotation, UntilWritten
-from topics.protocol.maintenance.upkeep import Upkeep
+from topics.protocol.maintenance.checkpointing import Checkpointing
+from topics.protocol.maintenance.compaction import Compaction
+from topics.protocol.maintenance.erasure import Erasure
+from topics.protocol.maintenance.schedule import Schedule
+from topics.protocol.maintenance.steps import Rotation, Task, UntilWritten
 from topics.protocol.model import codec
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Claim, Command
@@ -48,12 +55,12 @@ from topics.protocol.model.events import (
     RecordsAppended,
 )
 from topics.protocol.model.ports import Recovery
-from topics.protocol.state import state
+from topics.protocol.state import selection, state, watches
 from topics.protocol.state.hot_run import HotRun
-from topics.protocol.state.idempotency import Keys
 from topics.protocol.state.queue import Job, Queue
-from topics.protocol.state.segment_usage import SegmentUse
-from topics.protocol.state.topic import Reading, Removal, Selection, Topic
+from topics.protocol.state.segment_usage import SegmentUsage
+from topics.protocol.state.selection import ReadQuery, Selection
+from topics.protocol.state.topic import Removal, Topic
 from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
 from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
@@ -241,7 +248,7 @@ def segment_numbers_used_again(patch: Patch) -> None:
 
 
 def _written(patch: Patch, change: Callable[[Event], Event]) -> None:
-    """What the log gets is not what became true."""
+    """The log gets an event that differs from the one that was applied."""
     encode = codec.encode
     patch.setattr(unit_of_work, "encode", lambda event: encode(change(event)))
 
@@ -283,8 +290,12 @@ def key_remembered_before_its_append(patch: Patch) -> None:
         except Rejection:
             topic = self.state.topics.get(getattr(command, "topic", ""))
             if isinstance(command, Append) and command.key and topic is not None:
-                self.state.keys.setdefault(topic.topic_id, Keys()).remember(
-                    command.key, topic.head_seq + 1, len(command.datas), self.state.now_ms
+                self.state.keys.remember(
+                    topic.topic_id,
+                    command.key,
+                    topic.head_seq + 1,
+                    len(command.datas),
+                    self.state.now_ms,
                 )
             raise
 
@@ -301,16 +312,17 @@ def reservation_ignored(patch: Patch) -> None:
 
 
 def tombstone_off_by_one(patch: Patch) -> None:
-    select = Topic.select
+    select = selection.select
 
-    def lenient(self: Topic, reading: Reading) -> Selection:
-        page = select(self, reading)
+    def lenient(topic: Topic, query: ReadQuery) -> Selection:
+        page = select(topic, query)
         stone = page.tombstone
-        if stone is not None and reading.from_seq + 2 == self.floors.evict_floor:
+        if stone is not None and query.from_seq + 2 == topic.floors.evict_floor:
             page.tombstone = None
         return page
 
-    patch.setattr(Topic, "select", lenient)
+    for module in (reads, forwarding, watches):
+        patch.setattr(module, "select", lenient)
 
 
 def expiry_counted_twice(patch: Patch) -> None:
@@ -339,11 +351,11 @@ def batch_split_in_two(patch: Patch) -> None:
 
 
 def records_shown_before_their_sync(patch: Patch) -> None:
-    patch.setattr(UnitOfWork, "_needs_sync", lambda self, topic: False)
+    patch.setattr(Publication, "_needs_sync", lambda self, topic: False)
 
 
 def deletes_lost_in_a_seal(patch: Patch) -> None:
-    patch.setattr(state.State, "_pass_on_kills", staticmethod(lambda old, new: None))
+    patch.setattr(state.State, "_carry_deletes", staticmethod(lambda old, new: None))
 
 
 # Queues.
@@ -423,13 +435,13 @@ def unpublished_jobs_claimed(patch: Patch) -> None:
 
 
 def who_waits_is_not_woken(patch: Patch) -> None:
-    patch.setattr(Work, "on_published", lambda self, topic: None)
+    patch.setattr(QueueCommands, "on_published", lambda self, topic: None)
 
 
 def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
-    grant = Work._grant
+    grant = Leases.grant
 
-    def forgetful(self: Work, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
+    def forgetful(self: Leases, topic: Topic, queue: Queue, who: Any, *args: Any) -> Any:
         if isinstance(who, Claim):
             return grant(self, topic, queue, who, *args)
         emit = self._unit.emit
@@ -438,40 +450,40 @@ def lasting_leases_of_who_waited_not_logged(patch: Patch) -> None:
             unlogged.setattr(self._unit, "emit", lost)
             return grant(self, topic, queue, who, *args)
 
-    patch.setattr(Work, "_grant", forgetful)
+    patch.setattr(Leases, "grant", forgetful)
 
 
 def claims_given_more_than_they_asked_for(patch: Patch) -> None:
-    patch.setattr(_Claimer, "wants", property(lambda self: self.limit + 1))
+    patch.setattr(JobWaiter, "wants", property(lambda self: self.limit + 1))
 
 
-def dead_space_never_weighed(patch: Patch) -> None:
-    patch.setattr(Upkeep, "thinned", lambda self: [])
+def dead_space_never_a_candidate(patch: Patch) -> None:
+    patch.setattr(Compaction, "candidates", lambda self: [])
 
 
 def dead_space_of_runs_that_are_gone_not_counted(patch: Patch) -> None:
-    measure = SegmentUse.measure
+    measure = SegmentUsage.measure
 
-    def blind(self: SegmentUse, segment: int, rows: int, text_bytes: int) -> None:
-        use = self._uses.get(segment)
+    def blind(self: SegmentUsage, segment: int, rows: int, text_bytes: int) -> None:
+        use = self._usages.get(segment)
         if use is not None:
             measure(self, segment, use.rows, use.text_bytes)
 
-    patch.setattr(SegmentUse, "measure", blind)
+    patch.setattr(SegmentUsage, "measure", blind)
 
 
 def segments_left_by_an_erasure(patch: Patch) -> None:
-    patch.setattr(Upkeep, "held_by", lambda self, topic_ids: [])
+    patch.setattr(Erasure, "segments_to_check", lambda self, topic_ids: [])
 
 
 def one_generation_of_the_log_left_by_an_erasure(patch: Patch) -> None:
-    checkpoint = Chores._checkpoint
+    checkpoint = Schedule._checkpoint
 
-    def once(self: Chores, *, fresh: bool = False) -> Chore:
+    def once(self: Schedule, *, fresh: bool = False) -> Task:
         self.is_odd = fresh and not getattr(self, "is_odd", False)  # type: ignore[attr-defined]
         return checkpoint(self, fresh=fresh) if not self.is_odd else iter(())  # type: ignore
 
-    patch.setattr(Chores, "_checkpoint", once)
+    patch.setattr(Schedule, "_checkpoint", once)
 
 
 def jobs_end_only_at_a_claim(patch: Patch) -> None:
@@ -493,23 +505,23 @@ def engine_time_left_out_of_a_checkpoint(patch: Patch) -> None:
 
 
 def image_taken_behind_its_boundary(patch: Patch) -> None:
-    begin = Upkeep.begin_checkpoint
+    begin = Checkpointing.begin
 
-    def prepare(self: Chores, *, fresh: bool) -> Chore:
+    def prepare(self: Schedule, *, fresh: bool) -> Task:
         yield UntilWritten()
         boundary = yield Rotation(fresh=fresh)
-        plan = begin(self._upkeep, self._host.now_ms)
+        plan = begin(self.checkpointing, self._host.now_ms)
         yield from self._make_images(plan)
-        while (job := self._upkeep.next_job(plan)) is not None:
+        while (job := self.checkpointing.plan_seal(plan)) is not None:
             yield from self._seal(job, plan)
         yield from self._make_images(plan)
-        self._unpublished = plan.image, boundary
+        self._unsaved = plan.image, boundary
 
-    patch.setattr(Chores, "_prepare_checkpoint", prepare)
+    patch.setattr(Schedule, "_prepare_checkpoint", prepare)
 
 
 def checkpoints_never_due(patch: Patch) -> None:
-    patch.setattr(Chores, "is_checkpoint_due", lambda self: False)
+    patch.setattr(Schedule, "is_checkpoint_due", lambda self: False)
 
 
 def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
@@ -523,7 +535,7 @@ def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
 
 
 def failures_that_are_no_disks_not_heeded(patch: Patch) -> None:
-    """Want of memory in a write, taken for a write of nothing."""
+    """Out of memory in a write is taken for a write of nothing."""
     append = Log._append
 
     def careless(self: Log, kind: int, frames: Frames) -> None:
@@ -564,11 +576,11 @@ def cursor_not_logged_with_its_copies(patch: Patch) -> None:
 
 
 def losses_of_a_source_kept_quiet(patch: Patch) -> None:
-    patch.setattr(Passes, "_pass_loss", lambda self, *args: False)
+    patch.setattr(Forwarding, "_pass_loss", lambda self, *args: False)
 
 
 def debts_never_paid(patch: Patch) -> None:
-    patch.setattr(Engine, "debt_of", lambda self, command: None)
+    patch.setattr(Engine, "barrier_for", lambda self, command: None)
 
 
 MUTANTS = (
@@ -604,7 +616,7 @@ MUTANTS = (
     batch_split_in_two,
     records_shown_before_their_sync,
     deletes_lost_in_a_seal,
-    dead_space_never_weighed,
+    dead_space_never_a_candidate,
     dead_space_of_runs_that_are_gone_not_counted,
     one_generation_of_the_log_left_by_an_erasure,
     engine_time_left_out_of_a_checkpoint,

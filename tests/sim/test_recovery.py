@@ -1,4 +1,4 @@
-"""What a start looks at after a power loss: the log, and of the segments their headers."""
+"""What a start reads after a power loss: the log, and of the segments their headers."""
 
 import random
 from typing import Any
@@ -41,13 +41,14 @@ def append(process: Process, name: str, count: int, config: dict[str, Any] | Non
 
 
 def lived(durability: str) -> SimFiles:
-    """A topic with sealed records, some of them deleted, and a tail in the log; the power goes."""
+    """A topic with sealed records, some of them deleted, and a tail in the log; then a power
+    loss."""
     files = SimFiles()
     process = started(files)
     append(process, "t", SEALED, {"durability": durability})
     process.sync()
-    process.step_upkeep(checkpoint=True)
-    process.finish_upkeep()
+    process.step_maintenance(checkpoint=True)
+    process.finish_maintenance()
     ask(process, bodies.parse_delete("t", orjson.dumps({"before_seq": DELETED + 1})))
     append(process, "t", TAIL)
     process.sync()
@@ -60,8 +61,8 @@ def lived(durability: str) -> SimFiles:
 def test_a_topic_whose_end_is_uncertain_is_not_counted_anew(
     durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was lost had not been counted by what is left of the log, so a start after a power loss
-    opens no segment for it, and its count and bytes are right all the same."""
+    """The lost writes had not been counted by the log that is left, so a start after a power loss
+    opens no segment for the topic, and its count and bytes are right all the same."""
     found = lived(durability)
     opened: list[int] = []
 
@@ -82,14 +83,14 @@ def test_a_topic_whose_end_is_uncertain_is_not_counted_anew(
 
 
 def test_a_topic_that_lost_what_was_counted_is_counted_anew() -> None:
-    """A topic that was `ephemeral` for a while: what it held in memory is in the counts of the log,
-    and is gone."""
+    """A topic that was `ephemeral` for a while: its records in memory are in the log's counts, and
+    are lost."""
     files = SimFiles()
     process = started(files)
     append(process, "t", SEALED)
     process.sync()
-    process.step_upkeep(checkpoint=True)
-    process.finish_upkeep()
+    process.step_maintenance(checkpoint=True)
+    process.finish_maintenance()
     for durability, count in (("ephemeral", 5), ("disk", TAIL)):
         put = bodies.parse_put("t", orjson.dumps({"durability": durability}))
         ask(process, put)
@@ -105,8 +106,8 @@ def test_a_topic_that_lost_what_was_counted_is_counted_anew() -> None:
 
 
 def test_what_was_counted_of_an_ephemeral_topic_is_gone() -> None:
-    """A delete of what is on the disk is logged with the counts that it left, and they take in what
-    the topic holds in memory only."""
+    """A delete of records on the disk is logged with the counts after it, which include the records
+    that the topic has in memory only."""
     files = SimFiles()
     process = started(files)
     append(process, "t", 4)

@@ -1,8 +1,8 @@
-"""Stories that once ended badly, each as short as it could be told."""
+"""Histories that once failed, each as short as possible."""
 
 import pytest
 
-from .script import append, delete, plain, put, upkeep
+from .script import append, delete, maintain, plain, put
 from .world import World
 
 
@@ -14,8 +14,8 @@ def world() -> World:
 
 
 def test_a_class_switched_in_the_turn_of_an_append(world: World) -> None:
-    """What an append waits for is fixed when it is decided: an answer told after the write is of a
-    record that is shown. (§0.10)"""
+    """What an append waits for is fixed when it is decided: a record that is acknowledged after the
+    write is visible. (§0.10)"""
     put(world, "disk")
     world.traffic.append_some("a", 2, None)
     world.traffic.put_class("a", "fsync")
@@ -30,14 +30,15 @@ def test_a_class_switched_in_the_turn_of_an_append(world: World) -> None:
 @pytest.mark.parametrize("before_seq", [0, 4, 7])
 @pytest.mark.parametrize("how", ["kill", "cut"])
 def test_records_expire_once(world: World, before_seq: int, how: str) -> None:
-    """What time took before a delete, a drop or a seal is not taken again by a replay. (§1.2)"""
+    """Records that expired before a delete, a drop or a seal are not removed again by a replay.
+    (§1.2)"""
     put(world, "fsync", ttl_ms=50)
     append(world, 3)
     world.pass_time(40)
     append(world, 6)
     world.pass_time(20)
     delete(world, before_seq)
-    upkeep(world)
+    maintain(world)
     append(world, 1)
     world.settle()
 
@@ -45,7 +46,7 @@ def test_records_expire_once(world: World, before_seq: int, how: str) -> None:
 
 
 def test_an_ephemeral_write_evicts_what_the_log_holds(world: World) -> None:
-    """A record that a cap took from memory and log alike does not come back. (§0.10)"""
+    """A record that a cap evicted from memory and log alike does not come back. (§0.10)"""
     put(world, "disk")
     append(world, 3)
     put(world, "ephemeral", cap_records=2)
@@ -74,7 +75,7 @@ def test_a_key_goes_with_its_ephemeral_record(world: World) -> None:
     """A retry after a restart that took the record writes it again. (§0.8)"""
     put(world, "ephemeral")
     append(world, 1, "k1")
-    upkeep(world, checkpoint=True)
+    maintain(world, checkpoint=True)
     world.crash("kill")
 
     append(world, 1, "k1")
@@ -83,8 +84,8 @@ def test_a_key_goes_with_its_ephemeral_record(world: World) -> None:
 
 
 def test_an_ephemeral_past_is_told(world: World) -> None:
-    """Seqs that lived in memory before the class was switched are a floor after a restart, also
-    where later events carry the floors of the process that died. (§3.3)"""
+    """Seqs that were in memory only before the class was switched are below the floor after a
+    restart, also where later events carry the floors of the process that died. (§3.3)"""
     put(world, "ephemeral")
     append(world, 9)
     put(world, "disk")
@@ -97,8 +98,8 @@ def test_an_ephemeral_past_is_told(world: World) -> None:
 
 
 def test_no_seq_is_reused_when_a_switch_is_lost() -> None:
-    """From `fsync` to `disk`: until the new class is durable, nothing is told that a power loss
-    takes along with it. (§0.10)"""
+    """From `fsync` to `disk`: until the new class is durable, no write is acknowledged that a power
+    loss takes along with it. (§0.10)"""
     for seed in range(20):
         world = plain(seed)
         world.start()
@@ -114,7 +115,7 @@ def test_no_seq_is_reused_when_a_switch_is_lost() -> None:
 
 def test_a_dropped_run_takes_no_live_neighbour_along(world: World) -> None:
     """A run that a failed seal froze is dropped under its first seq; the replay's run of that seq
-    goes on into live records. (§5)"""
+    extends into live records. (§5)"""
     put(world, "fsync")
     append(world, 3)
     world.settle()
@@ -123,7 +124,7 @@ def test_a_dropped_run_takes_no_live_neighbour_along(world: World) -> None:
             run.frozen = True  # type: ignore[attr-defined]
     append(world, 3)
     delete(world, 4)
-    upkeep(world)
+    maintain(world)
     world.settle()
 
     world.crash("kill")
@@ -133,8 +134,8 @@ def test_a_dropped_run_takes_no_live_neighbour_along(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_leased_job_of_an_ephemeral_past(world: World, how: str) -> None:
-    """A job that lived in memory only is not in flight after a restart, though its queue is of
-    another class by then. (§0.10, §10.7)"""
+    """A job that was in memory only is not in flight after a restart, though its queue has another
+    class by then. (§0.10, §10.7)"""
     work = {"type": "queue", "leases_durable": True}
     world.traffic.put_class("a", "ephemeral", **work)
     append(world, 2)

@@ -1,4 +1,5 @@
-"""What clients ask and what they learn: commands drawn at random, answers held against the model.
+"""What clients request and what they learn: random commands, and responses checked against the
+model.
 
 Owns the clients' memory (what was acknowledged, what was ever seen) and the check of each answer.
 Refuses to know what the disk does.  Invariant: the model is changed exactly when the engine was.
@@ -87,7 +88,7 @@ class Style:
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
-        """Queues among the topics, and one topic for what they give up on."""
+        """Queues among the topics, and one topic for their dead letters."""
         classes = rng.choice([("fsync",), ("disk",), ("disk", "fsync"), CLASSES])
         # Where a dead letter may be refused its text is at hand, so that it is refused at once.
         cold = rng.choice((0.0, 0.5))
@@ -133,7 +134,7 @@ class Style:
 
 @dataclass
 class Clients:
-    """What anybody outside was ever told.
+    """Everything that clients were sent.
 
     Attributes:
         seen: Epoch -> greatest seq; `texts`: (epoch, seq) -> the record's bytes.
@@ -171,7 +172,7 @@ class Traffic:
         self.refused_for_room = 0
 
     def command(self) -> None:
-        """One client's call, and the check of its answer."""
+        """One client's call, and the check of its response."""
         rng = self.world.rng
         name = rng.choice(self.world.style.names)
         kind = rng.random()
@@ -199,7 +200,7 @@ class Traffic:
     # -- commands ------------------------------------------------------------------------------
 
     def call(self, command: Command, act: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        """The answer's fields, checked against what the model answers; None where both refuse."""
+        """The response's fields, checked against those of the model; None if both refuse."""
         self.world.pay(command)
         told = Telling(self.world, command)
         try:
@@ -293,7 +294,7 @@ class Traffic:
         self._append(name, [self._entry(size) for _ in range(count)], key)
 
     def submit_unchecked(self, name: str) -> None:
-        """An append that the model does not hear of: it must be refused."""
+        """An append that the model does not get: it must be refused."""
         command = append_of(name, [self._entry(15)], None, TopicConfig())
         self.world.process.submit(command, lambda _: None)
 
@@ -362,7 +363,7 @@ class Traffic:
             self.extend(name, node, seqs, leases, rng.choice((100, 1000, 60_000)))
 
     def _drawn_jobs(self, name: str) -> list[int]:
-        """Mostly jobs that somebody holds or held."""
+        """Mostly jobs that a worker holds or held."""
         rng = self.world.rng
         topic = self.world.model.topics.get(name)
         known = sorted(topic.jobs.known) if topic is not None else []
@@ -457,7 +458,7 @@ class Traffic:
         self.call(DeleteTopic(name), lambda: self.world.model.delete_topic(name))
 
     def route(self) -> None:
-        """Make, change, look at or delete a router between two of the names."""
+        """Create, change, look at or delete a router between two of the names."""
         rng, world = self.world.rng, self.world
         router = rng.choice(ROUTERS)
         kind = rng.random()
@@ -484,8 +485,8 @@ class Traffic:
         self.call(command, lambda: put_router(self.world.model, router, config))
 
     def _check_paid(self, name: str, acked: dict[str, int]) -> None:
-        """Who reads a derived topic reads what was acknowledged upstream by then, unless its router is
-        blocked or nothing can be written. (§6)"""
+        """A reader of a destination gets the records acknowledged upstream by then, unless its
+        router is blocked or nothing can be written. (§6)"""
         if self.world.process.failed:
             return
         routers = self.world.process.engine.state.routers.by_name
@@ -551,7 +552,7 @@ class Traffic:
     # -- what answers show ---------------------------------------------------------------------
 
     def _check_state(self, name: str, answer: dict[str, Any] | None) -> None:
-        """Head, floor and totals of an answer. (I8, I13)"""
+        """Head, floor and totals of a response. (I8, I13)"""
         if answer is None:
             return
         topic = self.world.model.topics[name]
@@ -569,8 +570,8 @@ class Traffic:
         self._learn_floors(topic, earliest)
 
     def _check_head(self, topic: Topic, head_seq: int) -> None:
-        """All that is acknowledged is shown, and nothing that is not written; `fsync` topics
-        show nothing that a power loss may take. (I32)"""
+        """Every acknowledged record is visible, and none that is not written; `fsync` topics show
+        nothing that a power loss may take. (I32)"""
         least = self.world.clients.acked.get(topic.epoch, 0)
         check(least <= head_seq <= topic.head_seq, "head", f"{least} {head_seq} {topic.head_seq}")
         self.world.clients.saw_head(topic.epoch, head_seq)
@@ -591,7 +592,7 @@ class Traffic:
 
 
 class Telling:
-    """What a client learns when its answer is told."""
+    """What a client learns from its response."""
 
     def __init__(self, world: "World", command: Command) -> None:
         self._world = world
@@ -604,7 +605,7 @@ class Telling:
         self._erases: list[bytes] = []
 
     def learn(self, answer: dict[str, Any]) -> None:
-        """The engine has answered, and the model agrees; it may still have to wait."""
+        """The engine has answered, and the model agrees; the response may still have to wait."""
         world, command = self._world, self._command
         topics = world.process.engine.state.topics
         for name, made in world.model.topics.items():
@@ -630,8 +631,8 @@ class Telling:
             self(self._early)
 
     def _dead_texts(self, topic: Topic) -> list[bytes]:
-        """What was acknowledged or read of the topic and is not in it any more; nothing where copies
-        may say the same."""
+        """Texts that were acknowledged or read of the topic and are not in it any more; none if
+        copies may have the same."""
         world = self._world
         if world.traffic.has_copies or world.style.queues:
             return []
@@ -656,7 +657,7 @@ class Telling:
                 clients.saw_record(self._epoch, seq, text)
 
     def promise(self, lsn: int) -> None:
-        """What was told is to be there whatever happens."""
+        """What was acknowledged has to be there whatever happens."""
         self._world.durable_lsn = max(self._world.durable_lsn, lsn)
 
 
@@ -669,7 +670,6 @@ def append_of(name: str, entries: list[Entry], key: str | None, config: TopicCon
         nodes=nodes if any(nodes) else None,
         tags=tags if any(tags) else None,
         metas=metas if any(metas) else None,
-        text_bytes=sum(len(e.data) for e in entries),
         key=b"" if key is None else key.encode().ljust(16),
         create=None,
         config=config,

@@ -1,8 +1,8 @@
-"""Who waits for jobs: parked claims, and what they are given (§10.2).
+"""Workers that wait for jobs: parked claims, and what they get (§10.2).
 
 Owns the clients' end of them, and the check that each grant is one that the contract allows: the
-lowest jobs that may be claimed, to somebody who asked, no more than they asked for, and none idle
-while somebody waits.  Refuses to know in which order those who wait are looked at.
+lowest jobs that may be claimed, to a claim that waits, no more than it asked for, and no job idle
+while a claim waits.  Refuses to know in which order waiting claims are looked at.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Claimer:
 
 
 class Waiting:
-    """Everybody who waits for jobs of one process."""
+    """All claims that wait for jobs of one process."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -43,14 +43,14 @@ class Waiting:
         self._windows: dict[str, int] = {}
 
     def end(self) -> None:
-        """The process is gone, and every connection with it."""
+        """The process has ended, and every connection with it."""
         self.claimers.clear()
         self.grants.clear()
 
     # -- what the engine says it did -----------------------------------------------------------
 
     def granted(self, event: JobsLeased) -> None:
-        """Jobs are leased: lowest first, and none that is not to be claimed. (I18, I21)"""
+        """Jobs are leased: lowest first, and none that cannot be claimed. (I18, I21)"""
         world = self._world
         topic = self._topic(event.topic_id)
         able = self.able(topic)
@@ -68,7 +68,7 @@ class Waiting:
             world.clients.leases.add(lease)
 
     def able(self, topic: Topic) -> list[int]:
-        """Jobs that may be delivered now, as far as they are shown."""
+        """Jobs that may be delivered now, as far as they are visible."""
         jobs, config = topic.jobs, topic.config
         return [
             record.seq
@@ -83,7 +83,7 @@ class Waiting:
     # -- answers -------------------------------------------------------------------------------
 
     def answered(self, claim: Claim, outcome: Outcome) -> tuple[dict[str, Any], bool]:
-        """What a claim is told is what was leased for it.
+        """A claim is answered with what was leased for it.
 
         Returns:
             The answer, and whether it is of lasting leases that promise a sync.
@@ -101,7 +101,7 @@ class Waiting:
             known = topic.jobs.known.get(job["$seq"])
             now = None if known is None else (f"lease_{known.lease:x}", known.until_ms)
             if now == (job["lease_id"], job["deadline"]):
-                # Else it was acked, extended or claimed again in the turn that tells of this.
+                # Else it was acked, extended or claimed again in the turn that reports this.
                 world.traffic.check_job(topic, job)
         return answer, is_durable
 
@@ -130,7 +130,7 @@ class Waiting:
         return claimer
 
     def woken(self, claimer: Claimer, result: Outcome | Exception) -> bool:
-        """A parked claim is answered; whether what it is told promises a sync."""
+        """A parked claim is answered; returns whether its response promises a sync."""
         self.claimers.remove(claimer)
         if isinstance(result, Exception):
             check("does not exist" in str(result), "I29", result)
@@ -138,8 +138,8 @@ class Waiting:
         return self.answered(claimer.command, result)[1]
 
     def check_rest(self) -> None:
-        """After a turn: what was leased was told to somebody, nobody waits too long, and no job
-        waits where somebody waits for it but for a window that is open."""
+        """After a turn: every leased job was sent to a worker, no claim waits too long, and no job
+        waits while a claim does, except in an open window."""
         world = self._world
         engine = world.process.engine
         check(not self.grants, "I18", f"told nobody: {self.grants}")

@@ -1,4 +1,5 @@
-"""A world in which one seed decides everything: what clients ask, when the disk stops, what stays.
+"""A world in which one seed decides everything: what clients request, when the disk stops, what is
+kept.
 
 Owns the processes one after the other, the model after each write, and the choice of the next
 step.  Refuses to know how a batch or a page is made.  Invariant: whatever a recovery shows is the
@@ -24,7 +25,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.model.ports import Recovery, Store
-from topics.protocol.state.queue import Place
+from topics.protocol.state.queue import JobPlace
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
@@ -39,7 +40,7 @@ from .space import check_rest
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import SLACK_MS, Waiting
 
-TIMED = (Place.LEASED, Place.DELAYED)
+TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
 
@@ -55,7 +56,7 @@ class World:
         is_full: The disk may refuse.
         was_disturbed: It refused something to the start of this process.
         is_unseen: A process was stopped in the call that was to leave a mark of its failed sync:
-            what the kernel remembers is all that tells.
+            only the kernel's page cache shows it.
     """
 
     def __init__(self, seed: int, style: Style | None = None) -> None:
@@ -108,12 +109,12 @@ class World:
         if self.style.queues or self.style.ttls_ms != (0,):
             back_ms = 0  # what time took and nobody logged would be there again
         self.recovery = self.process.recover(self.clock_ms - back_ms)
-        # Somebody had set the wall clock back while no process ran, and sets it right at once.
+        # The wall clock was set back while no process ran, and is corrected at once.
         self.recovered_ms = self.process.engine.state.now_ms
         self.process.now_ms = self.clock_ms
 
     def store(self) -> Store:
-        """What a process gets to work with, not yet recovered."""
+        """The store of a process, not yet recovered."""
         return DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
 
     def _writing(self) -> None:
@@ -126,40 +127,41 @@ class World:
         self.in_flight = None
 
     def moved(self) -> None:
-        """Dying jobs may have moved. (§10.6)"""
+        """Dead letters may have moved. (§10.6)"""
         places = self._places()
         self._reap(places)
         self.learn_epochs()
         is_due = self.process.is_reading or self.process.failed
-        dying = [n for n, jobs in places.items() if Place.DYING in jobs.values()]
+        dying = [n for n, jobs in places.items() if JobPlace.DYING in jobs.values()]
         check(is_due or not dying, "I23", f"jobs of {dying} are dying, and nothing is read")
 
-    def _reap(self, places: dict[str, dict[int, Place]]) -> None:
+    def _reap(self, places: dict[str, dict[int, JobPlace]]) -> None:
         waited_for = {claimer.command.topic for claimer in self.waiting.claimers}
         served = waited_for if self.asked is None else waited_for | {self.asked}
         after_ms = self.style.limits.dead_letter_after_ms
         self.model.reap(places, served=served, after_ms=after_ms)
 
-    def _places(self) -> dict[str, dict[int, Place]]:
-        """Where the engine has its jobs; it need not have looked at the clock yet."""
+    def _places(self) -> dict[str, dict[int, JobPlace]]:
+        """Where the engine has its jobs; it need not have read the clock yet."""
         state, now_ms = self.process.engine.state, self.model.now_ms
         return {
             state.by_id[topic_id].name: {
-                seq: Place.AGAIN if job.place in TIMED and job.ends_ms <= now_ms else job.place
+                seq: JobPlace.AGAIN if job.place in TIMED and job.ends_ms <= now_ms else job.place
                 for seq, job in queue.jobs.items()
             }
             for topic_id, queue in state.queues.items()
         }
 
     def learn_epochs(self) -> None:
-        """Of topics that a dead letter made, which nobody asked for."""
+        """Of topics that a dead letter created, which no client requested."""
         for name, topic in self.model.topics.items():
             held = self.process.engine.state.topics.get(name)
             if not topic.epoch and held is not None:
                 topic.epoch = held.epoch
 
     def _heard(self, event: Event) -> None:
-        """An event became true; what nobody asked for in so many words is told by it alone."""
+        """An event was applied; changes that no client requested directly are learned from it
+        alone."""
         follow(self.model, self.process.engine.state, event)
         if not isinstance(self.process.command, Claim | None):
             return
@@ -171,11 +173,12 @@ class World:
                 self.waiting.granted(event)
 
     def crash(self, how: str) -> None:
-        """Stop here, and look at what the next process finds; it may be cut short itself."""
+        """Stop here, and compare what the next process finds; its recovery may be cut off
+        itself."""
         self.crashes += 1
         stop = how
         if self._lost_pages() or FAILED_NAME in self.files.names() or self.process.failed:
-            # What a failed sync left clean may be lost, whoever goes on: as at a power cut.
+            # What a failed sync left clean may be lost in any next process: as at a power cut.
             how = "cut"
         candidates = self._candidates(how)
         self.files = self._next_files(stop)
@@ -207,12 +210,12 @@ class World:
         self._recover_again()
 
     def _heed(self, told: str) -> None:
-        """Whoever reads that the disk took no mark of its failure leaves one."""
+        """An operator who reads that the disk took no mark of its failure leaves one."""
         if FAILED_NAME in told and FAILED_NAME not in self.files.names():
             self.files.put(FAILED_NAME, b"")
 
     def _disturb(self) -> None:
-        """Let the recovery to come be cut off or fail."""
+        """Let the next recovery be cut off or fail."""
         at = self.files.calls + self.rng.randint(0, 30)
         if self.style.faults and self.rng.random() < 0.5:
             for call in range(at + 1, at + 1 + self._calls_that_fail()):
@@ -291,7 +294,8 @@ class World:
         self._begin_history()
 
     def _check_seeks(self, found: dict[str, Found]) -> None:
-        """Who asks for the time of a topic's last record finds it. (§3, decision of seeking by time)"""
+        """A read from the time of a topic's last record finds it. (§3, decision of seeking by
+        time)"""
         self.process.pays = False
         for name, topic in found.items():
             for seq in sorted(topic.texts)[-1:]:
@@ -337,7 +341,7 @@ class World:
         self.process, self.files = process, files
 
     def shown_by(self, files: SimFiles) -> tuple[dict[str, Found], dict[str, Router]]:
-        """What a start of another directory shows; the world goes on where it is."""
+        """What a start of another directory shows; the world continues where it is."""
         kept = self.process, self.files, self.clock_ms
         self.files = files
         try:
@@ -347,7 +351,7 @@ class World:
             self.process, self.files, self.clock_ms = kept
 
     def found(self) -> dict[str, Found]:
-        """All that the process shows, and the floors and holes behind it; nothing moves for it."""
+        """All that the process shows, and the floors and holes after it; nothing moves for it."""
         self.process.pays = False
         try:
             return self._found()
@@ -385,7 +389,7 @@ class World:
         return shown_jobs(queue, self.process.engine.state.now_ms), told["dead_lettered"]
 
     def found_routers(self) -> dict[str, Router]:
-        """All routers, where they stand and what they counted."""
+        """All routers, their cursors and counters."""
         routers = self.process.engine.state.routers.by_name.items()
         return {
             name: Router(name, r.config, r.cursor, r.forwarded_total, r.lost_total)
@@ -416,7 +420,7 @@ class World:
     # -- steps ---------------------------------------------------------------------------------
 
     def live(self, steps: int) -> None:
-        """Go on, whatever happens to the disk."""
+        """Continue, whatever happens to the disk."""
         for _ in range(steps):
             try:
                 self.step()
@@ -449,11 +453,11 @@ class World:
         elif kind < 0.78:
             self.settle()
         elif kind < 0.93:
-            process.step_upkeep(checkpoint=self.rng.random() < 0.15)
+            process.step_maintenance(checkpoint=self.rng.random() < 0.15)
         elif kind < 0.95:
-            process.give_up_upkeep()
+            process.give_up_maintenance()
         elif kind < 0.97:
-            process.finish_upkeep()
+            process.finish_maintenance()
             check_rest(self)
         elif kind < 0.985:
             self._settle_idle()
@@ -473,11 +477,11 @@ class World:
             cleans &= kind is OSError
             self.files.faults[call] = Fault(error, cleans=cleans, kind=kind)
         if self.rng.random() < 0.2:
-            # It hung, somebody lost patience, and the process was gone when it returned.
+            # It hung, an operator killed it, and the process was gone when the call returned.
             self.files.cut_at = at
 
     def _calls_that_fail(self) -> int:
-        """Trouble seldom comes alone."""
+        """Failures come in groups."""
         return self.rng.choice((1, 1, 2, 3))
 
     def _settle_idle(self) -> None:
@@ -486,7 +490,7 @@ class World:
             self.process.idle()
 
     def settle(self) -> None:
-        """Everything written is synced, and those who wait for it are told."""
+        """Everything written is synced, and the waiting commands are answered."""
         if not self.process.failed:
             self.process.sync()
         self._learn_synced()
@@ -516,7 +520,7 @@ class World:
         self.end_turn()
 
     def pay(self, command: Command) -> None:
-        """What routers owe to a command is worked off, with a sync where it takes one."""
+        """Copies that a command needs are made, with a sync if they need one."""
         self.process.pay(command)
         self._learn_synced()
 
@@ -558,7 +562,7 @@ def _doubt_keys(model: Model, others: list[Model]) -> None:
 
 
 def told_story(seed: int, *, crashes: int, style: Style | None = None) -> World:
-    """Live through some crashes; a failure says in one line how to see it again."""
+    """Run through some crashes; a failure says in one line how to repeat it."""
     world = World(seed, style)
     try:
         world.start()

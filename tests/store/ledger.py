@@ -1,4 +1,4 @@
-"""A tiny engine for tests of the store: dicts of records, and the same duties towards a store.
+"""A small engine for tests of the store: dicts of records, with an engine's duties towards a store.
 
 It applies events exactly as it writes them, so that what a store replays can be compared with what
 was written.
@@ -47,7 +47,7 @@ def batch_of(texts: Sequence[bytes], *, tags: Tags | None = None, nodes: Any = N
 
 
 class HotRun:
-    """Records in memory; implements what a seal asks of `ports.Run`."""
+    """Records in memory; implements the part of `ports.Run` that a seal uses."""
 
     def __init__(
         self, first_seq: int, texts: Sequence[bytes], *, tags: Tags = (), nodes: Tags = ()
@@ -78,7 +78,7 @@ class HotRun:
     def dead(self) -> int:
         return int(np.count_nonzero(self.flags))
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         self.flags[rows] = DELETED
 
     def tag(self, tag_id: int) -> str:
@@ -99,7 +99,7 @@ def _ids(values: Tags, table: list[str], count: int) -> NDArray[np.uint32]:
 
 
 def entry_of(run: Any, *, topic_id: int = 1) -> SealEntry:
-    """The whole of one run, with its flags now."""
+    """The image of one whole run, with its present flags."""
     piece = SealPiece(run, 0, run.count, run.flags.copy())
     return SealEntry(topic_id, run.first_seq, (piece,))
 
@@ -122,7 +122,7 @@ class Topic:
 
 
 class Ledger:
-    """Implements `ports.RecoverySink`, and is the one who writes."""
+    """Implements `ports.RecoverySink`, and writes to the store."""
 
     def __init__(self, store: Any) -> None:
         self.store: Store = store
@@ -170,7 +170,7 @@ class Ledger:
         for ref, run in topic.runs:
             lo, hi = max(first, ref.first_seq), min(last, ref.last_seq)
             if lo <= hi:
-                run.kill(np.arange(lo - ref.first_seq, hi - ref.first_seq + 1))
+                run.delete(np.arange(lo - ref.first_seq, hi - ref.first_seq + 1))
 
     def _sealed(self, topic: Topic, event: RunsSealed) -> None:
         kept = [held for held in topic.runs if held[0].last_seq < event.first_seq]
@@ -179,7 +179,7 @@ class Ledger:
             run = self.store.open_run(ref, event.topic_id)
             # What was deleted since the seal was planned is not in the file's flags.
             seqs = range(ref.first_seq, ref.last_seq + 1)
-            run.kill(np.array([s - ref.first_seq for s in seqs if s not in topic.hot], np.int64))
+            run.delete(np.array([s - ref.first_seq for s in seqs if s not in topic.hot], np.int64))
             topic.runs.append((ref, run))
         for seq in range(event.first_seq, event.last_seq + 1):
             topic.hot.pop(seq, None)
@@ -194,7 +194,7 @@ class Ledger:
         return self.store.write(Frames.of(events))
 
     def recovered(self) -> "Ledger":
-        """Begin a new history with what was found."""
+        """Begin a new history with the recovered state."""
         self.shadow = self.content()
         self.history = [self.content()]
         return self
@@ -243,7 +243,7 @@ class Ledger:
         topic = self.topics[topic_id]
         first, last = min(topic.hot), topic.head
         run = HotRun(first, [topic.hot.get(seq, b"{}") for seq in range(first, last + 1)])
-        run.kill(np.array([s - first for s in range(first, last + 1) if s not in topic.hot], int))
+        run.delete(np.array([s - first for s in range(first, last + 1) if s not in topic.hot], int))
         refs = self.store.seal([entry_of(run, topic_id=topic_id)])
         return self.write(RunsSealed(1, topic_id, first, last, refs))
 

@@ -27,7 +27,7 @@ def started(files: SimFiles) -> tuple[Ledger, Recovery]:
 
 
 def live(ledger: Ledger, rng: random.Random, *, steps: int) -> None:
-    """What a server might do; equal sizes of records on purpose, they hide the least."""
+    """Operations as of a server; records of equal size, since those hide the fewest errors."""
     size = rng.choice(SIZES)
     for _ in range(steps):
         topic_id = rng.choice(sorted(ledger.topics) or [0])
@@ -77,7 +77,7 @@ def calls_of(make: Callable[[], SimFiles], seed: int, *, steps: int) -> int:
 
 
 def check_survivors(before: Ledger, found: Ledger) -> None:
-    """What is found is what stood after some write, and no earlier one than was synced."""
+    """The state found is that after some write, and none before the last synced one."""
     if not before.history:
         return
     allowed = before.history[before.store.synced_lsn :]
@@ -88,7 +88,8 @@ def check_survivors(before: Ledger, found: Ledger) -> None:
 @pytest.mark.parametrize("harsh", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_power_cut_takes_only_an_unsynced_end(seed: int, harsh: bool, stride: int) -> None:
-    """Whatever call is the last, a batch is there wholly or not, and no synced one is missing."""
+    """Whichever call is the last, a batch is there as a whole or not at all, and no synced one is
+    missing."""
     total = calls_of(SimFiles, seed, steps=60)
     for cut_at in range(seed, total + 1, stride):
         files = SimFiles()
@@ -104,7 +105,7 @@ def test_a_power_cut_takes_only_an_unsynced_end(seed: int, harsh: bool, stride: 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_kill_takes_nothing(seed: int, stride: int) -> None:
-    """What was written is there for the next process, synced or not."""
+    """Everything that was written is there for the next process, synced or not."""
     total = calls_of(SimFiles, seed, steps=60)
     for cut_at in range(seed, total + 1, stride):
         files = SimFiles()
@@ -121,7 +122,7 @@ def test_a_kill_takes_nothing(seed: int, stride: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_recovery_may_be_cut_anywhere_and_run_again(seed: int, stride: int) -> None:
-    """A second failure, at any call of the recovery, ends in the same state."""
+    """A second failure, at any call of the recovery, leads to the same state."""
     rng = random.Random(seed)
     total = calls_of(SimFiles, seed, steps=60)
     for cut_at in sorted(rng.sample(range(total), 28 // stride)):
@@ -145,8 +146,8 @@ def test_recovery_may_be_cut_anywhere_and_run_again(seed: int, stride: int) -> N
 
 @pytest.mark.parametrize("seed", range(25))
 def test_refusals_of_the_disk_and_cuts_in_one_story(seed: int) -> None:
-    """A disk that fails, a process that goes on as far as it may, and then a cut: nothing synced
-    is missing, whatever the page cache pretended in between. (F9, F31)"""
+    """A disk that fails, a process that continues as far as it may, and then a cut: nothing synced
+    is missing, whatever the page cache showed in between. (F9, F31)"""
     rng = random.Random(seed)
     files = SimFiles(seed)
     stood = [{}]
@@ -180,8 +181,8 @@ def test_refusals_of_the_disk_and_cuts_in_one_story(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_checkpoint_before_leads_to_the_same_state(seed: int) -> None:
-    """Without the newest checkpoint the log since the one before says the same, also of segments
-    that were sealed and dropped in between. (F14)"""
+    """Without the newest checkpoint, the log since the one before leads to the same state, also of
+    segments that were sealed and dropped in between. (F14)"""
     rng = random.Random(seed)
     files = SimFiles(seed)
     ledger, _ = started(files)
@@ -211,7 +212,7 @@ def _calls_to_start(files: SimFiles) -> int:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_story_of_many_cuts_is_one_story(seed: int) -> None:
-    """Cut or killed again and again, each time at another call, the log goes on where it was."""
+    """Cut or killed repeatedly, each time at another call, the log continues where it ended."""
     rng = random.Random(seed)
     files = SimFiles(seed)
     for _ in range(15):
@@ -226,7 +227,7 @@ def test_a_story_of_many_cuts_is_one_story(seed: int) -> None:
 
 
 def test_a_recovery_that_was_killed_does_not_hide_the_power_cut_before_it() -> None:
-    """Its empty log file has the new boot id, and still nobody has said what was lost."""
+    """Its empty log file has the new boot id, and the loss has not been reported yet."""
     files = SimFiles()
     ledger, _ = started(files)
     ledger.create(1)

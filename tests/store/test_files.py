@@ -1,4 +1,4 @@
-"""The door to the disk, and the simulated disk that stands in for it."""
+"""The store's access to the disk, and the simulated disk that stands in for it."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ def test_bytes_are_where_they_were_written(files: Files) -> None:
 
 
 def test_names_come_and_go(files: Files) -> None:
-    """A name is created once, replaced by a rename, and missing afterwards."""
+    """A name is created once, replaced by a rename, and missing after its removal."""
     write_all(files.create("a"), b"a", 0)
     files.create("b")
     with pytest.raises(FileExistsError):
@@ -71,7 +71,7 @@ def test_a_map_shows_what_is_written_later(files: Files) -> None:
 
 
 def test_an_unlinked_file_stays_readable_while_it_is_open(files: Files) -> None:
-    """A reader is not disturbed by a drop."""
+    """A drop does not disturb a reader."""
     write_all(files.create("a"), b"still here", 0)
     file = files.open("a")
     files.unlink("a")
@@ -80,7 +80,7 @@ def test_an_unlinked_file_stays_readable_while_it_is_open(files: Files) -> None:
 
 
 def test_publishing_replaces_as_a_whole(files: Files) -> None:
-    """A half made file from an earlier life is in nobody's way."""
+    """A half-written file of an earlier process does not prevent it."""
     files.create("a.tmp")
     publish(files, "a", b"one")
     publish(files, "a", b"two")
@@ -90,7 +90,7 @@ def test_publishing_replaces_as_a_whole(files: Files) -> None:
 
 
 def test_clock_and_entropy_belong_to_the_files(files: Files) -> None:
-    """What a simulation must own is asked for here."""
+    """A simulation controls clock and entropy through the same port."""
     assert files.monotonic_us() <= files.monotonic_us()
     write_all(files.create("a"), b"a", 0)
     assert abs(files.modified_s("a") - files.now_s()) < 60
@@ -105,7 +105,7 @@ def test_clock_and_entropy_belong_to_the_files(files: Files) -> None:
 def test_reading_without_waiting_gives_up_where_it_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file system without the flag is asked once; from then on threads read."""
+    """A file system without the flag is tried once; after that threads read."""
     files = OsFiles(tmp_path)
     files.prepare(create=True)
     file = files.create("a")
@@ -127,7 +127,7 @@ def test_reading_without_waiting_gives_up_where_it_is_unknown(
 def test_reading_without_waiting_is_all_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
-    """A part that lay in memory is no answer."""
+    """A part that is in memory is not returned."""
     files = OsFiles(tmp_path)
     files.prepare(create=True)
     file = files.create("a")
@@ -144,7 +144,7 @@ def test_reading_without_waiting_is_all_or_nothing(
 
 
 def test_an_unsynced_write_persists_sector_by_sector() -> None:
-    """A cut keeps any subset of sectors and is honest about synced ones."""
+    """A cut keeps any subset of the unsynced sectors, and all synced ones."""
     files = SimFiles()
     file = files.create("a")
     write_all(file, b"a" * 4 * SECTOR, 0)
@@ -170,7 +170,8 @@ def test_an_unsynced_write_persists_sector_by_sector() -> None:
 def test_a_page_of_a_log_that_was_being_written_may_be_gone(
     page_bytes: int, name: str, may_lose: bool
 ) -> None:
-    """With what had been synced in it, on a disk of such sectors; the page before it is not."""
+    """On a disk with such sectors the page is lost with the synced data in it; the page before it
+    is not."""
     files = SimFiles()
     files.page_bytes = page_bytes
     file = files.create(name)
@@ -187,7 +188,7 @@ def test_a_page_of_a_log_that_was_being_written_may_be_gone(
 
 
 def test_a_file_cut_within_a_page_is_written_there() -> None:
-    """What is left of the page is zeroed, so it is on its way to the disk again."""
+    """The rest of the page is zeroed, so the page is being written again."""
     files = SimFiles()
     file = files.create("a")
     write_all(file, b"a" * 4 * PAGE, 0)
@@ -201,7 +202,7 @@ def test_a_file_cut_within_a_page_is_written_there() -> None:
 
 
 def test_names_persist_as_a_prefix_or_harshly_as_any_subset() -> None:
-    """A directory that was not synced may forget, in order unless it is a harsh one."""
+    """A directory that was not synced may lose names, in order unless the disk is a harsh one."""
     files = SimFiles()
     for name in "abc":
         files.create(name)
@@ -214,7 +215,7 @@ def test_names_persist_as_a_prefix_or_harshly_as_any_subset() -> None:
 
 
 def test_a_failed_sync_leaves_clean_pages_that_are_not_on_the_disk() -> None:
-    """The second sync succeeds and the bytes are gone all the same."""
+    """The second sync succeeds and the bytes are lost all the same."""
     files = SimFiles()
     file = files.create("a")
     write_all(file, b"a" * SECTOR, 0)

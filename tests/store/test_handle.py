@@ -1,4 +1,4 @@
-"""What an open segment reads of its file, and when."""
+"""Which parts of its file an open segment reads, and when."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,7 @@ from topics.protocol.model.errors import Corrupt, DamagedRun
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.model.tags import equals
 from topics.store.files import File, OsFile, OsFiles
+from topics.store.handle import ACCESS, Access, Segment, Turn
 from topics.store.layout import PAGE, segment_name
 from topics.store.runs import SealedRun
 from topics.store.segments import Segments
@@ -38,7 +39,7 @@ def cut(path: Path, size: int = PAGE) -> None:
 
 
 def test_a_segment_that_was_cut_short_before_it_is_opened_is_told(tmp_path: Path) -> None:
-    """The header says how large the file is: opening it names the file and where it ends."""
+    """The header has the size of the file: the error names the file and where it ends."""
     _, run, path = sealed(tmp_path)
     size = path.stat().st_size
     cut(path)
@@ -63,8 +64,8 @@ USES: dict[str, Callable[[SealedRun], object]] = {
 def test_a_segment_that_is_cut_short_while_it_is_open_is_told(
     tmp_path: Path, use: Callable[[SealedRun], object]
 ) -> None:
-    """Whatever is used first: the file is looked at before memory beyond its end is touched, which
-    would be a SIGBUS and the end of the process."""
+    """Whichever part is used first: the size of the file is checked before memory beyond its end is
+    touched, which would be a SIGBUS and the end of the process."""
     _, run, path = sealed(tmp_path)
     run.open()
     cut(path)
@@ -77,7 +78,7 @@ def test_a_segment_that_is_cut_short_while_it_is_open_is_told(
 
 
 def test_a_segment_that_is_cut_short_while_it_is_mapped_is_told(tmp_path: Path) -> None:
-    """One run in use maps the file; the next one's columns are looked at all the same."""
+    """One run in use maps the file; the next one's columns are checked all the same."""
     files = OsFiles(tmp_path)
     files.prepare(create=True)
     segments = Segments(files, instance=INSTANCE, stats=StoreStats())
@@ -125,7 +126,7 @@ def test_opening_reads_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_start_reads_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much was sealed, a start reads the first bytes of each segment and maps none."""
+    """However many segments there are, a start reads the first bytes of each and maps none."""
     store = DiskStore(OsFiles(tmp_path), wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
     ledger = Ledger(store)
     store.recover(ledger)
@@ -170,9 +171,41 @@ def test_a_run_that_is_whole_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    """A segment that somebody took away is damage, with its name."""
+    """A missing segment is damage, reported with its name."""
     _, run, path = sealed(tmp_path)
     path.unlink()
 
     with pytest.raises(Corrupt, match="the file is missing"):
         run.open()
+
+
+CELLS = [(access, turn) for access in Access for turn in Turn]
+
+
+@pytest.mark.parametrize(("access", "turn"), CELLS, ids=lambda each: each.value)
+def test_every_cell_of_the_access_table(access: Access, turn: Turn, tmp_path: Path) -> None:
+    """Each input leads to the state in the table; only an open or kept segment has a handle."""
+    segments, run, _ = sealed(tmp_path)
+    handle = segments.handle(run._segment)
+    made = Segment(1)
+    made.access = access
+    made.handle = handle if access in (Access.OPEN, Access.KEPT) else None
+    opened = handle if turn is Turn.OPENED else None
+
+    if (access, turn) not in ACCESS:
+        with pytest.raises(KeyError):
+            made.move(turn, opened)
+        return
+    made.move(turn, opened)
+
+    assert made.access is ACCESS[access, turn]
+    assert (made.handle is handle) is (made.access in (Access.OPEN, Access.KEPT))
+
+
+def test_a_segment_ends_where_it_began_or_is_gone() -> None:
+    """`ENDED` leaves a segment closed or gone, from every state."""
+    ends = {ACCESS[access, Turn.ENDED] for access in Access}
+
+    assert ends == {Access.CLOSED, Access.GONE}
+    for end in ends:
+        assert (end, Turn.CROWDED_OUT) not in ACCESS

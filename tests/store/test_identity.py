@@ -1,4 +1,4 @@
-"""Which directories may be used; a real file system, since it is about names and locks."""
+"""Which directories can be used; on a real file system, since it is about names and locks."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ def refused(root: Path, match: str) -> None:
 
 
 def test_a_new_directory_is_private(tmp_path: Path) -> None:
-    """Parents are made, the directory is 0700, its files are 0600."""
+    """Parents are created, the directory is 0700, its files are 0600."""
     root = tmp_path / "a" / "b" / "data"
     opened(root).close(None)
 
@@ -75,21 +75,21 @@ def test_a_directory_in_use_is_refused_unchanged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "base", "0000000001.wal.bak"])
 def test_a_foreign_directory_is_refused_unchanged(tmp_path: Path, name: str) -> None:
-    """Somebody else's files are not moved in with."""
+    """A directory with files of another program is not used."""
     (tmp_path / name).write_bytes(b"mine")
 
     refused(tmp_path, f'it holds "{name}"')
 
 
 def test_a_fresh_file_system_is_not_foreign(tmp_path: Path) -> None:
-    """An empty mount has a `lost+found`."""
+    """An empty mount has a `lost+found`, which does not count."""
     (tmp_path / "lost+found").mkdir()
 
     opened(tmp_path).close(None)
 
 
 def test_droppings_beside_our_files_are_ignored(tmp_path: Path) -> None:
-    """What others leave in the directory later is neither read nor removed."""
+    """Files that other programs leave in the directory later are neither read nor removed."""
     opened(tmp_path).close(None)
     for name in ("lost+found", ".snapshot"):
         (tmp_path / name).mkdir()
@@ -118,7 +118,7 @@ def test_a_newer_format_is_refused_unchanged(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
-    """A file in the place of the directory is named."""
+    """The refusal names a file in the place of the directory."""
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(Unusable, match="file"):
@@ -126,7 +126,7 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
-    """Names inside the directory are files, never ways out of it."""
+    """Names inside the directory are files, never links out of it."""
     root = tmp_path / "data"
     opened(root).close(None)
     outside = tmp_path / "outside"
@@ -138,7 +138,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_instances_differ(tmp_path: Path) -> None:
-    """Two data directories never share the id that is in their topics' epochs."""
+    """Two data directories never share the id that is in the epochs of their topics."""
     one, other = opened(tmp_path / "one"), opened(tmp_path / "other")
     ids = {one.instance_id, other.instance_id}
     one.close(None)
@@ -151,7 +151,7 @@ def test_instances_differ(tmp_path: Path) -> None:
 
 
 def test_a_refused_store_may_be_closed(tmp_path: Path) -> None:
-    """Whoever started a store may always close it."""
+    """A store whose start was refused can be closed."""
     (tmp_path / "notes.txt").write_bytes(b"")
     store = DiskStore(OsFiles(tmp_path))
     with pytest.raises(Unusable):

@@ -39,7 +39,7 @@ while True:
 @pytest.mark.parametrize("rounds", [(1, 37, 160, 400)])
 def test_a_killed_process_loses_nothing_it_said(tmp_path: Path, rounds: tuple[int, ...]) -> None:
     """SIGKILL keeps the page cache: every write that was reported is there, synced or not, and the
-    log goes on where it was, again and again. (F1)"""
+    log continues where it ended, again and again. (F1)"""
     root = tmp_path / "data"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     for lines in rounds:

@@ -1,4 +1,4 @@
-"""The stores keep the face that the rest of the program is built to."""
+"""The stores implement the port that the rest of the program is written against."""
 
 import inspect
 from typing import Any
@@ -20,7 +20,7 @@ def _members(protocol: type) -> dict[str, Any]:
     [(ports.Store, DiskStore), (ports.Store, MemoryStore), (ports.Run, SealedRun)],
 )
 def test_every_call_takes_what_the_port_says(protocol: type, made: type) -> None:
-    """Names and parameters agree, so that one may stand in for the other."""
+    """Names and parameters agree, so that one store can replace another."""
     for name, value in _members(protocol).items():
         if not inspect.isfunction(value):
             continue

@@ -4,7 +4,7 @@ from topics.store.progress import EVERY, Progress, ReportingList
 
 
 def test_progress_moves_with_all_that_a_start_does() -> None:
-    """The checkpoint, the log and the segments each take their share; only the end is the end."""
+    """The checkpoint, the log and the segments each have their share; only the end is 1."""
     progress = Progress()
     shares = [progress.share]
     progress.begin(topics=1000, log_bytes=400_000, segments=24)
@@ -29,7 +29,7 @@ def test_progress_moves_with_all_that_a_start_does() -> None:
 
 
 def test_a_watched_list_is_the_list() -> None:
-    """And says how far it was walked, now and then."""
+    """It reports now and then how far it was iterated."""
     told: list[int] = []
     items = ReportingList(range(2 * EVERY + 1), told.append)
 

@@ -34,7 +34,7 @@ def read(files: SimFiles) -> tuple[ReadOnlyStore, Ledger]:
 
 
 def test_a_reader_sees_what_is_vouched_for() -> None:
-    """A batch shows once something later in the log says that it is durable."""
+    """A reader sees a batch once a later one in the log says that it is durable."""
     files, writer = begun()
     for text in (b"one", b"two", b"three"):
         writer.append(1, text)
@@ -47,7 +47,7 @@ def test_a_reader_sees_what_is_vouched_for() -> None:
 
 
 def test_a_reader_follows_the_log() -> None:
-    """Applying the log a piece at a time ends in the same state, across files and seals."""
+    """Applying the log in parts leads to the same state, across files and seals."""
     files, writer = begun()
     store, reader = read(files)
     for turn in range(30):
@@ -69,7 +69,7 @@ def test_a_reader_follows_the_log() -> None:
 
 
 def test_a_reader_keeps_what_it_opened() -> None:
-    """Runs that the writer drops stay readable for whoever recovered before."""
+    """Runs that the writer drops stay readable for a reader that recovered before."""
     files, writer = begun()
     writer.append(1, b"one", b"two")
     writer.seal(1)
@@ -88,7 +88,7 @@ def test_a_reader_keeps_what_it_opened() -> None:
 
 
 def test_a_reader_that_fell_behind_starts_again() -> None:
-    """A log that was retired can't be followed; a new start finds the checkpoint."""
+    """A log that was retired cannot be followed; a new start finds the checkpoint."""
     files, writer = begun()
     store, reader = read(files)
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_a_file_that_vanishes_meanwhile_means_again_from_the_start() -> None:
 
 
 def test_a_clean_stop_is_read_whole() -> None:
-    """After a clean stop nothing waits to be vouched for."""
+    """After a clean stop the last batch is visible, too."""
     files, writer = begun()
     writer.append(1, b"one")
     expected = writer.history[-1]
@@ -144,6 +144,6 @@ def test_a_clean_stop_is_read_whole() -> None:
 
 
 def test_a_directory_that_is_not_ours_is_refused() -> None:
-    """A reader makes no directory."""
+    """A reader creates no directory."""
     with pytest.raises(Unusable, match="not a data directory"):
         open_readonly(SimFiles(), Ledger)

@@ -1,4 +1,4 @@
-"""One thread writes, one syncs, one seals and flips: as the server runs them."""
+"""One thread writes, one syncs, one seals and flips flags: as the server runs them."""
 
 import threading
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def test_writing_syncing_and_sealing_go_on_side_by_side(tmp_path: Path) -> None:
             turn += 1
             [ref] = store.seal([entry_of(HotRun(1, [b"%d" % turn, b"other"]))])
             run = store.open_run(ref, 1)
-            run.kill(np.array([1]))
+            run.delete(np.array([1]))
             store.flip()
             assert run.flags.tolist() == [0, 0xD5]
             sealed.append(bytes(run.read_blocking([(0, 1)])[0]))
@@ -83,7 +83,7 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
     thread = threading.Thread(target=flip)
     thread.start()
     for row in range(count):
-        run.kill(np.array([row]))
+        run.delete(np.array([row]))
         store.write(Frames())
         assert run.dead == row + 1
         assert int(np.count_nonzero(run.flags)) == row + 1
@@ -98,8 +98,8 @@ def test_a_delete_during_a_flip_is_never_unseen(tmp_path: Path) -> None:
 
 
 class Switching:
-    """A lock behind whose every release another thread runs to its end, where no other lock of
-    these is held that it would wait for."""
+    """A lock after whose every release another thread runs to its end, unless that thread would
+    wait for another lock of these."""
 
     held = 0
 
@@ -124,9 +124,9 @@ class Switching:
 
 
 def test_a_sync_at_any_moment_of_a_write_knows_what_it_covers() -> None:
-    """What a sync sees of a write is all or nothing of it: lsn, batch and whether anything is left
-    to be synced. Else a sync that came in between took the batch along and left its lsn behind, so
-    that nobody who waited for it was answered. (§0.10)"""
+    """A sync covers a write as a whole or not at all: lsn, batch and whether anything is left to be
+    synced. Otherwise a sync in between took the batch along and left its lsn behind, and clients
+    that waited for it got no answer. (§0.10)"""
     store = DiskStore(SimFiles(), wal_file_bytes=64 << 10, reserve_bytes=64 << 10)
     ledger = Ledger(store)
     store.recover(ledger)

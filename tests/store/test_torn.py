@@ -38,7 +38,7 @@ def kept(files: SimFiles) -> list[str]:
 
 
 def test_a_torn_end_is_kept_for_a_month() -> None:
-    """A start removes what is older than 30 days, and says so."""
+    """A start removes those older than 30 days, and logs it."""
     files = begun()
     files.put(name(1), b"one")
     files.wall_s += 1
@@ -57,7 +57,7 @@ def test_a_torn_end_is_kept_for_a_month() -> None:
 
 
 def test_torn_ends_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond 1 GiB the oldest go first; one that is younger stays, whatever its name."""
+    """Beyond 1 GiB the oldest are removed first; a younger one stays, whatever its name."""
     assert torn.KEPT_BYTES == 1 << 30
     monkeypatch.setattr(torn, "KEPT_BYTES", 1000)
     files = begun()
@@ -72,7 +72,7 @@ def test_torn_ends_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_that_is_larger_than_all_may_be_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound holds for one file, too."""
+    """The bound holds for a single file, too."""
     monkeypatch.setattr(torn, "KEPT_BYTES", 1000)
     files = begun()
     files.put(name(1), bytes(1001))
@@ -83,7 +83,7 @@ def test_one_that_is_larger_than_all_may_be_goes(monkeypatch: pytest.MonkeyPatch
 
 
 def test_files_of_others_are_left_alone() -> None:
-    """Only names that a start gives are taken for torn ends."""
+    """Only names that a start gives count as torn ends."""
     files = begun()
     names = ["notes.torn", "1.wal.1.torn", "0000000001.wal.torn", "0000000001.seg.1.torn"]
     for each in names:
@@ -96,7 +96,8 @@ def test_files_of_others_are_left_alone() -> None:
 
 
 def test_what_this_start_sets_aside_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small the bound, and however long ago the crash was."""
+    """The torn end of this start stays, however small the bound, and however long ago the crash
+    was."""
     monkeypatch.setattr(torn, "KEPT_BYTES", 0)
     files = SimFiles()
     ledger = Ledger(None)
@@ -118,7 +119,7 @@ def test_what_this_start_sets_aside_stays(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_start_that_refuses_removes_nothing() -> None:
-    """A data directory that is damaged is left to the byte as it was."""
+    """A data directory that is damaged stays as it is, byte for byte."""
     files = begun()
     files.put(name(1), b"one")
     files.wall_s += 400 * DAY_S
@@ -131,7 +132,7 @@ def test_a_start_that_refuses_removes_nothing() -> None:
 
 
 def test_what_cannot_be_looked_at_or_removed_is_in_nobodys_way(tmp_path: Path) -> None:
-    """A link or a directory of such a name on a real disk does not keep a server from starting."""
+    """A link or a directory of such a name on a real disk does not prevent a start."""
     files = OsFiles(tmp_path)
     files.prepare(create=True)
     (tmp_path / name(1)).symlink_to("nowhere")

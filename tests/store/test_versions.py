@@ -1,4 +1,4 @@
-"""Directories of earlier formats: read by their own rules, and continued in ours."""
+"""Directories of earlier formats: read by their own rules, and continued in the present one."""
 
 import errno
 import json
@@ -27,8 +27,8 @@ NAMES = ("killed-1", "clean-1", "worked-1", "torn-1")
 
 
 def left(name: str) -> tuple[SimFiles, dict[str, Any]]:
-    """A directory of an earlier format as the kernel that knew it still shows it, and what its
-    server had answered."""
+    """A directory of an earlier format as its kernel still shows it, and the last answers of its
+    server."""
     with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
         held = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
     expected = json.loads(held.pop("expected.json"))
@@ -89,7 +89,7 @@ def diff_of(name: str) -> Diff:
 
 
 def now_of(expected: dict[str, Any]) -> int:
-    """A moment after the last record, when leases still last."""
+    """A time after the last record, at which leases are still valid."""
     return max(r[1] for topic in expected.values() for r in topic["records"]) + 1000
 
 
@@ -104,7 +104,6 @@ def append(process: Process, topic: str, count: int) -> None:
                 nodes=None,
                 tags=None,
                 metas=None,
-                text_bytes=len(data),
                 key=b"",
                 create=None,
                 config=TopicConfig(),
@@ -117,8 +116,8 @@ def append(process: Process, topic: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_directory_of_an_earlier_format_shows_what_it_held(name: str) -> None:
-    """Every record, head and queue is as its own server had answered last; what is torn at its end
-    is set aside. (F34)"""
+    """Every record, head and queue is as in the last answers of its server; a torn end is set
+    aside. (F34)"""
     files, expected = left(name)
 
     process, recovery = started(files, now_of(expected))
@@ -131,8 +130,8 @@ def test_a_directory_of_an_earlier_format_shows_what_it_held(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_goes_on_in_our_format(name: str) -> None:
-    """New files are of our format, old ones stay as they are, and the next starts read both, after
-    a kill, a power cut and a clean stop."""
+    """New files have the present format, old ones stay as they are, and the next starts read both,
+    after a kill, a power cut and a clean stop."""
     files, expected = left(name)
     now_ms = now_of(expected)
     process, _ = started(files, now_ms)
@@ -157,7 +156,8 @@ def test_it_goes_on_in_our_format(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_start_that_is_cut_off_may_be_repeated(name: str) -> None:
-    """At whatever call the first start in our format ends, the next one finds the same. (F30)"""
+    """At whatever call the first start in the present format ends, the next one finds the same.
+    (F30)"""
     files, expected = left(name)
     whole = files.kill()
     started(whole, now_of(expected))
@@ -172,8 +172,8 @@ def test_a_start_that_is_cut_off_may_be_repeated(name: str) -> None:
 
 
 def test_the_end_of_an_old_log_has_no_witness() -> None:
-    """A log of version 1 that a rotation had led on is believed as far as it goes: that version
-    left such logs itself, when it was killed in the midst of a start."""
+    """A log of version 1 that ends after a rotation is accepted as it is: that version left such
+    logs itself, when it was killed during a start."""
     files, expected = left("worked-1")
     *_, before, last = [log for log in inspect(files).logs if log.batches]
     assert before.marks["rotate"]
@@ -187,7 +187,7 @@ def test_the_end_of_an_old_log_has_no_witness() -> None:
 
 
 def test_an_upgrade_that_finds_no_space_changes_nothing() -> None:
-    """The identity comes first: until it says format 2, nothing in the directory is of it."""
+    """The identity is written first: until it says format 2, no file in the directory has it."""
     files, expected = left("killed-1")
     files.faults[files.calls + 2] = Fault(errno.ENOSPC)
     before = files.tree()

@@ -1,4 +1,4 @@
-"""The log while it is written: when space is found, what a write does, what the marks say."""
+"""The log while it is written: when space is allocated, what a write does, what the marks say."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def calls_of(files: SimFiles, action: Callable[[], object]) -> list[str]:
 
 
 def test_a_batch_is_one_write() -> None:
-    """However many events a turn has, the disk is called once."""
+    """However many events a turn has, there is one call to the disk."""
     files = SimFiles()
     ledger = begun(files)
 
@@ -47,8 +47,8 @@ def test_a_batch_is_one_write() -> None:
 
 @pytest.mark.parametrize("size", [100, 5000])
 def test_nothing_but_writes_happens_inside_a_write(size: int) -> None:
-    """The next file is allocated and durable before it is needed, by the thread that syncs: a
-    write that changes files costs three writes and waits for nothing."""
+    """The next file is allocated and durable before it is needed, by the thread that syncs: a write
+    that changes files costs three writes and no wait."""
     files = SimFiles()
     ledger = begun(files)
     longest = 0
@@ -62,7 +62,7 @@ def test_nothing_but_writes_happens_inside_a_write(size: int) -> None:
 
 
 def test_a_file_of_small_batches_is_filled_with_zeros_ahead() -> None:
-    """Who waits for a sync of a few bytes should not wait for the file's metadata as well."""
+    """A sync of a few bytes does not wait for the file's metadata as well."""
     files = SimFiles()
     ledger = begun(files)
     filled = []
@@ -76,7 +76,7 @@ def test_a_file_of_small_batches_is_filled_with_zeros_ahead() -> None:
 
 
 def test_files_and_reserve_grow_to_their_settings() -> None:
-    """A fresh server starts with small files; a busy one soon has large ones."""
+    """A new server starts with small files; a busy one soon has large ones."""
     files = SimFiles()
     large = 4 * FIRST_FILE_BYTES
     ledger = begun(files, file_bytes=large, reserve_bytes=large)
@@ -93,7 +93,7 @@ def test_files_and_reserve_grow_to_their_settings() -> None:
 
 
 def test_an_idle_log_is_vouched_for_once() -> None:
-    """One small mark after the last sync, and no more until something is written."""
+    """One small mark after the last sync, and no other until the next write."""
     files = SimFiles()
     ledger = begun(files)
     store = ledger.store
@@ -109,7 +109,7 @@ def test_an_idle_log_is_vouched_for_once() -> None:
 
 
 class Busy(SimFiles):
-    """While a sync of a log file goes on, `meanwhile` is done."""
+    """While a sync of a log file is in progress, `meanwhile` is called."""
 
     meanwhile: Callable[[], object] | None = None
 
@@ -121,7 +121,7 @@ class Busy(SimFiles):
 
 
 def pages_written(files: SimFiles, action: Callable[[], object]) -> set[tuple[str, int]]:
-    """Pages that differ for an action, by file."""
+    """The pages that an action changes, by file."""
     before = files.tree()
     action()
     return {
@@ -134,8 +134,8 @@ def pages_written(files: SimFiles, action: Callable[[], object]) -> set[tuple[st
 
 @pytest.mark.parametrize("size", [1, 300, 424, 425, 3000, 5000, 3 * PAGE - 88])
 def test_no_page_that_a_sync_covers_is_written_again(size: int) -> None:
-    """A disk may lose a page that it writes, with what was acknowledged in it: what follows on a
-    sync that has begun keeps off its pages, whether it has ended or not. (F3)"""
+    """A disk may lose a page that it is writing, with acknowledged data in it: batches after the
+    begin of a sync use other pages, whether the sync has ended or not. (F3)"""
     files = Busy()
     ledger = begun(files)
     covered: set[tuple[str, int]] = set()
@@ -159,7 +159,7 @@ def test_no_page_that_a_sync_covers_is_written_again(size: int) -> None:
 
 
 def test_batches_before_a_sync_share_its_pages() -> None:
-    """Only a sync ends a page: batches that nobody waits for one by one take sectors."""
+    """Only a sync ends a page: batches that are not waited for one by one take sectors."""
     files = SimFiles()
     ledger = begun(files)
     ledger.store.sync()
@@ -170,7 +170,7 @@ def test_batches_before_a_sync_share_its_pages() -> None:
 
 
 def test_the_log_is_as_large_as_the_space_it_takes() -> None:
-    """What lies between two batches counts as well: a restart has to read past it."""
+    """The bytes between two batches count as well: a restart has to read past them."""
     files = SimFiles()
     ledger = begun(files)
     store = ledger.store
@@ -186,8 +186,8 @@ def test_the_log_is_as_large_as_the_space_it_takes() -> None:
 
 
 def test_a_start_writes_no_page_of_the_log_before_it() -> None:
-    """What is torn is cut behind the page of the last batch; what else is on that page stays, and
-    is passed over. (F13)"""
+    """The torn part is cut after the page of the last batch; other bytes on that page stay, and are
+    skipped. (F13)"""
     files = SimFiles()
     ledger = begun(files)
     for text in (b"kept", b"torn" * 2000):
@@ -211,7 +211,7 @@ def test_a_start_writes_no_page_of_the_log_before_it() -> None:
 
 
 def test_a_mark_has_a_page_of_its_own() -> None:
-    """Also where no sync has ended the page of the batch before it."""
+    """Also if no sync has ended the page of the batch before it."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"x")
@@ -226,8 +226,8 @@ def test_a_mark_has_a_page_of_its_own() -> None:
 
 @pytest.mark.parametrize("lost_bytes", [88, PAGE, 1 << 16])
 def test_a_start_takes_no_prepared_file_away(lost_bytes: int) -> None:
-    """The file behind the mark of a rotation keeps its name from the moment the mark may be on the
-    disk, whatever the power cut left in it and wherever the next start is cut. (F2, F30)"""
+    """The file after a mark of rotation keeps its name from the moment the mark may be on the disk,
+    whatever the power cut left in it and wherever the next start is cut. (F2, F30)"""
     files = SimFiles()
     ledger = begun(files)
     while ledger.store.stats.rotations_total == 0:
@@ -253,7 +253,7 @@ def test_a_start_takes_no_prepared_file_away(lost_bytes: int) -> None:
 
 
 def test_rotating_an_untouched_file_keeps_it() -> None:
-    """Two checkpoints in a row do not cost two files."""
+    """Two checkpoints in a row do not use two files."""
     files = SimFiles()
     ledger = begun(files)
     first = ledger.store.rotate()
@@ -264,7 +264,7 @@ def test_rotating_an_untouched_file_keeps_it() -> None:
 
 
 def test_bytes_behind_a_clean_stop_are_corruption() -> None:
-    """A clean stop ends the log: nothing that follows can be a torn write."""
+    """A clean stop ends the log: bytes after it cannot be a torn write."""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"x")
@@ -283,8 +283,8 @@ def test_bytes_behind_a_clean_stop_are_corruption() -> None:
 
 
 def test_a_power_cut_right_after_a_start_is_no_damage() -> None:
-    """Whatever of the first writes of a process is left behind the mark of a clean stop, header or
-    batch or both or none, the next start goes on before it. (F2)"""
+    """Whichever of the first writes of a process are left after the mark of a clean stop, header or
+    batch or both or none, the next start continues before them. (F2)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"kept")
@@ -301,7 +301,7 @@ def test_a_power_cut_right_after_a_start_is_no_damage() -> None:
 
 @pytest.mark.parametrize("call", range(20))
 def test_a_power_cut_in_the_midst_of_a_start_is_no_damage(call: int) -> None:
-    """Whatever is there of its first file by then: the next start finds what the stop left. (F2)"""
+    """Whatever exists of its first file by then, the next start finds what the stop left. (F2)"""
     files = SimFiles()
     ledger = begun(files)
     ledger.append(1, b"kept")

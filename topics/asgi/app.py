@@ -11,11 +11,15 @@ it for ever, and with it every other request of the same HTTP/2 connection.
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
-from topics.asgi.streaming import OUTLET, TAKE_S, Outlet, converse, stream
+from topics.asgi.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits, Timeouts
+from topics.asgi.streaming import Gone, converse, guarded, stream
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import (
@@ -34,8 +38,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-HEADERS_MAX: Final = 100
-HEADER_BYTES_MAX: Final = 32 << 10
 KEEP_ALIVE: Final = (b"connection", b"keep-alive")
 """Among the headers of a stream (§7.3); HTTP/2 has no such header, and HTTP/1.0 no such stream."""
 PIECE_BYTES: Final = 256 << 10
@@ -45,45 +47,14 @@ less than 7 KiB/s counts as one that does not read."""
 log = logging.getLogger("topics.http")
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a client may take, and how much memory all of them may.
-
-    Attributes:
-        first_s: Seconds from the head to the first byte of the body.
-        window_s: Seconds in which the next `window_bytes` of a body must come: 1 KiB/s on average.
-        body_s: Seconds for a body in total.
-        write_s: Seconds in which a client must take one piece of its answer.
-        take_s: Seconds in which a client must take one piece of a stream (§7.6).
-        drain_s: Seconds for which a refused body is still read, so that the client sees the answer
-            before its connection ends.
-        grace_s: Seconds in which a small refused body may come to its end before the answer: it is
-            worth a connection (a reset, on HTTP/2), but nobody waits long for a refusal.
-        drain_bytes: Bytes of a refused body that are read and thrown away.
-        bodies_bytes: Bytes of all bodies in memory at once; beyond it a body is refused with 429.
-    """
-
-    first_s: float = 10
-    window_s: float = 10
-    window_bytes: int = 10 << 10
-    body_s: float = 120
-    write_s: float = 35
-    take_s: float = TAKE_S
-    drain_s: float = 2
-    grace_s: float = 0.03
-    drain_bytes: int = 256 << 10
-    bodies_bytes: int = 256 << 20
-
-
 class _Call:
     """One request's two ends, and how far each has come."""
 
-    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "outlet", "send", "started")
+    __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "send", "started")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
-        self.send = send
-        self.outlet: Outlet | None = scope.get("extensions", {}).get(OUTLET)
+        self.send = guarded(send)
         self.is_http1 = scope["http_version"] < "2"
         self.ended = False
         """The last byte of the body came, or none will."""
@@ -108,9 +79,12 @@ class _Call:
 class App:
     """The ASGI application over an exchange."""
 
-    def __init__(self, exchange: Exchange, pace: Pace | None = None) -> None:
+    def __init__(
+        self, exchange: Exchange, timeouts: Timeouts | None = None, limits: Limits | None = None
+    ) -> None:
         self._exchange = exchange
-        self._pace = pace or Pace()
+        self._timeouts = timeouts or Timeouts()
+        self._limits = limits or Limits()
         self._held_bytes = 0
 
     @property
@@ -131,37 +105,46 @@ class App:
     async def _guarded(self, call: _Call, scope: Scope) -> None:
         try:
             await self._http(call, scope)
+        except Gone:
+            return
         except Exception:
             log.exception("a request failed")
             if not call.started:
-                await self._refuse(call, refusal(ErrorCode.INTERNAL, "internal error"), 0)
+                with suppress(Gone):
+                    await self._refuse(call, refusal(ErrorCode.INTERNAL, "internal error"), 0)
         finally:
             self._held_bytes -= call.held
 
     async def _http(self, call: _Call, scope: Scope) -> None:
-        headers = scope["headers"]
-        declared = _declared_bytes(scope, headers)
+        declared = _declared_bytes(scope)
         if isinstance(declared, Answer):
             return await self._refuse(call, declared, 0, may_drain=False)
-        verdict = self._exchange.begin(_head(scope, scope["method"], headers))
+        verdict = self._exchange.begin(_head(scope, scope["method"]))
         if isinstance(verdict, Answer):
             return await self._refuse(call, verdict, declared)
-        body = await self._body(call, verdict, declared)
+        try:
+            await self._admitted(call, scope, verdict, declared)
+        finally:
+            verdict.close()
+        return None
+
+    async def _admitted(
+        self, call: _Call, scope: Scope, admission: Admission, declared: int
+    ) -> None:
+        body = await self._body(call, admission, declared)
         if isinstance(body, Answer):
             return await self._refuse(call, body, declared, may_drain=False)
         if body is None:
-            # Nobody waits for this; it tells the exchange that no body will come.
-            verdict.too_slow()
+            # The client is gone; this tells the exchange that no body will come.
+            admission.too_slow()
             return None
-        answer = verdict.finish(body)
+        answer = admission.finish(body)
         del body
         if isinstance(answer, Streaming):
             call.started = True
             if scope["http_version"] == "1.1":
                 answer = replace(answer, headers=(*answer.headers, KEEP_ALIVE))
-            return await stream(
-                answer, call.send, _gone(call), outlet=call.outlet, take_s=self._pace.take_s
-            )
+            return await stream(answer, call.send, _gone(call), take_s=self._timeouts.take_s)
         if not isinstance(answer, Answer):
             settled = await self._settled(call, answer)
             if settled is None:
@@ -177,7 +160,7 @@ class App:
         if declared > admission.max_body_bytes:
             return admission.too_large()
         try:
-            async with asyncio.timeout(self._pace.first_s) as deadline:
+            async with asyncio.timeout(self._timeouts.first_s) as deadline:
                 first = await call.next()
                 if call.ended and not first:
                     return None if call.gone else []
@@ -194,11 +177,11 @@ class App:
     async def _rest(
         self, call: _Call, admission: Admission, pieces: list[bytes], deadline: asyncio.Timeout
     ) -> Answer | None:
-        """Read what follows the first piece; the deadline moves as long as the pace is kept."""
-        pace = self._pace
+        """Read what follows the first piece; the deadline moves as long as enough comes in time."""
+        window_s = self._timeouts.window_s
         now_s = asyncio.get_running_loop().time
-        last_s = now_s() + pace.body_s
-        deadline.reschedule(min(now_s() + pace.window_s, last_s))
+        last_s = now_s() + self._timeouts.body_s
+        deadline.reschedule(min(now_s() + window_s, last_s))
         window_bytes = 0
         while not call.ended:
             piece = await call.next()
@@ -207,9 +190,9 @@ class App:
             if refused is not None:
                 return refused
             window_bytes += len(piece)
-            if window_bytes >= pace.window_bytes:
+            if window_bytes >= self._limits.window_bytes:
                 window_bytes = 0
-                deadline.reschedule(min(now_s() + pace.window_s, last_s))
+                deadline.reschedule(min(now_s() + window_s, last_s))
         return None
 
     def _count(self, call: _Call, admission: Admission, size: int) -> Answer | None:
@@ -217,8 +200,8 @@ class App:
         self._held_bytes += size
         if call.held > admission.max_body_bytes:
             return admission.too_large()
-        if self._held_bytes > self._pace.bodies_bytes:
-            limit = {"limit": "max_body_memory", "max": self._pace.bodies_bytes}
+        if self._held_bytes > self._limits.bodies_bytes:
+            limit = {"limit": "max_body_memory", "max": self._limits.bodies_bytes}
             return refusal(ErrorCode.THROTTLED, "too many bytes of bodies are in flight", limit)
         return None
 
@@ -252,9 +235,9 @@ class App:
         self, call: _Call, answer: Answer, declared: int, *, may_drain: bool = True
     ) -> None:
         """Write an answer to a request whose body was not read, or not to its end."""
-        if may_drain and not call.ended and declared <= self._pace.drain_bytes:
+        if may_drain and not call.ended and declared <= self._limits.drain_bytes:
             # Small bodies mostly came with the head; once read, the connection can go on.
-            await self._drain(call, self._pace.grace_s)
+            await self._drain(call, self._timeouts.grace_s)
         if call.gone:
             return
         if call.ended:
@@ -263,8 +246,8 @@ class App:
         await self._refuse_unread(call, answer)
 
     async def _drain(self, call: _Call, within_s: float) -> None:
-        """Read and forget what comes, as far as the pace allows."""
-        left = self._pace.drain_bytes
+        """Read and forget what comes, as far as the limits allow."""
+        left = self._limits.drain_bytes
         try:
             async with asyncio.timeout(within_s):
                 while left > 0 and not call.ended:
@@ -282,7 +265,7 @@ class App:
         enough = asyncio.Event()
 
         async def swallow() -> None:
-            left = self._pace.drain_bytes
+            left = self._limits.drain_bytes
             while not call.gone:
                 left -= len(await call.next())
                 if call.ended or left <= 0:
@@ -294,7 +277,7 @@ class App:
                 await self._write(call, answer)
             elif await self._write(call, answer, close=True, more=True):
                 try:
-                    async with asyncio.timeout(self._pace.drain_s):
+                    async with asyncio.timeout(self._timeouts.drain_s):
                         await enough.wait()
                 except TimeoutError:
                     pass
@@ -318,7 +301,7 @@ class App:
         last = len(pieces) - 1
         call.started = True
         try:
-            async with asyncio.timeout(self._pace.write_s) as deadline:
+            async with asyncio.timeout(self._timeouts.write_s) as deadline:
                 await call.send(
                     {"type": "http.response.start", "status": answer.status, "headers": headers}
                 )
@@ -338,32 +321,46 @@ class App:
 
     async def _last(self, call: _Call) -> None:
         try:
-            async with asyncio.timeout(self._pace.write_s):
+            async with asyncio.timeout(self._timeouts.write_s):
                 await call.send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             return
 
     def _postpone(self, deadline: asyncio.Timeout) -> None:
-        deadline.reschedule(asyncio.get_running_loop().time() + self._pace.write_s)
+        deadline.reschedule(asyncio.get_running_loop().time() + self._timeouts.write_s)
 
     async def _connect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket, or the refusal that the same path over HTTP would get."""
-        verdict = self._exchange.connect(_head(scope, "GET", scope["headers"]))
+        send = guarded(send)
+        verdict = self._exchange.connect(_head(scope, "GET"))
         await receive()
-        if not isinstance(verdict, Answer):
-            await converse(verdict, send, receive, take_s=self._pace.take_s)
-            return
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        await send(
-            {
-                "type": "websocket.http.response.start",
-                "status": verdict.status,
-                "headers": verdict.headers,
-            }
-        )
-        await send({"type": "websocket.http.response.body", "body": b"".join(verdict.body)})
+        with suppress(Gone):
+            if isinstance(verdict, Answer):
+                await _deny(verdict, scope, send)
+            else:
+                await converse(
+                    verdict,
+                    send,
+                    receive,
+                    take_s=self._timeouts.take_s,
+                    message_bytes=self._limits.message_bytes,
+                )
+
+
+async def _deny(answer: Answer, scope: Scope, send: Send) -> None:
+    """Refuse a WebSocket as its path over HTTP would, where the server can carry that; where it can
+    not, it makes a 403 without a body of this close."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await send(
+        {
+            "type": "websocket.http.response.start",
+            "status": answer.status,
+            "headers": list(answer.headers),
+        }
+    )
+    await send({"type": "websocket.http.response.body", "body": b"".join(answer.body)})
 
 
 async def _gone(call: _Call) -> None:
@@ -380,22 +377,45 @@ async def _live(receive: Receive, send: Send) -> None:
     await send({"type": "lifespan.shutdown.complete"})
 
 
-def _head(scope: Scope, method: str, headers: Headers) -> Head:
-    return Head(method, scope["raw_path"], scope["query_string"], headers)
+ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)", re.DOTALL)
+"""A target in absolute form, which any server must take (RFC 9112 §3.2.2): host and path."""
 
 
-def _declared_bytes(scope: Scope, headers: Headers) -> int | Answer:
+def _head(scope: Scope, method: str) -> Head:
+    path = _raw_path(scope)
+    headers: Headers = scope["headers"]
+    absolute = None if path.startswith(b"/") else ABSOLUTE.fullmatch(path)
+    if absolute is not None:
+        # Stock hypercorn hands it on as it came; `Host` does not count beside the target's.
+        host, path = absolute.groups()
+        headers = [(b"host", host), *(header for header in headers if header[0] != b"host")]
+    root = scope.get("root_path", "").encode()
+    if root and path.startswith(root + b"/"):
+        path = path.removeprefix(root)
+    client = scope.get("client")
+    address = str(client[0]) if client else ""
+    return Head(method, path or b"/", scope["query_string"], headers, address)
+
+
+def _raw_path(scope: Scope) -> bytes:
+    """The path as it came; a server need not tell it, and then escapes are made anew."""
+    raw: bytes | None = scope.get("raw_path")
+    return quote(scope["path"], safe="/:@!$&'()*+,;=~").encode() if raw is None else raw
+
+
+def _declared_bytes(scope: Scope) -> int | Answer:
     """The Content-Length, 0 where there is none; or the refusal of a head that is not sound."""
+    headers: Headers = scope["headers"]
     lengths: list[bytes] = []
     is_coded = False
-    size = len(scope["raw_path"]) + len(scope["query_string"])
+    size = len(_raw_path(scope)) + len(scope["query_string"])
     for name, value in headers:
         size += len(name) + len(value)
         if name == b"content-length":
             lengths.append(value)
         elif name == b"transfer-encoding":
             is_coded = True
-    if size > HEADER_BYTES_MAX or len(headers) > HEADERS_MAX:
+    if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
         return _bad("the head is larger than 32768 bytes or 100 headers", {"limit": "headers"})
     if not lengths:
         return 0

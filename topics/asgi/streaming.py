@@ -4,42 +4,41 @@ A piece is asked for when the one before it was taken, so that a client that doe
 piece and the transport's buffer, and is let go when it has taken none for a while; an event stream
 with a last word, behind what its client has yet to take.  Between two pieces everybody else gets a
 turn.
-
-Our own server offers an `Outlet` in the scope of a request.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from topics.asgi.limits import Limits, Timeouts
 from topics.protocol.http import sse
-from topics.server.exchange.interface import Feed, Socket, Streaming, Written
+from topics.server.exchange.interface import Feed, Socket, Streaming
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
 
-OUTLET: Final = "topics.outlet"
-"""Of the extensions of a scope."""
-
-TAKE_S: Final = 30.0
+TAKE_S: Final = Timeouts().take_s
 """A client that does not take one piece in this time is cut (§7.6)."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last word to such a client: what it did not get it gets by its last id."""
-MESSAGE_BYTES_MAX: Final = 8 << 20
+MESSAGE_BYTES_MAX: Final = Limits().message_bytes
 
 
-class Outlet(Protocol):
-    """An answer that goes on, past the tasks that send it."""
+class Gone(Exception):
+    """The client is gone: the server said so where something was sent."""
 
-    def write(self, piece: bytes) -> bool:
-        """Do at once what `send` does with a piece of the body; False where it would have to wait."""
 
-    def when_stalled(self, call: Callable[[], None]) -> None:
-        """Have a call where the client has taken nothing for a while, of whatever was written."""
+def guarded(send: Send) -> Send:
+    """A `send` that raises `Gone` where the server raises OSError, as ASGI 2.4 has it for a client
+    that is gone; an older server says nothing, and what is sent is lost."""
 
-    async def finish(self, piece: bytes) -> None:
-        """Add a piece and the end behind all that is not taken yet, and end the connection, or the
-        stream, once that is taken or has had its time."""
+    async def send_or_raise_gone(message: Any) -> None:
+        try:
+            await send(message)
+        except OSError as error:
+            raise Gone from error
+
+    return send_or_raise_gone
 
 
 async def stream(
@@ -47,7 +46,6 @@ async def stream(
     send: Send,
     gone: Awaitable[object],
     *,
-    outlet: Outlet | None = None,
     take_s: float = TAKE_S,
 ) -> None:
     """Write an event stream until its feed ends it, or the client is gone or does not read."""
@@ -65,11 +63,8 @@ async def stream(
         )
         ended = feed is None
         if feed is not None:
-            slow = _stall(outlet)
-            if outlet is not None and isinstance(feed, Written):
-                feed.write_by(outlet.write)
             pumping = asyncio.ensure_future(_pump(feed, send, take_s))
-            either: set[asyncio.Future[Any]] = {pumping, leaving, slow}
+            either: set[asyncio.Future[Any]] = {pumping, leaving}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             ended = pumping.done() and pumping.result()
             is_slow = not ended and not leaving.done()
@@ -82,25 +77,8 @@ async def stream(
         if feed is not None:
             feed.close()
     if is_slow and pumping is not None:
-        await asyncio.wait({pumping})  # nothing comes behind the last word
-        if outlet is not None:
-            await outlet.finish(SLOW)
-        else:
-            last = {"type": "http.response.body", "body": SLOW, "more_body": False}
-            await _is_taken(send, last, take_s)
-
-
-def _stall(outlet: Outlet | None) -> asyncio.Future[None]:
-    """What is done when the client takes nothing, also where no task waits for it."""
-    stalled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def tell() -> None:
-        if not stalled.done():
-            stalled.set_result(None)
-
-    if outlet is not None:
-        outlet.when_stalled(tell)
-    return stalled
+        last = {"type": "http.response.body", "body": SLOW, "more_body": False}
+        await _is_taken(send, last, take_s)
 
 
 async def _pump(feed: Feed, send: Send, take_s: float) -> bool:
@@ -122,11 +100,18 @@ async def _is_taken(send: Send, message: Any, take_s: float) -> bool:
     return True
 
 
-async def converse(socket: Socket, send: Send, receive: Receive, *, take_s: float = TAKE_S) -> None:
+async def converse(
+    socket: Socket,
+    send: Send,
+    receive: Receive,
+    *,
+    take_s: float = TAKE_S,
+    message_bytes: int = MESSAGE_BYTES_MAX,
+) -> None:
     """Carry a WebSocket until either side ends it; commands are carried out in order."""
     await send({"type": "websocket.accept"})
     telling = asyncio.ensure_future(_tell(socket, send, take_s))
-    hearing = asyncio.ensure_future(_hear(socket, receive))
+    hearing = asyncio.ensure_future(_hear(socket, receive, message_bytes))
     try:
         await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_COMPLETED)
         code: int | None = 1001
@@ -150,7 +135,7 @@ async def _tell(socket: Socket, send: Send, take_s: float) -> bool:
     return True
 
 
-async def _hear(socket: Socket, receive: Receive) -> int | None:
+async def _hear(socket: Socket, receive: Receive, message_bytes: int) -> int | None:
     """Read commands; the code to close with; None where the client has closed."""
     while True:
         message = await receive()
@@ -161,8 +146,8 @@ async def _hear(socket: Socket, receive: Receive) -> int | None:
         text = message.get("text")
         if text is None:
             await socket.refuse_binary()
-        elif len(text) > MESSAGE_BYTES_MAX or (
-            not text.isascii() and len(text.encode("utf-8", "replace")) > MESSAGE_BYTES_MAX
+        elif len(text) > message_bytes or (
+            not text.isascii() and len(text.encode("utf-8", "replace")) > message_bytes
         ):
             return 1009
         else:

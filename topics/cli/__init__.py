@@ -1,14 +1,14 @@
 """The command line: `topics serve`, and what a person does with a server from a terminal.
 
-Owns the list of commands; each lives in a module of its own, which loads what it needs when it
-runs, so that `topics --help` answers at once.
+Owns the list of commands.  Each is a module of its own, which imports what it needs when it runs,
+so that `topics --help` answers at once.
 """
 
 import click
 
-from topics import __version__
 from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
 from topics.cli.exits import Guarded
+from topics.version import VERSION
 
 
 @click.group(
@@ -25,7 +25,7 @@ Exit codes:
   130  interrupted; but for watch, the last line says how far it came
 """,
 )
-@click.version_option(__version__, prog_name="topics", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="topics", message="%(prog)s %(version)s")
 def main() -> None:
     """A persistent event engine with a JSON-first HTTP API.
 

@@ -1,9 +1,9 @@
-"""`topics append`: a file, or what comes through a pipe, as records of a topic.
+"""`topics append`: a file, or the input of a pipe, as records of a topic.
 
-Each batch carries an idempotency key made of what is imported, where in it the batch begins, and
-the batch's own bytes.  So a run that was interrupted can be started again: what had arrived is
-recognised by the server, as long as the topic's `idempotency_window_ms` has not passed; after that,
-`--offset` goes on where the last line of the interrupted run said.
+Each batch carries an idempotency key made of what is imported, the offset at which the batch
+begins, and its bytes.  So an interrupted run can be started again: the server recognises the
+batches that it has, as long as the topic's `idempotency_window_ms` has not passed.  After that,
+`--offset` goes on at the byte that the last line of the interrupted run named.
 """
 
 import hashlib
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 8 << 20
 """Bytes of input after which a batch ends, whatever its count; a server takes 64 MiB by default."""
 LINGER_MS: Final = 200
+"""How long a record from a pipe waits for its batch to fill."""
 
 _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*)`")
-"""Where in a batch a refusal says that it lies."""
+"""The place in a batch that the message of a refusal names."""
 
 
 @click.command("append")
@@ -53,7 +54,7 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
     metavar="NAME",
     help="Field of data that is the tag; several are joined by dots.",
 )
-@click.option("--node", help="Writer of these records; who reads with it is not sent them back.")
+@click.option("--node", help="Writer of these records; a read with the same node leaves them out.")
 @click.option(
     "--batch",
     "batch_records",
@@ -73,7 +74,7 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
 @click.option(
     "--numbers",
     is_flag=True,
-    help="csv: send numbers as numbers, not as text. NaN and inf are none: they stay text, or --null.",
+    help="csv: send numbers as numbers, not as text. NaN and inf stay text, or are --null.",
 )
 @click.option("--null", metavar="TEXT", help="csv: send fields of exactly TEXT as null.")
 @click.option(
@@ -81,7 +82,7 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
     type=click.IntRange(min=0),
     default=0,
     metavar="BYTES",
-    help="Skip what an interrupted run has appended.",
+    help="Skip the bytes that an interrupted run has appended.",
 )
 @click.option(
     "--run",
@@ -106,8 +107,8 @@ def command(
 ) -> None:
     """Append the records of FILE (or of standard input) to TOPIC.
 
-    Sends batches, each of them whole or not at all. Start it again after an interruption: what had
-    arrived is not appended twice, as long as the file is unchanged and the topic's
+    Sends batches, each of which is appended as a whole or not at all. After an interruption, start
+    it again: no record is appended twice, as long as the file is unchanged and the topic's
     idempotency_window_ms (two minutes by default) has not passed. Later than that, give --offset.
 
     \b
@@ -133,7 +134,7 @@ def command(
 
 
 class Import:
-    """One run: appends batch after batch, and knows how far it came."""
+    """One run: appends one batch after the other, and knows how far it came."""
 
     def __init__(
         self,
@@ -160,17 +161,21 @@ class Import:
         self._began_s = 0.0
         self._batch: list[NewRecord] = []
         self._taken: list[int] = []
-        """How many lines had been taken with each record of the batch."""
+        """For each record of the batch, how many lines had been taken with it."""
 
     def all_of_pipe(self, fileno: int, shape: "Shape", offset: int, linger_ms: int) -> None:
-        """Append what comes through a pipe; no record waits for longer than `linger_ms`."""
+        """Append the input of a pipe; no record waits for longer than `linger_ms`."""
         from topics.cli.sources import Piped
 
         self._linger_s = linger_ms / 1000
         self.all(Piped(fileno, self), shape, offset)
 
     def all(self, stream: "Source", shape: "Shape", offset: int) -> None:
-        """Append everything from `offset` on; a fault ends with what had been done."""
+        """Append everything from `offset` on.
+
+        Raises:
+            Stop: The input is not what it should be, or was interrupted; says how far it came.
+        """
         from topics.cli.sources import BadSource, Lines, records
 
         self.offset = offset
@@ -186,11 +191,11 @@ class Import:
                     self._send()
             self._send()
         except BadSource as error:
-            raise Stop(self._told(str(error)), UNUSABLE) from None
+            raise Stop(self._ended(str(error)), UNUSABLE) from None
         except OSError as error:
-            raise Stop(self._told(error.strerror or str(error)), UNUSABLE) from None
+            raise Stop(self._ended(error.strerror or str(error)), UNUSABLE) from None
         except KeyboardInterrupt:
-            raise Stop(self._told("interrupted"), INTERRUPTED) from None
+            raise Stop(self._ended("interrupted"), INTERRUPTED) from None
 
     @property
     def _is_full(self) -> bool:
@@ -199,7 +204,7 @@ class Import:
         return self._lines.settled - self.offset >= BATCH_BYTES or self.due_s() == 0.0
 
     def due_s(self) -> float | None:
-        """Seconds until the batch is to go as it is; None where there is none, or no hurry."""
+        """Seconds until the batch is to be sent as it is; None where it is empty, or may wait."""
         if self._linger_s is None or not self._batch:
             return None
         return max(self._began_s + self._linger_s - monotonic(), 0.0)
@@ -213,13 +218,13 @@ class Import:
             return
         batch, taken = self._batch, self._taken
         self._batch, self._taken = [], []
-        # Where it stands, and what is in it.
+        # The offset, and a digest of the lines since.
         key = f"{self.offset}:{self._lines.take_digest()}"
         with refusals(lambda: self.done, partial(_by_line, self._lines, taken)):
             answer = self._client.append(
                 self._topic, *batch, node=self._node, idempotency_key=f"{self._run}:{key}"
             )
-        self._took(answer, self._lines.settled)
+        self._count(answer, self._lines.settled)
 
     @property
     def done(self) -> str:
@@ -240,10 +245,10 @@ class Import:
             f"(seqs {first_seq} to {last_seq}, {took_s:.1f} s, {self.records / took_s:,.0f}/s)"
         )
 
-    def _told(self, what: str) -> str:
+    def _ended(self, what: str) -> str:
         return f"{what}; {self.done or 'nothing was appended'}"
 
-    def _took(self, answer: "Appended", offset: int) -> None:
+    def _count(self, answer: "Appended", offset: int) -> None:
         self.records += answer.count
         self.deduped += answer.count if answer.deduped else 0
         self.offset = offset
@@ -253,7 +258,7 @@ class Import:
 
 
 def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
-    """A refusal that names a record of a batch, by the line that the record was made of.
+    """The message of a refusal, with the line of input in place of the record of the batch.
 
     "no good - at `$.records[3].tag`" becomes "line 17: no good - at `$.tag`".
     """
@@ -273,11 +278,11 @@ def _header(stream: "Source") -> bytes:
 
 
 def _run(name: str | None, stream: BinaryIO, shape: "Shape") -> str:
-    """Who this import is, as 32 hex digits.
+    """The identity of this import, as 32 hex digits.
 
-    A file is itself while its device, inode, size and time of change are the same; a pipe is never
-    the same twice.  What the lines become is part of it: the same file imported with other tags is
-    another import.
+    A file is the same while its device, inode, size and time of change are; a pipe is never the
+    same twice.  The `shape` is part of the identity: the same file with other tags is another
+    import.
     """
     identity: list[Any]
     if name is not None:
@@ -295,7 +300,7 @@ def _regular_file(stream: BinaryIO) -> os.stat_result | None:
 
 
 def _is_pipe(stream: BinaryIO) -> bool:
-    """Whether what is read may be long in coming."""
+    """Whether the next line may be long in coming: a pipe, a FIFO or a terminal."""
     found = _stat(stream)
     return found is not None and not S_ISREG(found.st_mode)
 
@@ -324,7 +329,7 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[int], None]]:
-    """A bar over the bytes of the input, where a person can see one."""
+    """A progress bar over the bytes of the input, if standard error is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _offset: None
         return

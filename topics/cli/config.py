@@ -1,4 +1,4 @@
-"""`topics config`: what is in force, and where it came from."""
+"""`topics config`: the settings in force, and where each comes from."""
 
 import json
 from typing import Any
@@ -13,10 +13,10 @@ from topics.settings import TABLE, Setting, Settings, shown
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, by name.")
 @setting_options
 def command(as_json: bool, **options: Any) -> None:
-    """Show the settings that `topics serve` would run with, and who chose each.
+    """Show the settings that `topics serve` would run with, and where each comes from.
 
-    Takes the options of `topics serve`, so that a command line can be tried out. Ends with 2, and
-    the line that `topics serve` would end with, where it would not start.
+    Takes the options of `topics serve`, so that a command line can be tried out. Where the server
+    would not start, it ends with 2 and the line that `topics serve` would end with.
     """
     settings = settings_of(options)
     for note in settings.notes:

@@ -1,7 +1,7 @@
 """How a command ends: the exit codes, and one line instead of a stack trace.
 
 Invariant: a user's mistake, a refusal, an interrupt, a full disk and a closed pipe end in a code
-that means something; a stack trace is a bug of ours.
+that means something; a stack trace is a bug of this program.
 """
 
 import os
@@ -34,14 +34,15 @@ class Stop(Exception):
 
 
 class Guarded(click.Group):
-    """A group whose commands return exit codes, and end quietly when nobody reads on."""
+    """A group whose commands return exit codes, and end quietly when the reader of a pipe closes
+    it."""
 
     def make_context(self, *args: Any, **rest: Any) -> click.Context:
         try:
             return super().make_context(*args, **rest)
         except OSError as error:
-            # The help and the version are printed from in here, and a pipe that is closed would
-            # reach click itself, which makes 1 of it.
+            # The help and the version are printed in here; where the pipe is closed, click itself
+            # would end with 1.
             raise click.exceptions.Exit(_unwritten(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -50,16 +51,16 @@ class Guarded(click.Group):
             if sys.stdout is not None:
                 sys.stdout.flush()
         except Stop as stop:
-            code = _tell(stop.message, stop.code)
+            code = _print_end(stop.message, stop.code)
         except KeyboardInterrupt:
-            code = _tell("interrupted", INTERRUPTED)
+            code = _print_end("interrupted", INTERRUPTED)
         except OSError as error:
             code = _unwritten(error)
         ctx.exit(code or OK)
 
 
 def output() -> BinaryIO:
-    """Standard output, for bytes: of a command that is there to print.
+    """Standard output, for bytes; for a command whose purpose is to print.
 
     Python has None for a descriptor that was closed when it started (`>&-`).
     """
@@ -71,8 +72,8 @@ def output() -> BinaryIO:
 def print_rich(console: "Console", *things: Any) -> None:
     """Print what rich draws.
 
-    It is drawn first, and printed by us: rich itself would end the process with 1 where the reader
-    of a pipe has had enough.
+    It is drawn into memory first: rich itself would end the process with 1 where the reader of a
+    pipe closes it.
     """
     with console.capture() as drawn:
         for thing in things:
@@ -81,23 +82,23 @@ def print_rich(console: "Console", *things: Any) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of something: "1 record", "2 records"."""
+    """A count with its noun: "1 record", "2 records"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def were(count: int, noun: str) -> str:
-    """What was done to so many: "1 record was", "2 records were"."""
+    """A count with its noun and verb: "1 record was", "2 records were"."""
     return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
 
 
 @contextmanager
 def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str) -> Iterator[None]:
-    """Turn what the client raises into a `Stop`: 1 where the server refused, 2 where it is not
-    there.
+    """Turn an error of the client into a `Stop`: 1 where the server refused, 2 where it cannot be
+    reached.
 
     Args:
-        done: What was done before; told too, if it is anything.
-        wording: What the error says, in words for a person.
+        done: What the command did before, for the message; empty for nothing.
+        wording: Turns the text of the error into that of the message.
     """
     from topics.client import BadAnswer, TopicsError
 
@@ -108,31 +109,32 @@ def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str)
         code = REFUSED if is_refusal else UNUSABLE
         raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
     except UnicodeEncodeError as error:
-        # An argument of the command line that is not UTF-8, on its way into JSON or a path.
+        # An argument of the command line that is not UTF-8 cannot be sent in JSON or a path.
         raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
 
 
 def _unwritten(error: OSError) -> int:
-    """What it means that the system refused; most often that standard output takes no more."""
+    """The exit code for an error of the system; most often standard output cannot be written."""
     _abandon(sys.stdout)
     if isinstance(error, BrokenPipeError):
-        # `topics read jobs | head` has got what it wanted.
+        # The reader of the pipe has enough, as in `topics read jobs | head`.
         return OK
     what = error.strerror or str(error) or type(error).__name__
-    return _tell(what if error.filename is None else f"{error.filename}: {what}", UNUSABLE)
+    return _print_end(what if error.filename is None else f"{error.filename}: {what}", UNUSABLE)
 
 
-def _tell(message: str, code: int) -> int:
+def _print_end(message: str, code: int) -> int:
+    """Print the last line of the command; returns its exit code."""
     try:
         click.echo(f"topics: {message}", err=True)
     except OSError:
-        # Nobody can be told; the code still says it.
+        # Standard error is closed; the exit code is all that is left.
         _abandon(sys.stderr)
     return code
 
 
 def _abandon(stream: TextIO | None) -> None:
-    """Let the interpreter's last flush go nowhere, so that it cannot fail again."""
+    """Point a stream at /dev/null, so that the interpreter's last flush cannot fail again."""
     if stream is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

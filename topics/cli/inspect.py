@@ -1,4 +1,4 @@
-"""`topics inspect`: what lies in a data directory, checked without a server and without a change."""
+"""`topics inspect`: a data directory, checked without a server and without a change."""
 
 import fcntl
 import os
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 @click.argument("data_dir", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
 def command(data_dir: Path, as_json: bool) -> int:
-    """Check every byte of DATA_DIR against its checksum, and tell what is there.
+    """Check every byte of DATA_DIR against its checksum, and print what is there.
 
-    For a server that is stopped: nothing is changed. A torn tail of the log is what a crash leaves;
-    the next start sets it aside. Ends with 0 where everything verifies, 3 where something does not,
-    and says which file and where; with 2 where it is no data directory, or in use.
+    The server must be stopped; nothing is changed. A torn tail of the log is what a crash leaves,
+    and the next start sets it aside. Ends with 0 where everything verifies; with 3 where something
+    does not, and names the file and the byte; with 2 where DATA_DIR is no data directory, or in
+    use.
     """
     from topics.protocol.model.errors import Corrupt, StoreError
     from topics.store.files import OsFiles
@@ -40,7 +41,7 @@ def command(data_dir: Path, as_json: bool) -> int:
                 try:
                     topics = _topics(OsFiles(data_dir))
                 except Corrupt as damage:
-                    # Sound files that do not fit together are damage as well.
+                    # Each file verifies, but they do not fit together: that is damage as well.
                     found = Problem(damage.path, damage.offset, damage.what)
                     report.problems.append(found)
     except StoreError as error:
@@ -61,7 +62,7 @@ def command(data_dir: Path, as_json: bool) -> int:
 
 @contextmanager
 def _unused(data_dir: Path) -> Iterator[None]:
-    """Keep a server from starting meanwhile: what one is writing would be told as damage."""
+    """Keep a server from starting meanwhile: a file that is being written would look damaged."""
     from topics.store.layout import LOCK_NAME
 
     try:
@@ -98,7 +99,7 @@ def _topics(files: "OsFiles") -> "list[TopicImage]":
 
 
 def _topic_row(topic: "TopicImage") -> dict[str, Any]:
-    """What there is to know of a topic without asking a server; floors by cause, 0 for none."""
+    """The state of a topic in the data directory; floors by cause, 0 for none."""
     import msgspec
 
     return {

@@ -1,8 +1,8 @@
-"""Dead letters on their way back: appended to the queue first, deleted after it.
+"""`Redrive`: dead letters back into their queue.
 
-Invariant: a letter is in the queue before it leaves its topic, under a key made of that topic's
-epoch and the letter's seq.  So it can be interrupted anywhere; begun again, it appends what is left
-and recognises what is not.
+Invariant: a letter is appended to the queue before it is deleted from its topic, under a key made
+of that topic's epoch and the letter's seq.  So a run can be interrupted anywhere: when it is begun
+again, the server recognises the letters that it has appended.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ from topics.cli.watch import visible, warn
 from topics.client import Appended, Client, Job, NewRecord, Tombstone, TopicsError, TopicState
 
 BATCH: Final = 100
-"""Letters between two deletes: what an interrupted run leaves to be recognised."""
+"""Letters between two deletes: the most that a run after an interruption appends again."""
 CLAIMED: Final = 20
-"""Letters claimed at once, where the dead letters are a queue themselves."""
+"""Letters of one claim, where the dead-letter topic is a queue itself."""
 MARKS: Final = "$dead_letter_"
-"""What the server's own keys in a dead letter's meta begin with (§10.6)."""
+"""The prefix of the keys that the server adds to a dead letter's meta (§10.6)."""
 
 
 class Letter(
@@ -29,7 +29,7 @@ class Letter(
     kw_only=True,
     rename={"seq": "$seq", "node": "$node", "tag": "$tag"},
 ):
-    """A dead letter in a log; its JSON is left alone."""
+    """A dead letter in a log; its JSON is not decoded."""
 
     seq: int
     node: str | None = None
@@ -39,7 +39,7 @@ class Letter(
 
 
 class LetterJob(Job[msgspec.Raw], frozen=True, kw_only=True):
-    """A dead letter in a queue, likewise."""
+    """A dead letter in a queue; its JSON is not decoded."""
 
     meta: dict[str, msgspec.Raw] | None = None
 
@@ -48,8 +48,8 @@ class Redrive:
     """One run.
 
     Attributes:
-        moved: Letters that are in the queue, and were told.
-        left: Letters that were under somebody's lease, or a delay, at the end.
+        moved: How many letters were moved.
+        left: How many letters were leased or delayed at the end, and stayed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Redrive:
         source: TopicState,
         queue: str,
         match: str | None,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self.moved = 0
         self.left = 0
@@ -67,7 +67,7 @@ class Redrive:
         self._source = source
         self._queue = queue
         self._match = match
-        self._tell = tell
+        self._report = report
 
     @property
     def done(self) -> str:
@@ -77,11 +77,11 @@ class Redrive:
         return f"{moved} moved from {self._source.topic} to {self._queue}{before}"
 
     def rehearse(self) -> int:
-        """Tell what would be moved, and change nothing; how many."""
+        """Report what would be moved, and change nothing; returns how many letters."""
         count = 0
         for letter in self._letters():
             count += 1
-            self._tell(self._line(letter, ""))
+            self._report(self._line(letter, ""))
         self._count_left()
         return count
 
@@ -89,7 +89,8 @@ class Redrive:
         """Move the letters.
 
         Raises:
-            TopicsError: The queue refused one, or a server stayed away; those before it are moved.
+            TopicsError: The queue refused a letter, or the server cannot be reached; the letters
+                before it are moved.
         """
         if self._source.type == "queue":
             self._from_queue()
@@ -111,7 +112,7 @@ class Redrive:
                 if len(appended) == BATCH:
                     self._delete(appended)
         except BaseException:
-            # What was appended goes from here, also where the next one was refused.
+            # The letters that were appended are deleted, also where the next one was refused.
             with suppress(TopicsError):
                 self._delete(appended)
             raise
@@ -137,7 +138,7 @@ class Redrive:
 
     def _delete(self, appended: list[int]) -> None:
         if appended:
-            # Bounded by what was appended, and matched like it: nothing else can go.
+            # With the same bound and match as what was appended, so that nothing else is deleted.
             before_seq = appended[-1] + 1
             self._client.delete(self._source.topic, before_seq=before_seq, match=self._match)
             appended.clear()
@@ -150,7 +151,7 @@ class Redrive:
         with self._client.work(topic, job_type=LetterJob, max=CLAIMED, drain=True) as work:
             for job in work:
                 if not self._matches(job.tag):
-                    # In hand, so that it is not claimed again; the end gives it back.
+                    # Kept in hand, or it would be claimed again; the end of the work gives it back.
                     kept.append(job)
                     continue
                 with job:
@@ -158,7 +159,7 @@ class Redrive:
         self._count_left()
 
     def _matches(self, tag: str | None) -> bool:
-        """Whether a tag is meant, in the grammar of a bare-string `match` (§5)."""
+        """Whether a tag matches, in the grammar of a bare-string `match` (§5)."""
         if self._match is None:
             return True
         if tag is None:
@@ -174,12 +175,12 @@ class Redrive:
         record = NewRecord(letter.data, tag=letter.tag, node=letter.node, meta=meta or None)
         key = f"redrive:{self._source.epoch or self._source.topic}:{letter.seq}"
         answer = self._client.append(self._queue, record, create=False, idempotency_key=key)
-        self._took(letter, answer)
+        self._count(letter, answer)
 
-    def _took(self, letter: Any, answer: Appended) -> None:
+    def _count(self, letter: Any, answer: Appended) -> None:
         self.moved += 1
         self._deduped += answer.deduped
-        self._tell(self._line(letter, f" {answer.first_seq}"))
+        self._report(self._line(letter, f" {answer.first_seq}"))
 
     def _line(self, letter: Any, where: str) -> str:
         parts = [f"{self._source.topic} {letter.seq} -> {self._queue}{where}"]

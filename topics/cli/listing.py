@@ -1,4 +1,4 @@
-"""`topics topics`: what there is."""
+"""`topics topics`: the list of topics."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @with_client
 def command(client: "Client", prefix: str, as_json: bool) -> None:
-    """List the topics: how many records, how large, which sequence numbers; of queues, how many jobs
-    are ready, in flight and delayed."""
+    """List the topics: how many records, how large, which sequence numbers; for queues, how many
+    jobs are ready, in flight and delayed."""
     output()
     found = client.topics(prefix=prefix)
     if as_json:
@@ -49,5 +49,5 @@ def _print_table(topics: "Iterable[TopicSummary]") -> None:
         if topic.queue is not None:
             numbers += [topic.queue.ready, topic.queue.in_flight, topic.queue.delayed]
         table.add_row(topic.topic, *(f"{number:,}" for number in numbers))
-    # Into a pipe a name is never folded: whoever reads it wants it whole.
+    # Into a pipe a name is never folded: the program that reads it needs the whole name.
     print_rich(Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400), table)

@@ -1,4 +1,4 @@
-"""`topics read`: records to standard output, one a line, and losses to standard error."""
+"""`topics read`: records on standard output, one a line, and losses on standard error."""
 
 import sys
 from bisect import bisect_right
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from topics.client import Client, RawRecord, Tombstone
 
 PIECE_BYTES: Final = 1 << 16
-"""What is gathered before it is written, where nobody waits for each line."""
+"""How much is gathered before it is written, where no reader waits for each line."""
 
 
 @click.command("read")
@@ -49,7 +49,7 @@ def command(
 ) -> int:
     """Print the records of TOPIC, one JSON object a line, exactly as the server keeps them.
 
-    Records that were lost before they could be read (evicted, expired) are told on standard error.
+    Records that were lost before they could be read (evicted, expired) are named on standard error.
 
     \b
     topics read jobs --from 480000 --limit 10
@@ -91,14 +91,14 @@ def _is_for_a_person() -> bool:
 
 
 class Printer:
-    """Writes records and tells losses, and knows how far it came.
+    """Writes records and losses, and knows how far it came.
 
-    It gathers lines itself and writes past Python's own buffer: of what lies in there when the disk
-    is full, nobody could say how much was printed.
+    It gathers lines itself and writes past Python's buffer: where the disk is full, Python does not
+    say how much of its buffer was written.
 
     Attributes:
-        last_seq: Of the last record whose line was written to its end.
-        records: How many were.
+        last_seq: The last record whose line was written to its end.
+        records: How many records were written.
     """
 
     def __init__(self, topic: str, from_seq: int, *, only_data: bool, waits: bool) -> None:
@@ -126,7 +126,7 @@ class Printer:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered; where that fails, what was not written is forgotten."""
+        """Write what was gathered; where that fails, what was not written is dropped."""
         lines, ends, seqs = self._lines, self._ends, self._seqs
         self._lines, self._ends, self._seqs = bytearray(), [], []
         written = 0

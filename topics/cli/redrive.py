@@ -1,4 +1,4 @@
-"""`topics redrive`: dead letters back into their queue, each of them once."""
+"""`topics redrive`: dead letters back into their queue, each once."""
 
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def command(
     client: "Client", dead_letters: str, queue: str, match: str | None, dry_run: bool
 ) -> None:
-    """Move the dead letters of DEAD_LETTER_TOPIC back to a queue, oldest first, up to those that are
-    there when it begins.
+    """Move the dead letters of DEAD_LETTER_TOPIC back to a queue, oldest first, up to those that
+    are there when it begins.
 
     Each is appended to the queue as it was (data, tag, node, and meta without $dead_letter_*), and
     then deleted here. Start it again after an interruption: what had been appended is recognised
@@ -44,7 +44,7 @@ def command(
     redrive = Redrive(client, source, queue, match, click.echo)
     if dry_run:
         count = redrive.rehearse()
-        _tell_left(redrive, dead_letters, "of them are leased or delayed, and would stay")
+        _warn_of_left(redrive, dead_letters, "of them are leased or delayed, and would stay")
         click.echo(f"{count:,} would be moved from {dead_letters} to {queue}", err=True)
         return
     try:
@@ -52,7 +52,7 @@ def command(
             redrive.run()
     except KeyboardInterrupt:
         raise Stop(f"interrupted; {redrive.done}", INTERRUPTED) from None
-    _tell_left(redrive, dead_letters, "more are leased or delayed: move them when that is over")
+    _warn_of_left(redrive, dead_letters, "more are leased or delayed: move them when that is over")
     click.echo(redrive.done, err=True)
 
 
@@ -61,6 +61,6 @@ def _require_queue(state: "TopicState") -> None:
         raise Stop(f"{state.topic} is a {state.type}, and no queue", UNUSABLE)
 
 
-def _tell_left(redrive: "Redrive", dead_letters: str, what: str) -> None:
+def _warn_of_left(redrive: "Redrive", dead_letters: str, what: str) -> None:
     if redrive.left:
         warn(f"{dead_letters}: {redrive.left:,} {what}")

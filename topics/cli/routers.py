@@ -1,4 +1,4 @@
-"""`topics routers`: what flows where, as a table or as a drawing."""
+"""`topics routers`: the routers, as a table or as a graph."""
 
 import sys
 from collections import defaultdict
@@ -59,7 +59,7 @@ def command(
 def _console() -> "Console":
     from rich.console import Console
 
-    # Into a pipe a name is never folded: whoever reads it wants it whole.
+    # Into a pipe a name is never folded: the program that reads it needs the whole name.
     return Console(
         file=sys.stdout, width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False
     )
@@ -89,7 +89,7 @@ def _print_table(routers: "Iterable[RouterSummary]") -> None:
 
 
 def filter_of(router: "RouterSummary") -> str:
-    """Which tags it forwards, as a person would write it; empty where it is all of them."""
+    """The tags that a router forwards, as a person would write them; empty for all."""
     match router.filter:
         case None:
             return ""
@@ -102,8 +102,9 @@ def filter_of(router: "RouterSummary") -> str:
 
 
 def drawings(routers: "Iterable[RouterSummary]") -> "list[Tree]":
-    """A tree for each topic that something flows from and nothing to; and for what is left, which
-    hangs on rings, one from the first topic of each ring."""
+    """The graph as trees: one from each topic that is a source and no destination; and for the
+    routers that are left, which lie on rings or behind them, one from the first topic of each
+    ring."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -124,7 +125,7 @@ def drawings(routers: "Iterable[RouterSummary]") -> "list[Tree]":
 
 
 def _upstream(topic: str, source_of: dict[str, str]) -> str:
-    """Where what flows into a topic begins: a topic without a source, or the first of a ring."""
+    """The first topic upstream of a topic: one without a source, or the first of a ring by name."""
     seen: dict[str, int] = {}
     while topic not in seen:
         seen[topic] = len(seen)
@@ -137,9 +138,9 @@ def _upstream(topic: str, source_of: dict[str, str]) -> str:
 def _grow(
     tree: "Tree", root: str, edges: "dict[str, list[RouterSummary]]", drawn: set[str]
 ) -> None:
-    """Hang everything that flows from a root into its tree, each topic's own branches once.
+    """Add all that is downstream of a root to its tree, the branches of each topic once.
 
-    An explicit stack: a chain may be as long as there are routers.
+    With an explicit stack, because a chain may be longer than Python's recursion limit.
     """
     from rich.text import Text
 

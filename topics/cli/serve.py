@@ -23,7 +23,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     if setting.is_flag:
         names = f"{setting.option}/--no-{setting.option.removeprefix('--')}"
         return click.option(names, setting.name, default=None, help=help)
-    # Text, and not a type of click's: one parser, and one wording, for option and environment.
+    # A string for click: `load` parses options and environment alike, with the same messages.
     return click.option(setting.option, setting.name, metavar="VALUE", help=help)
 
 
@@ -34,7 +34,8 @@ def _default(setting: Setting) -> str:
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
-    """What options and environment say together; a value that cannot be obeyed ends the command."""
+    """The settings of the options and the environment; a value that cannot be used ends the
+    command."""
     words = {True: "1", False: "0"}
     texts = {name: words.get(value, value) for name, value in options.items()}
     try:
@@ -44,21 +45,33 @@ def settings_of(options: dict[str, Any]) -> Settings:
 
 
 @click.command("serve")
+@click.option(
+    "--server",
+    type=click.Choice(["own", "hypercorn"]),
+    default="own",
+    show_default=True,
+    help="What speaks HTTP: the server's own transport, or hypercorn as it is installed.",
+)
 @setting_options
-def command(**options: Any) -> int:
+def command(server: str, **options: Any) -> int:
     """Run a server until it is told to stop (SIGTERM, or ^C).
 
-    Without a word it listens on 127.0.0.1:4000 and keeps its data in ./topics-data. An option wins
-    over its environment variable, which wins over the default.
+    By default it listens on 127.0.0.1:4000 and keeps its data in ./topics-data. An option overrides
+    its environment variable, which overrides the default.
 
     \b
     topics serve --data-dir /var/lib/topics --port 4001
     TOPICS_MAX_TOTAL_BYTES=100000000000 topics serve
 
-    Ends with 0 when it was stopped, 2 where a setting, the address or the data directory cannot be
-    used, 3 where the data is proven corrupt; each in one line that says what and where.
+    Ends with 0 when it was stopped, with 2 where a setting, the address or the data directory
+    cannot be used, and with 3 where the data is proven corrupt; a line on standard error says what
+    and where.
     """
     settings = settings_of(options)
-    from topics.asgi.door import serve as run
+    if server == "hypercorn":
+        from topics.asgi import hypercorn
+
+        return hypercorn.serve(settings)
+    from topics.server.process.server import serve as run
 
     return run(settings)

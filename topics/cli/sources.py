@@ -1,7 +1,7 @@
-"""Files that become records: NDJSON, CSV, and what `topics read` prints.
+"""Input that becomes records: NDJSON, CSV, and what `topics read` prints.
 
-Owns the parsing, and the count of bytes by which an import goes on where it stopped: after each
-record, `Lines.offset` is the first byte that no record has taken yet.  Sends nothing.
+Owns the parsing, and the offset at which an import can go on: after each record, `Lines.offset` is
+the first byte that no record has taken.  Sends nothing.
 """
 
 import csv
@@ -23,17 +23,17 @@ Format = Literal["ndjson", "csv", "records"]
 
 SKIP_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 256 << 10
-"""Read from a pipe at once."""
+"""Read from a pipe in one call."""
 _BOM: Final = b"\xef\xbb\xbf"
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 class BadSource(Exception):
-    """What is to be imported is not what it was said to be."""
+    """The input does not have the format that was named."""
 
 
 class BadLine(BadSource):
-    """A line that is no record: says where and why."""
+    """A line that is no record; the message names the line and the reason."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"line {line}: {what}")
@@ -44,9 +44,9 @@ class Shape:
     """How lines become records.
 
     Attributes:
-        tag_fields: Fields of `data` whose values, joined by dots, are the tag; none: no tag.
-        numbers: Of CSV: fields that are JSON numbers, and no larger than a float can be, are sent as
-            numbers.
+        tag_fields: Fields of `data` whose values, joined by dots, are the tag; empty: no tag.
+        numbers: Of CSV: fields that are JSON numbers, and no larger than a float can be, are sent
+            as numbers.
         null: Of CSV: a field of exactly this text is sent as null.
     """
 
@@ -57,10 +57,10 @@ class Shape:
 
 
 class Piped:
-    """Lines that come through a pipe, a FIFO or a terminal; who waits for one is not held up.
+    """Lines from a pipe, a FIFO or a terminal, with a limit on each wait.
 
-    While a line is not there to its end, `due` is asked how long there still is to wait, and is
-    told when that is over.
+    While a line is not complete, `due.due_s()` says how long to wait at most, and `due.is_due()` is
+    called when that time is over.
     """
 
     def __init__(self, fileno: int, due: "Due") -> None:
@@ -79,7 +79,8 @@ class Piped:
         return False
 
     def readline(self) -> bytes:
-        """The next line with its end; the last one may have none, and after it comes nothing."""
+        """The next line with its line end, which the last one may lack; empty at the end of the
+        input."""
         end = self._data.find(b"\n", self._at) + 1
         if end:
             line = self._data[self._at : end]
@@ -94,7 +95,7 @@ class Piped:
         return b"".join(pieces)
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes; none at the end."""
+        """At most `size` bytes; empty at the end of the input."""
         if self._at == len(self._data):
             self._data, self._at = self._more(), 0
         piece = self._data[self._at : self._at + size]
@@ -104,7 +105,8 @@ class Piped:
     def _more(self) -> bytes:
         while not self._is_over:
             due_s = self._due.due_s()
-            # Rounded up: a millisecond too early would be asked again at once, and again.
+            # Rounded up: a wait that ends a fraction of a millisecond early would be repeated at
+            # once, in a busy loop.
             if not self._poll.poll(None if due_s is None else ceil(1000 * due_s)):
                 self._due.is_due()
                 continue
@@ -115,17 +117,17 @@ class Piped:
 
 
 class Due(Protocol):
-    """What does not wait longer than it said."""
+    """A deadline for the waits of `Piped`."""
 
     def due_s(self) -> float | None:
-        """Seconds until something is to be done; None where nothing is."""
+        """Seconds until the deadline; None where there is none."""
 
     def is_due(self) -> None:
-        """They are over."""
+        """Called when the deadline has passed."""
 
 
 class Source(Protocol):
-    """A file, or what comes through a pipe."""
+    """A file, or a pipe (`Piped`)."""
 
     def fileno(self) -> int: ...
 
@@ -139,16 +141,16 @@ class Source(Protocol):
 class Lines:
     """Lines of a binary stream, counted and digested as they are taken.
 
-    With `offset` the stream is first brought there.
+    With `offset` the lines begin there.
 
     Attributes:
         offset: The first byte that was not taken.
-        taken: Lines that were, from `offset` on.
-        settled: The first byte of which no record was made: a row that is not there to its end is
-            taken, and not settled.
+        taken: How many lines were taken.
+        settled: The first byte that no record was made of: a CSV row over several lines is taken
+            line by line, and settled at its end.
 
     Raises:
-        BadSource: It ends before `offset`.
+        BadSource: The stream ends before `offset`.
     """
 
     def __init__(self, stream: Source, offset: int = 0) -> None:
@@ -160,7 +162,7 @@ class Lines:
         """Lines that were taken and are not settled."""
         self._digest = hashlib.sha256()
         self._skipped: int | None = None
-        """Lines before `offset`; None where nobody has asked yet."""
+        """How many lines lie before `offset`; None until the number is needed."""
         self._begin = offset
         self._skip(offset)
         self.settled = self.offset
@@ -180,25 +182,25 @@ class Lines:
 
     @property
     def line(self) -> int:
-        """Number of the line that was taken last."""
+        """The number of the line that was taken last."""
         return self.number(self.taken)
 
     def number(self, taken: int) -> int:
-        """Number, from the first line of the source, of the n-th that was taken."""
+        """The number, counted from the start of the source, of the n-th line that was taken."""
         if self._skipped is None:
-            # Only where a line is to be named: what was skipped may be most of a large file.
+            # Counted only for a message: the skipped part may be most of a large file.
             self._skipped = self._count_skipped()
         return self._skipped + taken
 
     def settle(self) -> None:
-        """A record was made of what was taken, or none is to be made of it."""
+        """Note that a record was made of the lines that were taken, or that none will be."""
         for line in self._open:
             self._digest.update(line)
         self._open.clear()
         self.settled = self.offset
 
     def take_digest(self) -> str:
-        """32 hex digits of what was settled since the last call."""
+        """A digest of the lines that were settled since the last call, as 32 hex digits."""
         digest, self._digest = self._digest, hashlib.sha256()
         return digest.hexdigest()[:32]
 
@@ -223,7 +225,7 @@ class Lines:
             self.offset = offset
 
     def _read_past(self) -> int:
-        """Read up to where it begins; how many lines that were."""
+        """Read up to the offset; returns how many lines lie before it."""
         lines = 0
         while self.offset < self._begin:
             piece = self._stream.read(min(SKIP_BYTES, self._begin - self.offset))
@@ -242,10 +244,10 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
     """The records of a source, in order.
 
     Args:
-        header: Of CSV that is read from its middle: its first line.
+        header: The first line of a CSV file that is read from its middle.
 
     Raises:
-        BadLine: A line is not what the format says, or lacks a field that the tag is made of.
+        BadLine: A line does not have the format, or lacks a field that the tag is made of.
     """
     if shape.format == "csv":
         yield from _csv(lines, shape, header)
@@ -270,7 +272,7 @@ class _NoField(Exception):
 
 
 class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"}):
-    """A record as it is written, or as `topics read` prints it."""
+    """A record as a client writes it, or as `topics read` prints it."""
 
     data: msgspec.Raw
     tag: str | None = None
@@ -312,7 +314,7 @@ _PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
 
 
 def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
-    # `csv.reader` asks for a line only while a quoted field is open, so that between two rows the
+    # `csv.reader` takes another line only while a quoted field is open.  So between two rows, the
     # offset is the end of the last one.
     reader = csv.reader((_text(lines, line) for line in lines), strict=True)
     try:
@@ -343,7 +345,8 @@ def _text(lines: Lines, line: bytes) -> str:
 def _value(text: str, shape: Shape) -> Any:
     if text == shape.null:
         return None
-    # "NaN" and "inf" are text, as JSON has it, and so is what would be read as an infinity.
+    # "NaN" and "inf" are not JSON numbers, and a number that a float cannot hold would be read
+    # back as an infinity: both stay text.
     if shape.numbers and _JSON_NUMBER.fullmatch(text) and isfinite(float(text)):
         return msgspec.Raw(text.encode())
     return text

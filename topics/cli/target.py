@@ -73,20 +73,18 @@ def _target_options(command: F) -> F:
         "--url",
         envvar="TOPICS_URL",
         default=_local_url,
-        show_default="http://127.0.0.1:4000, or where TOPICS_HOST and TOPICS_PORT say",
+        show_default="http://127.0.0.1:4000, or as TOPICS_HOST and TOPICS_PORT say",
         show_envvar=True,
         help="The server.",
     )
-    key = click.option(
-        "--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="Key to present."
-    )
+    key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
     patience = click.option(
         "--retry-for",
         type=click.FloatRange(min=0),
         default=15.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to try again while the server is away, busy or starting.",
+        help="How long to try again while the server does not answer, is busy or is starting.",
     )
     silence = click.option(
         "--timeout",
@@ -94,13 +92,13 @@ def _target_options(command: F) -> F:
         default=30.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long the server may be silent while a request is under way.",
+        help="How long the server may send nothing while a request is under way.",
     )
     return url(key(patience(silence(command))))
 
 
 def _local_url() -> str:
-    """The server that the same environment would start."""
+    """The URL of the server that `topics serve` would start in the same environment."""
     host = os.environ.get("TOPICS_HOST") or "127.0.0.1"
     port = os.environ.get("TOPICS_PORT") or "4000"
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host

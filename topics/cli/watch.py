@@ -1,4 +1,4 @@
-"""`topics watch`: records of topics as they come, and on standard error what befalls the stream."""
+"""`topics watch`: records of topics as they come, and on standard error the state of the stream."""
 
 import re
 import sys
@@ -58,9 +58,9 @@ def command(
     """Print the records of one or more TOPICs as they come, until interrupted.
 
     On a terminal a record is a coloured line; with --json, or into a pipe, a JSON object with its
-    topic. Records that were lost, a topic that was deleted, and a connection that is lost and made
-    again are told on standard error. Ends when the last topic is deleted, or when the server is
-    away for longer than --retry-for.
+    topic. Standard error names records that were lost, topics that were deleted, and a connection
+    that is lost or made again. Ends when the last topic is deleted, or when the server does not
+    answer for longer than --retry-for.
 
     \b
     topics watch jobs audit --tail
@@ -77,7 +77,7 @@ def command(
                 *topics,
                 record_type=RawRecord,
                 include_tags=tags,
-                connection=tell_connection,
+                connection=report_connection,
                 **_begin(from_seq, since, tail, match),
             )
             with watch:
@@ -112,7 +112,7 @@ def _loss(topic: str, tombstone: "Tombstone") -> str:
     return f"records {span} of {topic} are lost ({tombstone.reason})"
 
 
-def tell_connection(why: "TopicsError | None") -> None:
+def report_connection(why: "TopicsError | None") -> None:
     if why is None:
         click.secho("topics: connected again", fg="green", err=True)
     else:
@@ -135,12 +135,12 @@ class Plain:
     def print(self, topic: str, record: "RawRecord") -> None:
         head = b'{"topic":%b,' % self._encode(topic)
         self._out.write(head + self._encode(record)[1:] + b"\n")
-        # Somebody waits for each of them.
+        # A reader may be waiting for each record.
         self._out.flush()
 
 
 class Coloured:
-    """A record for a person: time, topic, number, tag, writer, data."""
+    """A record for a person: time, topic, seq, tag, writer, data."""
 
     def print(self, topic: str, record: "RawRecord") -> None:
         at = time.strftime("%H:%M:%S", time.localtime(record.ts_ms // 1000))
@@ -160,5 +160,6 @@ class Coloured:
 
 
 def visible(text: str) -> str:
-    """Text that cannot steer a terminal: what writes a record does not own the reader's screen."""
+    """Text without control characters: the writer of a record must not control the reader's
+    terminal."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

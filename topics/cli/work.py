@@ -1,8 +1,9 @@
 """`topics work`: a command for each job of a queue.
 
-A job is done when its command ends with 0; else it is given back, and comes again after a while.
-What the command sees of its job is standard input, which is the job's data, and the environment
-(`VARIABLES`).  It runs in a session of its own: a ^C on the terminal is ours to hear, not its.
+A job is done when its command ends with 0; else it is nacked, and handed out again after a delay.
+The command gets the job's data on standard input, and the rest in the environment (`VARIABLES`).
+It runs in a session of its own, so that a ^C on the terminal reaches this process and not the
+command.
 """
 
 import os
@@ -26,12 +27,12 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
     "TOPICS_JOB_SEQ": ("sequence number", lambda job: job.seq),
     "TOPICS_JOB_TS": ("when it was appended, ms since the epoch", lambda job: job.ts_ms),
     "TOPICS_JOB_DELIVERIES": ("how often it was handed out", lambda job: job.deliveries),
-    "TOPICS_JOB_LEASE_ID": ("of this delivery alone", lambda job: job.lease_id),
+    "TOPICS_JOB_LEASE_ID": ("id of this delivery's lease", lambda job: job.lease_id),
     "TOPICS_JOB_TAG": ("its tag, if it has one", lambda job: job.tag),
-    "TOPICS_JOB_NODE": ("who wrote it, if that was said", lambda job: job.node),
+    "TOPICS_JOB_NODE": ("its writer, if it named one", lambda job: job.node),
     "TOPICS_JOB_META": ("its meta as JSON, if it has any", lambda job: _json(job.meta)),
 }
-"""What a command finds in its environment: what that is, and where it comes from."""
+"""Variables of a command's environment, each with its meaning and its value."""
 
 
 @click.command("work")
@@ -46,13 +47,14 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
     metavar="N",
     help="Commands that run at the same time.",
 )
-@click.option("--node", help="Who works; by default this machine and process.")
+@click.option("--node", help="Name of the worker; by default this machine and process.")
 @click.option(
     "--lease",
     callback=age_ms,
     metavar="DURATION",
-    help="How soon others may have the jobs of a worker that vanished: 30s, 5m; by default the "
-    "queue's lease_ms. While a command runs, its job is kept.",
+    help="How soon other workers may have the jobs of one that died: 30s, 5m; by default the "
+    "queue's lease_ms. While a command runs, the lease of its job is "
+    "extended.",
 )
 @click.option(
     "--delay",
@@ -60,8 +62,8 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
     default="1s",
     show_default=True,
     metavar="DURATION",
-    help="How long a job rests when its command failed; doubles with each delivery, to 5 minutes "
-    "or this, whichever is longer.",
+    help="Delay before a job whose command failed is handed out again; doubles with each delivery, "
+    "to 5 minutes or this, whichever is longer.",
 )
 @click.option("--max-jobs", type=click.IntRange(min=1), metavar="N", help="End after so many jobs.")
 @click.option("--drain", is_flag=True, help="End when no job is ready, instead of waiting.")
@@ -77,11 +79,11 @@ async def command(
     max_jobs: int | None,
     drain: bool,
 ) -> int:
-    """Run COMMAND for each job of QUEUE: its data as a line of JSON on standard input, what else is
-    known of it in the environment (TOPICS_JOB_SEQ, _TAG, _DELIVERIES, _LEASE_ID, _META, ...).
+    """Run COMMAND for each job of QUEUE: its data as a line of JSON on standard input, the rest in
+    the environment (TOPICS_JOB_SEQ, _TAG, _DELIVERIES, _LEASE_ID, _META, ...).
 
-    A command that ends with 0 has done the job, which is deleted; any other end gives it back, to
-    come again after --delay. The lease is extended while the command runs.
+    A job whose command ends with 0 is done, and deleted; any other end gives it back, to be handed
+    out again after --delay. The lease is extended while the command runs.
 
     The first SIGTERM or ^C ends it when the running commands have ended; the second one kills them
     and gives their jobs back. Ends with 5 if --drain or --max-jobs was given and a command failed.
@@ -96,6 +98,7 @@ async def command(
     from msgspec import Raw
 
     from topics.client import Job
+    from topics.client.worker_state import LONGEST_DELAY_MS
 
     work = client.work(
         queue,
@@ -103,7 +106,7 @@ async def command(
         node=node,
         lease_ms=lease,
         first_delay_ms=delay,
-        longest_delay_ms=max(delay, 300_000),
+        longest_delay_ms=max(delay, LONGEST_DELAY_MS),
         drain=drain,
         limit=max_jobs,
     )
@@ -112,7 +115,7 @@ async def command(
 
 
 class Runner:
-    """Runs the command for job after job, and hears signals."""
+    """Runs the command for one job after the other, and handles signals."""
 
     def __init__(self, work: "AsyncWork[Any]", words: tuple[str, ...]) -> None:
         self._work = work
@@ -120,15 +123,15 @@ class Runner:
         self._running = 0
         self._failed = 0
         self._fault: OSError | None = None
-        self._was_told_to_stop = False
+        self._is_stopping = False
 
     async def run(self, concurrency: int, *, ends_by_itself: bool) -> int:
-        """Work until there is no more, or a signal; the exit code."""
+        """Work until there are no more jobs, or a signal comes; returns the exit code."""
         import asyncio
 
         async with self._work as work:
             working = asyncio.ensure_future(
-                work.run(self._handle, concurrency=concurrency, on_error=self._tell)
+                work.run(self._handle, concurrency=concurrency, on_error=self._report)
             )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -141,13 +144,13 @@ class Runner:
         if self._fault is not None:
             raise Stop(f"{self._words[0]}: {self._fault.strerror}", UNUSABLE)
         click.echo(self._summary(done), err=True)
-        return FAILED if self._failed and ends_by_itself and not self._was_told_to_stop else OK
+        return FAILED if self._failed and ends_by_itself and not self._is_stopping else OK
 
     def _signalled(self, working: Any) -> None:
-        if self._was_told_to_stop:
+        if self._is_stopping:
             working.cancel()
             return
-        self._was_told_to_stop = True
+        self._is_stopping = True
         self._work.stop()
         if self._running:
             noun = "command is" if self._running == 1 else "commands are"
@@ -162,7 +165,7 @@ class Runner:
         try:
             code = await self._execute(job)
         except OSError as error:
-            # The machine's fault, and not the job's: it must not count against it.
+            # The fault of the machine and not of the job, which is given back without a delay.
             self._fault = error
             self._work.stop()
             await job.nack(delay_ms=0)
@@ -173,7 +176,7 @@ class Runner:
             raise _Failed(f"exit {code}" if code > 0 else f"killed by {_name(-code)}")
 
     async def _execute(self, job: "AsyncHeldJob[Any]") -> int:
-        """Run the command to its end; its exit code, negative where a signal ended it."""
+        """Run the command to its end; returns its exit code, negative where a signal ended it."""
         import asyncio
 
         process = await asyncio.create_subprocess_exec(
@@ -186,14 +189,14 @@ class Runner:
             await process.communicate(bytes(job.data) + b"\n")
         except asyncio.CancelledError:
             with suppress(ProcessLookupError):
-                # What the command itself has started goes with it.
+                # The whole process group, with all that the command has started.
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             raise
         assert process.returncode is not None
         return process.returncode
 
-    def _tell(self, job: "AsyncHeldJob[Any]", error: Exception) -> None:
+    def _report(self, job: "AsyncHeldJob[Any]", error: Exception) -> None:
         from topics.client import LeaseLost
 
         if isinstance(error, LeaseLost):
@@ -210,12 +213,12 @@ class _Failed(Exception):
 
 
 def environment(job: "AsyncHeldJob[Any]") -> dict[str, str]:
-    """Our own environment, and what there is to know of a job."""
+    """The environment of this process, and the variables of a job."""
     known = {name: value_of(job) for name, (_, value_of) in VARIABLES.items()}
-    ours = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     # No variable can hold a NUL; a tag could.
-    told = {n: str(v).replace("\0", "\ufffd") for n, v in known.items() if v is not None}
-    return {**ours, **told}
+    variables = {n: str(v).replace("\0", "\ufffd") for n, v in known.items() if v is not None}
+    return {**inherited, **variables}
 
 
 def _json(meta: Any) -> str | None:

@@ -1,8 +1,14 @@
 """A client of the HTTP API: `Client`, and `AsyncClient` with the same calls awaited.
 
-Both faces only carry bytes.  What a request looks like and how an answer is read stands once, in
-`calls`; what is repeated, and when, in `retry`; what takes several requests, in `walks`.  The
-package knows the contract and nothing of the server's own code.
+The package knows the contract, and nothing of the server's own code.  From the top:
+
+- `aio`, `sync`: the clients.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and three more are generated (`_generate`).
+- `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
+- `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
+- Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`), pages
+  and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
+  `job_stream`), workers (`worker_state`, `held_job`).
 """
 
 from topics.client.aio import AsyncClient

@@ -57,7 +57,8 @@ MODULES: Final[Mapping[str, Phrases]] = {
             "`httpx.MockTransport(handler)`."
         ),
         "    # A method with options is a plain function that returns a coroutine.  So a mistyped\n"
-        "    # option is raised by the call, as for any function, and not where it is awaited.\n\n": "",
+        "    # option is raised by the call, as for any function, and not where it is\n"
+        "    # awaited.\n\n": "",
         "\n        The values come from an iterable or an asynchronous iterable.": "",
         "Iterable[Any] | AsyncIterable[Any]": "Iterable[Any]",
         "_each(values)": "values",

@@ -145,7 +145,8 @@ class AsyncClient:
         return self.session.is_closed
 
     # A method with options is a plain function that returns a coroutine.  So a mistyped
-    # option is raised by the call, as for any function, and not where it is awaited.
+    # option is raised by the call, as for any function, and not where it is
+    # awaited.
 
     def put_topic(self, topic: str, **config: Unpack[Config]) -> Coroutine[Any, Any, Configured]:
         """Create a topic, or replace its whole config.

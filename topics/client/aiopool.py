@@ -220,6 +220,9 @@ class AsyncPool:
             # The transport closes its socket in the next turn of the loop, which may be the last.
             await asyncio.sleep(0)
 
+    # `request` and `stream` repeat these lines: an asynchronous context manager for them would add
+    # to the cost of every request.
+
     async def request(self, call: Call[Any], prepared: PreparedRequest) -> httpx.Response:
         """One exchange.
 

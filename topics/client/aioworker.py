@@ -117,15 +117,15 @@ class AsyncLeaseKeeper(Generic[D]):
         """Ack jobs, or nack them with a delay; those that are settled already are left out."""
         state = self._state
         for some in chunks(list(jobs)):
-            ours = state.settling(some)
-            if not ours:
+            held = state.settling(some)
+            if not held:
                 continue
-            call: Any = state.ack(ours) if delay_ms is None else state.nack(ours, delay_ms)
+            call: Any = state.ack(held) if delay_ms is None else state.nack(held, delay_ms)
             answer = None
             try:
                 answer = await self._session.do(call)
             finally:
-                state.settled(ours, answer)
+                state.settled(held, answer)
 
     def delay_ms(self, deliveries: int) -> int:
         return self._state.delay_ms(deliveries)

@@ -22,7 +22,7 @@ import msgspec
 from topics.client.models import NewRecord
 
 Default = Callable[[Any], Any]
-"""Makes a value that JSON can say of one that it cannot, or raises `TypeError`."""
+"""Converts a value that JSON has no form for, or raises `TypeError`."""
 
 DEPTH_MAX: Final = 200
 """Nesting of a value that goes through `default`: the depth that a server takes (§0.3)."""

@@ -256,7 +256,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
 class AppendedMany(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the batches of one `append_many`.
 
-    Batches of other writers may stand between ours, so `last_seq - first_seq + 1 >= records`.
+    Batches of other writers may lie between these, so `last_seq - first_seq + 1 >= records`.
 
     Attributes:
         records: Records acknowledged, the deduplicated ones included.
@@ -389,7 +389,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouterLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of the source, seqs [gap_from, gap_to], that were gone before they were forwarded."""
+    """Records of the source, seqs [gap_from, gap_to], that were lost before they were forwarded."""
 
     gap_from: int
     gap_to: int
@@ -436,7 +436,7 @@ class Router(RouterSummary, frozen=True, kw_only=True):
 
     Attributes:
         cursor_seq: The last seq of the source that was forwarded.
-        lost_total: Records of the source that were gone before they were forwarded.
+        lost_total: Records of the source that were lost before they were forwarded.
         loss: The last such loss.
     """
 

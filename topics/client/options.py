@@ -209,8 +209,7 @@ class WorkOptions(TypedDict, total=False):
         wait_ms: How long a claim waits for a first job (5000), at most 30,000; `stop` of a `Work`
             takes effect after it.
         first_delay_ms: Delay of a job that failed at its first delivery (1000); it doubles with
-        each
-            delivery.
+            each delivery.
         longest_delay_ms: The delay that the doubling ends at (300,000).
         push: Have jobs pushed over a connection of each hand instead of claiming them.  When it
             breaks, as it does when the process is killed, the server gives the jobs to other

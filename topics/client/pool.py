@@ -249,14 +249,14 @@ class Pool:
                 return
             self._used.discard(connection)
             now_s = connection.idle_since_s = monotonic()
-            gone = []
+            dropped = []
             if connection.is_reusable and not self.is_closed:
                 self._idle.append(connection)
             else:
-                gone.append(connection)
+                dropped.append(connection)
             while self._idle and now_s - self._idle[0].idle_since_s > IDLE_S:
-                gone.append(self._idle.popleft())
-        for old in gone:
+                dropped.append(self._idle.popleft())
+        for old in dropped:
             old.close()
         slots.release()
 

@@ -80,9 +80,11 @@ class Attempts:
 
     def __init__(self, call: Call[Any], retry: Retry, clock: Clock) -> None:
         self._call = call
+        self._retry = retry
         self._clock = clock
         self._deadline_s = clock.now_s() + retry.for_s
-        self._backoff = Backoff(retry, clock)
+        self._backoff: Backoff | None = None
+        """Made at the first failure, because most calls succeed at once."""
 
     def pause_s(self, outcome: Outcome) -> float | None:
         """Seconds to wait before the next attempt; None where this outcome is the last."""
@@ -93,6 +95,8 @@ class Attempts:
     def next_pause_s(self, at_least_s: float) -> float | None:
         """As `pause_s`, for an outcome that is known to be worth another attempt, but not before
         `at_least_s`."""
+        if self._backoff is None:
+            self._backoff = Backoff(self._retry, self._clock)
         pause_s = max(self._backoff.next_s(), at_least_s)
         return pause_s if self._clock.now_s() + pause_s <= self._deadline_s else None
 

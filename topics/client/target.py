@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 
 import httpx
 
-from topics import __version__
 from topics.client import http1
 from topics.client.call import Call
+from topics.version import VERSION
 
 GZIP_BYTES_MIN: Final = 1 << 10
 """The size from which a body is compressed; a smaller one fits into one packet anyway.  The
@@ -144,7 +144,7 @@ def parse_target(
         # The operating system would take it modulo 65,536, and connect to another port.
         raise ValueError(f"{url!r}: there is no port {parsed.port}")
     headers = {
-        "user-agent": f"topics-python/{__version__}",
+        "user-agent": f"topics-python/{VERSION}",
         # Off by default: between two local processes the bottleneck is CPU, not bandwidth (§0.3).
         "accept-encoding": "gzip" if compress else "identity",
     }

@@ -181,7 +181,7 @@ class WatchState(Generic[R]):
         """The session to post; None where there is one."""
         if self._was_opened and self._id is None:
             # The server may have counted a frame as sent that never arrived, and without an id it
-            # cannot be asked to go back (§7.4).  A new session begins where this one did.
+            # cannot be asked to go back (§7.4).  A new session begins behind what was handed out.
             self._session = None
         call = self._post()
         if self._attempts is None:

@@ -135,16 +135,16 @@ class LeaseKeeper(Generic[D]):
         state = self._state
         for some in chunks(list(jobs)):
             with self.lock:
-                ours = state.settling(some)
-            if not ours:
+                held = state.settling(some)
+            if not held:
                 continue
-            call: Any = state.ack(ours) if delay_ms is None else state.nack(ours, delay_ms)
+            call: Any = state.ack(held) if delay_ms is None else state.nack(held, delay_ms)
             answer = None
             try:
                 answer = self._session.do(call)
             finally:
                 with self.lock:
-                    state.settled(ours, answer)
+                    state.settled(held, answer)
 
     def delay_ms(self, deliveries: int) -> int:
         return self._state.delay_ms(deliveries)

@@ -24,6 +24,10 @@ from topics.client.retry import Backoff, Clock, Retry
 
 D = TypeVar("D")
 
+WAIT_MS: Final = 5000
+"""How long a claim waits for a job.  A blocking worker cannot be stopped meanwhile."""
+FIRST_DELAY_MS: Final = 1000
+LONGEST_DELAY_MS: Final = 300_000
 MAX_NAMED: Final = 100
 """Jobs in one ack, nack or extension; a server takes 1000 by default (§10.4)."""
 EXTENSIONS_PER_LEASE: Final = 3
@@ -69,9 +73,9 @@ class WorkerState(Generic[D]):
         node: str | None = None,
         max: int = 1,
         lease_ms: int | None = None,
-        wait_ms: int = 5000,
-        first_delay_ms: int = 1000,
-        longest_delay_ms: int = 300_000,
+        wait_ms: int = WAIT_MS,
+        first_delay_ms: int = FIRST_DELAY_MS,
+        longest_delay_ms: int = LONGEST_DELAY_MS,
         push: bool = False,
         drain: bool = False,
         limit: int | None = None,
@@ -231,10 +235,10 @@ class WorkerState(Generic[D]):
         Returns:
             The jobs that are lost by that.
         """
-        gone = [job for job in jobs if job.state is JobState.HELD]
-        for job in gone:
+        lost = [job for job in jobs if job.state is JobState.HELD]
+        for job in lost:
             self._leave(job, JobState.LOST)
-        return gone
+        return lost
 
     # ------------------------------------------------------------------ settling
 

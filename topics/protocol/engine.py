@@ -1,84 +1,41 @@
 """The engine: commands in, outcomes out; the only place where two rules meet.
 
 For each command: let pass what time took, decide (which reads and may refuse), apply the events,
-say what to answer and when.  The shell then owes the engine four reports: `on_written` after the
-turn's one write, `on_synced` after a sync, `on_failed` after either failed, and `timeout` for a
-parked command.  In return it gets `take_frames` (what to write) and `take_wakes` (whom to answer).
+say what came of it and when that may be told.  The shell makes four reports to the engine:
+`on_written` after the turn's one write, `on_synced` after a sync, `on_failed` after either failed,
+and `timeout` for a parked command.  In return it gets `take_frames` (what to write) and
+`take_wakes` (which parked commands to answer).
 
 What readers see is `published_seq`, which moves with the write, or with the sync where the
 topic's class or an unreserved seq asks for it.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-import numpy as np
-
-from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, StateUnknown, UnitOfWork, no_such_topic
-from topics.protocol.decide.partial_scans import Finding, Sweep, Sweeps
-from topics.protocol.decide.queues import Work, WorkStream
-from topics.protocol.decide.read_your_writes import Debt
-from topics.protocol.decide.routers import Forwarding
-from topics.protocol.decide.watches import Watching
-from topics.protocol.http.answers import (
-    append_head,
-    delete_outcome,
-    diff_outcome,
-    effective_priority,
-    list_cursor,
-    open_object,
-    put_outcome,
-    queue_counters,
-    summary,
-)
+from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
+from topics.protocol.decide.partial_scans import PartialScans
+from topics.protocol.decide.push_streams import PushStream
+from topics.protocol.decide.queues import QueueCommands
+from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.decide.reads import Reads
+from topics.protocol.decide.records import RecordCommands
+from topics.protocol.decide.routers import RouterCommands
+from topics.protocol.decide.topics import TopicCommands
+from topics.protocol.decide.watches import WatchCommands
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.commands import (
-    Append,
-    Claim,
-    Command,
-    DeleteRecords,
-    DeleteTopic,
-    Diff,
-    GetTopic,
-    ListTopics,
-    Purge,
-    PutTopic,
-)
-from topics.protocol.model.config import TopicConfig
-from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.events import (
-    TailLost,
-    TopicConfigured,
-    TopicCreated,
-    TopicDeleted,
-)
+from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
+from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked, Wake
-from topics.protocol.model.ports import Extent, Recovery, RunSource, TagMatch
-from topics.protocol.state.state import State, floors_with
-from topics.protocol.state.topic import (
-    NOTHING_REMOVED,
-    Reading,
-    Selection,
-    Tombstone,
-    Topic,
-)
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
+from topics.protocol.model.ports import Recovery, RunSource
+from topics.protocol.state.state import State
+from topics.protocol.state.topic import Topic
 
 LEASES_BITS: Final = 40
 """Bits of a lease number that count within one incarnation of the store; the rest is that."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A parked long poll and the cursor that it has reached meanwhile."""
-
-    command: Diff
-    token: object
-    reading: Reading
 
 
 class Engine:
@@ -110,50 +67,51 @@ class Engine:
             removed=self._on_removed,
             broken=broken,
         )
-        self.work = Work(limits, self.unit, report)
-        self.watching = Watching(limits, self.unit, besides=lambda: self.work.streams_open)
-        self.watches = self.watching.watches
-        self.forwarding = Forwarding(limits, self.unit, self.watches.on_rest)
-        self.watches.is_awaited = self.forwarding.is_awaited
-        self.sweeps = Sweeps(self.unit)
-        self._parked: dict[int, dict[object, _Waiting]] = {}
-        self._decide: dict[type, Callable[[Any, int, Room], Outcome]] = {
-            PutTopic: self._put_topic,
-            GetTopic: self._get_topic,
-            ListTopics: self._list_topics,
-            DeleteTopic: self._delete_topic,
-            Append: self._append,
-            **self.watching.commands,
-            **self.forwarding.commands,
-            **self.work.commands,
+        self.queue_commands = QueueCommands(limits, self.unit, report)
+        self.push_streams = self.queue_commands.streams
+        self.watch_commands = WatchCommands(
+            limits, self.unit, besides=lambda: self.push_streams.open_count
+        )
+        self.watches = self.watch_commands.watches
+        self.router_commands = RouterCommands(limits, self.unit, self.watches.on_rest)
+        self.watches.is_awaited = self.router_commands.is_awaited
+        self.scans = PartialScans(self.unit)
+        self.reads = Reads(self.unit, self.scans)
+        self._records = RecordCommands(self.unit, self.scans)
+        topics = TopicCommands(
+            self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
+        )
+        self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
+            Append: self._records.append,
+            **topics.commands,
+            **self.watch_commands.commands,
+            **self.router_commands.commands,
+            **self.queue_commands.commands,
         }
 
     # ------------------------------------------------------------------ the shell's side
 
-    def submit(
-        self, command: Command, *, token: object, now_ms: int, room: Room
-    ) -> Outcome | Parked:
+    def submit(self, command: Command, *, token: object, moment: Moment) -> Outcome | Parked:
         """Decide a command and make what it decides true.
 
         Args:
             token: Comes back with the wake of a command that parks.
-            now_ms: Wall clock; never taken to run backwards.
-            room: Bytes of frames that the log is sure to take, given whether the reserve counts.
+            moment: The wall clock, never taken to run backwards, and the room in the log.
 
         Raises:
             Rejection: Nothing has changed, but for what time took.
         """
-        now_ms = self.advance(now_ms)
+        moment = self.unit.in_engine_time(moment)
         try:
             if isinstance(command, Diff):
-                return self._diff(command, token, now_ms)
+                return self.reads.diff(command, token, moment.now_ms)
             if isinstance(command, Claim):
-                return self.work.claim(command, token, now_ms, self.unit.left(room))
+                return self.queue_commands.claim(command, token, moment)
             if isinstance(command, DeleteRecords):
-                return self._delete_records(command, token, now_ms, room)
+                return self._records.delete(command, token, moment)
             if isinstance(command, Purge):
-                return self._purge(command, token, now_ms, room)
-            return self._decide[type(command)](command, now_ms, self.unit.left(room))
+                return self._records.purge(command, token, moment)
+            return self._decide[type(command)](command, moment)
         except DamagedRun as damage:
             raise damage.refusal() from damage
 
@@ -165,10 +123,16 @@ class Engine:
         """Time went by: what it took from any topic is gone, before all of them are counted."""
         self.unit.expire_due(self.advance(now_ms))
 
-    def debt_of(self, command: Command) -> Debt | None:
-        """What routers owe to a command: the shell works it off before it submits the command,
-        so that a client reads its own writes through them.  None where nothing is owed."""
-        return self.forwarding.debt_of(command)
+    def barrier_for(self, command: Command) -> ReadBarrier | None:
+        """What routers have to copy before a command: the shell works that off before it submits
+        the command, so that a client reads its own writes through them.  None where that is
+        nothing."""
+        return self.router_commands.barrier_for(command)
+
+    def open_push_stream(self, stream: PushStream) -> None:
+        """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
+        self.watch_commands.require_connection_slot(taken_over=False)
+        self.queue_commands.open(stream)
 
     # What is decided is written by the turn.
 
@@ -196,42 +160,36 @@ class Engine:
     def on_failed(self) -> None:
         """A write or sync failed: nothing more is written or published; reads go on."""
         self.unit.on_failed()
-        self.work.release_all()
-        self.forwarding.on_stopped()
+        self.queue_commands.release_all()
+        self.router_commands.on_stopped()
 
-    def open_work(self, stream: WorkStream) -> None:
-        """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
-        self.watching.require_connection_slot(taken_over=False)
-        self.work.open(stream)
-
-    # What is owed without a command: copies, leases that ran out, jobs for who waits.
+    # What there is to do without a command: copies, leases that ran out, waiters, scans.
 
     @property
-    def owes(self) -> bool:
+    def has_work(self) -> bool:
         """Whether `work_off` has something to do now, or `take_fetches` something to read."""
         return (
-            self.forwarding.is_due
-            or self.work.is_due
-            or self.sweeps.is_due
+            self.router_commands.is_due
+            or self.queue_commands.is_due
+            or self.scans.is_due
             or bool(self.unit.fetches)
         )
 
-    def work_off(self, now_ms: int, room: Room) -> None:
-        """Do a bounded part of what is owed now; its events are written with this turn.  Where
-        something is owed still, ask again after the write."""
-        now_ms = self.advance(now_ms)
-        left = self.unit.left(room)
-        self.work.step(now_ms, left)
-        self.forwarding.step(now_ms, left)
-        self.sweeps.step(now_ms, left)
+    def work_off(self, moment: Moment) -> None:
+        """Do a bounded part of the work there is; its events are written with this turn.  Where
+        `has_work` still holds, call again after the write."""
+        moment = self.unit.in_engine_time(moment)
+        self.queue_commands.step(moment)
+        self.router_commands.step(moment)
+        self.scans.step(moment)
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
-        times = (self.work.alarm_ms(), self.forwarding.alarm_ms())
+        times = (self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
         return min((at for at in times if at is not None), default=None)
 
     def take_fetches(self) -> list[Fetch]:
-        """Text to read for what is owed; `work_off` is wanted after each was handed over."""
+        """Text to read for this work; `work_off` is wanted after each was handed over."""
         fetches, self.unit.fetches = self.unit.fetches, []
         return fetches
 
@@ -242,28 +200,20 @@ class Engine:
     def timeout(self, topic_name: str, token: object) -> None:
         """A parked command's time is over: it is answered with what there is, which is nothing; one
         that is still looking is answered when it has looked."""
-        self.sweeps.hurry(token)
-        topic = self.state.topics.get(topic_name)
-        waiting = self._unpark(topic, token)
-        if topic is not None and waiting is not None:
-            self._wake_with_page(topic, waiting)
+        self.scans.hurry(token)
+        self.reads.timeout(self.state.topics.get(topic_name), token)
 
     def forget(self, topic_name: str, token: object) -> None:
         """The client of a parked command is gone."""
-        self.work.forget(token)
-        self.sweeps.forget(token)
-        self._unpark(self.state.topics.get(topic_name), token)
+        self.queue_commands.forget(token)
+        self.scans.forget(token)
+        self.reads.forget(self.state.topics.get(topic_name), token)
 
     def release_all(self) -> None:
         """Answer every parked command: the server is stopping."""
-        self.sweeps.refuse_all()
-        for topic_id, waiting in list(self._parked.items()):
-            topic = self.state.by_id.get(topic_id)
-            for one in waiting.values():
-                if topic is not None:
-                    self._wake_with_page(topic, one)
-        self._parked.clear()
-        self.work.release_all()
+        self.scans.refuse_all()
+        self.reads.release_all()
+        self.queue_commands.release_all()
 
     def finish_recovery(self, recovery: Recovery, now_ms: int) -> None:
         """After replay: say what a crash may have taken, and show the rest (loss is explicit).
@@ -273,12 +223,10 @@ class Engine:
         """
         now_ms = self.advance(now_ms)
         for topic in self.state.by_id.values():
-            durability = topic.config.durability
+            durability = topic.durability
             first, last = topic.head_seq + 1, topic.reserved_through
-            uncertain = durability == "ephemeral" or not (
-                recovery.same_boot or durability == "fsync"
-            )
-            if recovery.clean or not uncertain or not self._was_used(topic):
+            is_certain = durability.survives(same_boot=recovery.same_boot)
+            if recovery.clean or is_certain or not self._was_used(topic):
                 last = topic.head_seq
             is_lossy = topic.topic_id in self.state.lossy
             if is_lossy or first <= last:
@@ -286,397 +234,37 @@ class Engine:
                 # there are right, whatever followed it, unless they took in what lived in memory
                 # only: to count that anew opens every run.
                 count, size_bytes = topic.count, topic.size_bytes
-                if is_lossy or durability == "ephemeral":
+                if is_lossy or not durability.is_logged:
                     count, size_bytes = self.state.recount(topic)
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.unit.emit(lost)
-            self.unit.show_all(topic)
+            self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=recovery.clean)
         self.state.next_lease = max(self.state.next_lease, recovery.incarnation << LEASES_BITS)
-        self.forwarding.on_recovered()
+        self.router_commands.on_recovered()
 
     @staticmethod
     def _was_used(topic: Topic) -> bool:
         return topic.reserved_through > topic.head_seq
 
-    # ------------------------------------------------------------------ publishing and waiting
+    # ------------------------------------------------------------------ what one rule means for others
 
     def _on_published(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)
-        parked = self._parked.get(topic.topic_id)
-        if parked:
-            for waiting in list(parked.values()):
-                self._look_again(topic, waiting)
-        self.forwarding.on_published(topic)
-        self.work.on_published(topic)
+        self.reads.on_published(topic)
+        self.router_commands.on_published(topic)
+        self.queue_commands.on_published(topic)
 
     def _on_settled(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)
 
     def _on_removed(self, topic: Topic) -> None:
         self.watches.on_removed(topic.topic_id)
-        self.forwarding.on_room(topic)
-        self.work.on_removed(topic)
+        self.router_commands.on_room(topic)
+        self.queue_commands.on_removed(topic)
 
-    def _look_again(self, topic: Topic, waiting: _Waiting) -> None:
-        page = self._page_of(topic, waiting)
-        if not _is_idle(topic, page):
-            self._unpark(topic, waiting.token)
-            outcome = diff_outcome(topic, page, waiting.command)
-            self.unit.wakes.append(Wake(waiting.token, outcome))
-        else:
-            waiting.reading = _moved(waiting.reading, page.next_seq)
-
-    @staticmethod
-    def _page_of(topic: Topic, waiting: _Waiting) -> Selection:
-        from_ts = waiting.command.from_ts
-        if from_ts is not None:
-            # What came while it waited is older than what it waits for.
-            reached = max(waiting.reading.from_seq, topic.seek(from_ts))
-            waiting.reading = _moved(waiting.reading, reached)
-        return topic.select(waiting.reading)
-
-    def _wake_with_page(self, topic: Topic, waiting: _Waiting) -> None:
-        page = self._page_of(topic, waiting)
-        self.unit.wakes.append(Wake(waiting.token, diff_outcome(topic, page, waiting.command)))
-
-    def _unpark(self, topic: Topic | None, token: object) -> _Waiting | None:
-        parked = self._parked.get(topic.topic_id) if topic is not None else None
-        if topic is None or parked is None:
-            return None
-        waiting = parked.pop(token, None)
-        if not parked:
-            del self._parked[topic.topic_id]
-        return waiting
-
-    # ------------------------------------------------------------------ topics
-
-    def _put_topic(self, command: PutTopic, now_ms: int, room: Room) -> Outcome:
-        """§1.1: create, or replace the config; an identical one changes nothing."""
-        topic = self.state.topics.get(command.topic)
-        config = command.config
-        if topic is None:
-            self.unit.require_writable(room(False))
-            self.unit.create(self.unit.admission.creation(command.topic, config, now_ms))
-            return put_outcome(command.topic, config, created=True)
-        if not command.type_given:
-            config = _with_type(config, topic.config.type)
-        if config.type != topic.config.type:
-            raise Rejection(
-                ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
-                f'topic "{topic.name}" is a {topic.config.type}; its type cannot change',
-                {"topic": topic.name, "type": topic.config.type},
-            )
-        if config == topic.config:
-            return put_outcome(topic.name, config, created=False)
-        self.unit.require_writable(room(False))
-        self.unit.expire(topic, now_ms)
-        promised = topic.config.durability == "fsync"
-        self.unit.emit(self._configured(topic, config, now_ms))
-        if promised:
-            # Until the new class is durable a power loss may bring the old one back, under which
-            # no seq is skipped: what is shown meanwhile must be as durable as it promises.
-            self.unit.hold_back(topic)
-        self.unit.expire(topic, now_ms)
-        self.forwarding.on_room(topic)
-        return put_outcome(topic.name, config, created=False)
-
-    def _configured(self, topic: Topic, config: TopicConfig, now_ms: int) -> TopicConfigured:
-        """Tightened caps evict at once; the newest record stays, and what a live lease holds."""
-        evicted = None
-        if config.discard == "old":
-            held = self.unit.admission.first_held(topic)
-            evicted = topic.eviction(
-                topic.count - config.cap_records if config.cap_records else 0,
-                topic.size_bytes - config.cap_bytes if config.cap_bytes else 0,
-                before_seq=topic.head_seq if held is None else min(held, topic.head_seq),
-            )
-        gone = evicted or NOTHING_REMOVED
-        return TopicConfigured(
-            now_ms,
-            topic.topic_id,
-            config,
-            topic.head_seq,
-            floors_with(topic.floors, cap_through=gone.through),
-            topic.count - gone.records,
-            topic.size_bytes - gone.size_bytes,
-        )
-
-    def _get_topic(self, command: GetTopic, now_ms: int, _: object) -> Outcome:
-        """§1.2."""
-        topic = self.unit.topic(command.topic, now_ms)
-        count, size_bytes = topic.shown()
-        state: dict[str, object] = {
-            "topic": topic.name,
-            "type": topic.config.type,
-            "epoch": topic.epoch,
-            "head_seq": topic.published_seq,
-            "earliest_seq": topic.earliest_seq,
-            "next_seq": topic.published_seq + 1,
-            "count": count,
-            "bytes": size_bytes,
-            "config": topic.config,
-            "effective_priority": effective_priority(topic, now_ms),
-            "last_write_ts": topic.last_write_ms,
-            "last_read_ts": topic.last_read_ms,
-        }
-        if (queue := self.state.queues.get(topic.topic_id)) is not None:
-            queue.settle(now_ms)
-            state["queue"] = queue_counters(topic, queue)
-        if command.touch:
-            topic.last_read_ms = now_ms
-        return Outcome([open_object(state)])
-
-    def _list_topics(self, command: ListTopics, now_ms: int, _: object) -> Outcome:
-        """§1.3: by name, so that a page goes on rightly whatever came and went between."""
-        names = self.state.names
-        start = bisect_left(names, max(command.prefix, command.after))
-        if start < len(names) and names[start] == command.after:
-            start += 1
-        page = names[start : start + command.page_size + 1]
-        page = [name for name in page if name.startswith(command.prefix)]
-        topics = [self.unit.topic(name, now_ms) for name in page[: command.page_size]]
-        answer: dict[str, object] = {"topics": [self._summary(t, now_ms) for t in topics]}
-        if command.touch:
-            for topic in topics:
-                topic.last_read_ms = now_ms
-        if len(page) > command.page_size:
-            answer["next_cursor"] = list_cursor(page[command.page_size - 1])
-        return Outcome([open_object(answer)])
-
-    def _summary(self, topic: Topic, now_ms: int) -> dict[str, object]:
-        shown = summary(topic, now_ms)
-        if (queue := self.state.queues.get(topic.topic_id)) is not None:
-            queue.settle(now_ms)
-            shown["queue"] = queue_counters(topic, queue)
-        return shown
-
-    def _delete_topic(self, command: DeleteTopic, now_ms: int, room: Room) -> Outcome:
-        """§1.4."""
-        topic = self.state.topics.get(command.topic)
-        removed = [] if topic is None else [r.name for r in self.state.routers.of(topic.topic_id)]
-        answer = {
-            "topic": command.topic,
-            "deleted": topic is not None,
-            "routers_removed": removed,
-        }
-        if topic is None:
-            # What this repeats may still be on its way to the disk.
-            return Outcome([open_object(answer)], gate=Gate.SYNCED)
-        self.unit.expire(topic, now_ms)
-        if command.if_empty and topic.count:
-            raise Rejection(
-                ErrorCode.TOPIC_NOT_EMPTY,
-                f'topic "{topic.name}" holds {topic.count} records',
-                {"topic": topic.name, "count": topic.count},
-            )
-        self.unit.require_writable(room(True))
-        head_seq = topic.published_seq
-        self.unit.emit(TopicDeleted(now_ms, topic.topic_id))
-        self.unit.drop(topic)
-        self.forwarding.on_stopped()
-        self.work.on_deleted(topic)
+    def _on_dropped(self, topic: Topic, head_seq: int) -> None:
+        self.router_commands.on_stopped()
+        self.queue_commands.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)
-        for waiting in self._parked.pop(topic.topic_id, {}).values():
-            self.unit.wakes.append(Wake(waiting.token, no_such_topic(topic.name)))
-        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
-
-    # ------------------------------------------------------------------ append
-
-    def _append(self, command: Append, now_ms: int, room: Room) -> Outcome:
-        """§2: all records or none, with contiguous seqs."""
-        topic = self.state.topics.get(command.topic)
-        created: TopicCreated | None = None
-        if topic is None:
-            create = command.config.auto_create if command.create is None else command.create
-            if not create:
-                raise no_such_topic(command.topic)
-            created = self.unit.admission.creation(command.topic, command.config, now_ms)
-            topic = Topic(created.topic_id, created.name, created.config, "")
-        else:
-            self.unit.expire(topic, now_ms)
-            known = self._remembered(topic, command, now_ms)
-            if known is not None:
-                return known
-        event, log_bytes = self.unit.admission.appended(topic, command, now_ms)
-        volatile = topic.config.durability == "ephemeral"
-        need = FRAME_BYTES if volatile else log_bytes
-        self.unit.require_writable(room(False), need + (FRAME_BYTES if created else 0))
-        if created is not None:
-            topic = self.unit.create(created)
-        self.unit.log_append(topic, event, log_bytes, volatile=volatile)
-        self.unit.relieve(now_ms)
-        synced = self.unit.owe(topic)
-        return Outcome(
-            [append_head(topic.name, event.first_seq, len(event.batch), command.return_seqs),
-             b'"head_seq":%d,"count":%d,"created":%b,"deduped":false'
-             % (topic.head_seq, len(event.batch), b"true" if created else b"false")],
-            status=201 if created else 200,
-            gate=Gate.SYNCED if synced else Gate.WRITTEN,
-            logs=True,
-            is_fsync=topic.config.durability == "fsync",
-        )  # fmt: skip
-
-    def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Outcome | None:
-        """The answer of a batch that came before under the same key (§0.8)."""
-        window_ms = topic.config.idempotency_window_ms
-        if not command.key or not window_ms:
-            return None
-        keys = self.state.keys.get(topic.topic_id)
-        entry = None if keys is None else keys.find(command.key, now_ms=now_ms, window_ms=window_ms)
-        if entry is None:
-            return None
-        last_seq = entry.first_seq + entry.records - 1
-        head_seq = max(topic.published_seq, last_seq)
-        return Outcome(
-            [append_head(topic.name, entry.first_seq, entry.records, command.return_seqs),
-             b'"head_seq":%d,"count":%d,"created":false,"deduped":true'
-             % (head_seq, entry.records)],
-            gate=Gate.NOW if last_seq <= topic.published_seq else Gate.SYNCED,
-        )  # fmt: skip
-
-    # ------------------------------------------------------------------ read
-
-    def _diff(self, command: Diff, token: object, now_ms: int) -> Outcome | Parked:
-        """§3."""
-        topic = self.unit.topic(command.topic, now_ms)
-        topic.last_read_ms = now_ms
-        reading, recreated = _reading(topic, command)
-        page = topic.select(reading)
-        if recreated is not None:
-            page.tombstone = recreated
-        if page.is_partial:
-            sweep = self._read_on(topic, command, token, reading, page)
-            self.sweeps.begin(topic, token, sweep)
-            return Parked(command.wait_ms or None)
-        if not command.wait_ms or not _is_idle(topic, page):
-            return diff_outcome(topic, page, command)
-        self._wait_on(topic, command, token, reading, page)
-        return Parked(command.wait_ms)
-
-    def _wait_on(
-        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
-    ) -> None:
-        waiting = _Waiting(command, token, _moved(reading, page.next_seq))
-        self._parked.setdefault(topic.topic_id, {})[token] = waiting
-
-    def _read_on(
-        self, topic: Topic, command: Diff, token: object, reading: Reading, page: Selection
-    ) -> Sweep:
-        """Fill a page that ended because a turn looks at so many runs only (§3.2)."""
-        while page.is_partial:
-            budget = reading.budget_bytes - sum(map(_text_bytes, page.extents))
-            yield topic.cold_from(page.next_seq + 1)
-            left = Reading(
-                page.next_seq,
-                reading.limit - page.count,
-                max(budget, 0),
-                reading.skip_nodes,
-                reading.match,
-            )
-            more = topic.select(left)
-            if more.tombstone is not None and (page.count or page.tombstone is not None):
-                break  # lost meanwhile: told to who asks on from here
-            if page.count and sum(map(_text_bytes, more.extents)) > budget:
-                break  # the first record of a selection always fits, and here it is not the first
-            page.tombstone = page.tombstone or more.tombstone
-            page.extents += more.extents
-            page.count += more.count
-            page.scanned += more.scanned
-            page.next_seq, page.is_partial = more.next_seq, more.is_partial
-        waits = command.wait_ms and not self.sweeps.is_late(token)
-        if waits and _is_idle(topic, page):
-            self._wait_on(topic, command, token, reading, page)
-            return None
-        return diff_outcome(topic, page, command)
-
-    # ------------------------------------------------------------------ delete
-
-    def _delete_records(
-        self, command: DeleteRecords, token: object, now_ms: int, room: Room
-    ) -> Outcome | Parked:
-        """§5: point-in-time, silent, idempotent."""
-        topic = self.unit.topic(command.topic, now_ms)
-
-        def told(deleted: int, gate: Gate) -> Outcome:
-            outcome = delete_outcome(topic, b'"deleted":%d' % deleted, gate)
-            if command.erase:
-                outcome.gate, outcome.erases = Gate.SYNCED, topic.topic_id
-            return outcome
-
-        finding = _finding(topic, command.match, command.before_seq)
-        return self._remove(finding, 0, told, token, now_ms, room)
-
-    def _purge(self, command: Purge, token: object, now_ms: int, room: Room) -> Outcome | Parked:
-        """A delete in NATS's words (ADR-10)."""
-        topic = self.unit.topic(command.topic, now_ms)
-
-        def told(purged: int, gate: Gate) -> Outcome:
-            return delete_outcome(topic, b'"success":true,"purged":%d' % purged, gate)
-
-        finding = _finding(topic, command.match, command.seq)
-        return self._remove(finding, command.keep or 0, told, token, now_ms, room)
-
-    def _remove(
-        self,
-        finding: Finding,
-        keep: int,
-        told: Callable[[int, Gate], Outcome],
-        token: object,
-        now_ms: int,
-        room: Room,
-    ) -> Outcome | Parked:
-        """Find what is to go, in as many turns as that takes, and delete it in one of them."""
-
-        def sweep() -> Sweep:
-            now, left = now_ms, self.unit.left(room)
-            for runs in finding.search():
-                now, left = yield runs
-            finding.keep(keep)
-            return told(*finding.remove(self.unit, now, left))
-
-        outcome = self.sweeps.begin(finding.topic, token, sweep())
-        return Parked(None) if outcome is None else outcome
-
-
-def _with_type(config: TopicConfig, kind: Any) -> TopicConfig:
-    return msgspec.structs.replace(config, type=kind)
-
-
-def _finding(topic: Topic, match: TagMatch | None, before_seq: int | None) -> Finding:
-    """What a delete is to find, bounded by the head at its call."""
-    head_seq = topic.head_seq + 1
-    return Finding(topic, match, head_seq if before_seq is None else min(before_seq, head_seq))
-
-
-def _text_bytes(extent: Extent) -> int:
-    """Bytes of the text of the records of an extent, the commas between them left out."""
-    sizes = extent.run.columns.size
-    return sum(int(sizes[lo:hi].sum(dtype=np.int64)) for lo, hi in extent.spans)
-
-
-def _reading(topic: Topic, command: Diff) -> tuple[Reading, Tombstone | None]:
-    """The cursor a reader stands at, and the tombstone of one that is from another instance."""
-    from_seq, recreated = command.from_seq, None
-    if command.from_ts is not None:
-        from_seq = topic.seek(command.from_ts)
-    elif from_seq > topic.published_seq or (
-        command.epoch is not None and command.epoch != topic.epoch
-    ):
-        recreated = Tombstone(1, topic.published_seq, "recreated")
-        from_seq = topic.earliest_seq - 1
-    skip = command.nodes if topic.config.dedupe_node else ()
-    return (
-        Reading(from_seq, command.limit, command.budget_bytes, skip, command.match),
-        recreated,
-    )
-
-
-def _is_idle(topic: Topic, page: Selection) -> bool:
-    """Whether a long poll has to wait: nothing to tell, and nothing more to look at.  A page that
-    only skipped, and ended before the head, is told, so that the reader asks on (§3.2)."""
-    return not page.count and page.tombstone is None and page.next_seq >= topic.published_seq
-
-
-def _moved(reading: Reading, from_seq: int) -> Reading:
-    return Reading(from_seq, reading.limit, reading.budget_bytes, reading.skip_nodes, reading.match)
+        self.reads.on_deleted(topic)

@@ -10,7 +10,8 @@ A failing disk or a truncated file therefore is an error that names the file, an
 ends the process, and the page fault that follows finds the page in memory.
 """
 
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,11 +117,76 @@ class Handle:
             raise Corrupt(self.path, size, what)
 
 
-class Segment:
-    """A segment by number, shared by its runs; `handle` is None while the segment is closed."""
+class Access(Enum):
+    """Whether a segment's file is open, and whether it still has a name."""
 
-    __slots__ = ("__weakref__", "handle", "number")
+    CLOSED = "closed"
+    OPEN = "open"
+    """It holds two descriptors until other segments need them."""
+    KEPT = "kept"
+    """It was dropped while open, and stays open for its readers."""
+    GONE = "gone"
+    """It was dropped while closed.  A reader gets an error once the file is unlinked."""
+
+    __hash__ = object.__hash__
+
+
+class Turn(Enum):
+    """An input of a segment's lifecycle."""
+
+    OPENED = "opened"
+    CROWDED_OUT = "crowded out"
+    """Other segments need its descriptors."""
+    DROPPED = "dropped"
+    """Its file is about to be unlinked."""
+    RETAINED = "retained"
+    """The unlink failed."""
+    ENDED = "ended"
+    """The store is closed."""
+
+    __hash__ = object.__hash__
+
+
+ACCESS: Final[dict[tuple[Access, Turn], Access]] = {
+    (Access.CLOSED, Turn.OPENED): Access.OPEN,
+    (Access.CLOSED, Turn.DROPPED): Access.GONE,
+    (Access.CLOSED, Turn.ENDED): Access.CLOSED,
+    (Access.OPEN, Turn.CROWDED_OUT): Access.CLOSED,
+    (Access.OPEN, Turn.DROPPED): Access.KEPT,
+    (Access.OPEN, Turn.ENDED): Access.CLOSED,
+    (Access.KEPT, Turn.DROPPED): Access.KEPT,
+    (Access.KEPT, Turn.RETAINED): Access.OPEN,
+    (Access.KEPT, Turn.ENDED): Access.GONE,
+    (Access.GONE, Turn.OPENED): Access.KEPT,
+    (Access.GONE, Turn.DROPPED): Access.GONE,
+    (Access.GONE, Turn.RETAINED): Access.CLOSED,
+    (Access.GONE, Turn.ENDED): Access.GONE,
+}
+"""The lifecycle of a segment in a process; a missing pair cannot happen.  A segment may be dropped
+twice, the second time in vain.  A reader may open the file between `DROPPED` and the unlink."""
+
+_HELD: Final = (Access.OPEN, Access.KEPT)
+
+
+class Segment:
+    """A segment by number, shared by its runs.
+
+    Attributes:
+        handle: None unless `access` is `OPEN` or `KEPT`.
+    """
+
+    __slots__ = ("__weakref__", "access", "handle", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.access = Access.CLOSED
         self.handle: Handle | None = None
+
+    def move(self, turn: Turn, handle: Handle | None = None) -> None:
+        """Apply an input; `handle` is given with `OPENED` alone."""
+        self.access = ACCESS[self.access, turn]
+        if handle is not None:
+            self.handle = handle
+        elif self.access not in _HELD:
+            self.handle = None
+        assert (self.handle is not None) is (self.access in _HELD)

@@ -22,8 +22,8 @@ from topics.store.layout import BLOCK, digest
 NEAR_BYTES: Final = 16 << 10
 """Spans with smaller gaps between them are read with one call."""
 
-Kill: TypeAlias = NDArray[np.int64] | NDArray[np.uint8]
-"""Rows that were killed at once: their numbers, or, of dtype u1, a bit a row of the run."""
+Deletion: TypeAlias = NDArray[np.int64] | NDArray[np.uint8]
+"""Rows that were deleted at once: their numbers, or, of dtype u1, a bit a row of the run."""
 
 _BITS: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
 NEAREST: Final = np.where(
@@ -40,14 +40,14 @@ class Home(Protocol):
 
     def handle(self, owner: Segment) -> Handle: ...
 
-    def note(self, run: "SealedRun", kill: Kill) -> None: ...
+    def note(self, run: "SealedRun", deletion: Deletion) -> None: ...
 
 
 class SealedRun:
     """A run of a segment file; implements `ports.Run`."""
 
     __slots__ = (
-        *("_checked", "_dead", "_heap", "_kills", "_pinned", "_segment", "_segments"),
+        *("_checked", "_dead", "_heap", "_deletions", "_pinned", "_segment", "_segments"),
         *("count", "first_seq", "index", "ref", "text_bytes", "topic_id"),
     )
 
@@ -63,7 +63,7 @@ class SealedRun:
         self._checked: bytearray | None = None
         self._pinned: Handle | None = None
         self._heap: NDArray[np.uint8] | None = None
-        self._kills: list[tuple[int, Kill]] | tuple[()] = ()
+        self._deletions: list[tuple[int, Deletion]] | tuple[()] = ()
         self._dead: int | None = None
 
     def __repr__(self) -> str:
@@ -180,7 +180,7 @@ class SealedRun:
         heap = self._heap
         if heap is not None:
             return heap
-        if self._kills:
+        if self._deletions:
             return self._to_heap()
         stored = self._stored_flags()
         return stored if self._dead is not None else self._counted(stored)
@@ -197,7 +197,7 @@ class SealedRun:
         maintenance reads flags on a thread of its own."""
         with self._segments.lock:
             dead = int(np.count_nonzero(stored))
-            if self._kills or dead != int(np.count_nonzero(stored == DELETED)):
+            if self._deletions or dead != int(np.count_nonzero(stored == DELETED)):
                 return self._to_heap()
             self._dead = dead
         return stored
@@ -213,8 +213,8 @@ class SealedRun:
                 flags = NEAREST[stored].astype(np.uint8)
                 damaged = int(np.count_nonzero(flags != stored))
                 self._segments.stats.flag_repairs_total += damaged
-            for _, kill in self._kills:
-                _apply(kill, flags)
+            for _, deletion in self._deletions:
+                _apply(deletion, flags)
             self._heap = flags
             self._dead = int(np.count_nonzero(flags))
         return flags
@@ -226,7 +226,7 @@ class SealedRun:
             assert self._dead is not None
         return self._dead
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         if not len(rows):
             return
         with self._segments.lock:
@@ -239,7 +239,7 @@ class SealedRun:
             # later event drops it.
             self._dead = None
 
-    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         if not marked.any():
             return
         with self._segments.lock:
@@ -258,40 +258,40 @@ class SealedRun:
     def known_dead(self) -> int:
         if self._dead is not None or self._checked is not None:
             return self.dead
-        return len(self.killed())
+        return len(self.deleted_rows())
 
-    def killed(self) -> NDArray[np.int64]:
+    def deleted_rows(self) -> NDArray[np.int64]:
         if self._checked is not None:
             return np.flatnonzero(self.flags == DELETED)
-        return self.rows_in([kill for _, kill in self._kills])
+        return self.rows_in([deletion for _, deletion in self._deletions])
 
     @property
     def segment(self) -> int:
         return self._segment.number
 
-    def note(self, lsn: int, kill: Kill) -> None:
+    def note(self, lsn: int, deletion: Deletion) -> None:
         """Rows deleted by the frame `lsn`; the caller holds the lock, as for `due` and `flipped`."""
-        if isinstance(self._kills, tuple):
-            self._kills = []
-        self._kills.append((lsn, kill))
+        if isinstance(self._deletions, tuple):
+            self._deletions = []
+        self._deletions.append((lsn, deletion))
 
-    def due(self, lsn: int) -> list[Kill]:
+    def due(self, lsn: int) -> list[Deletion]:
         """What was deleted by frames up to `lsn`."""
-        return [kill for at, kill in self._kills if at <= lsn]
+        return [deletion for at, deletion in self._deletions if at <= lsn]
 
-    def rows_in(self, kills: Sequence[Kill]) -> NDArray[np.int64]:
+    def rows_in(self, deletions: Sequence[Deletion]) -> NDArray[np.int64]:
         """Rows of any of these, ascending."""
-        if not kills:
+        if not deletions:
             return np.zeros(0, np.int64)
         flags = np.zeros(self.count, np.uint8)
-        for kill in kills:
-            _apply(kill, flags)
+        for deletion in deletions:
+            _apply(deletion, flags)
         return np.flatnonzero(flags)
 
     def flipped(self, lsn: int, *, repaired: bool) -> bool:
         """The file has the flags that were due: drop the copy unless more rows were deleted."""
-        self._kills = [kill for kill in self._kills if kill[0] > lsn] or ()
-        if self._kills:
+        self._deletions = [deletion for deletion in self._deletions if deletion[0] > lsn] or ()
+        if self._deletions:
             return False
         if not repaired:
             self._heap = None
@@ -356,13 +356,13 @@ class SealedRun:
             checked[block] = 1
 
 
-def _apply(kill: Kill, flags: NDArray[np.uint8]) -> None:
-    """Set the flags, LIVE or DELETED each, of what was killed."""
-    if kill.dtype == np.uint8:
-        bits = np.unpackbits(kill.view(np.uint8), count=len(flags))
+def _apply(deletion: Deletion, flags: NDArray[np.uint8]) -> None:
+    """Set the flags, LIVE or DELETED each, of what was deleted."""
+    if deletion.dtype == np.uint8:
+        bits = np.unpackbits(deletion.view(np.uint8), count=len(flags))
         flags |= bits * np.uint8(DELETED)
     else:
-        flags[kill] = DELETED
+        flags[deletion] = DELETED
 
 
 def _fill(handle: Handle, view: memoryview, offset: int) -> None:

@@ -21,9 +21,9 @@ from topics.protocol.model.ports import Contents, SealEntry, StoreStats
 from topics.protocol.model.records import DELETED
 from topics.store import segment
 from topics.store.files import Files, discard, write_all
-from topics.store.handle import Handle, Segment
+from topics.store.handle import Access, Handle, Segment, Turn
 from topics.store.layout import numbers, segment_name
-from topics.store.runs import NEAREST, Kill, SealedRun
+from topics.store.runs import NEAREST, Deletion, SealedRun
 
 OPEN_SEGMENTS_MAX: Final = 256
 """Bounds descriptors: an open segment has two, its file and its map."""
@@ -53,14 +53,14 @@ class Segments:
         self._open_max = open_max
         self._known: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
         self._open: OrderedDict[int, Segment] = OrderedDict()
-        self._killed: dict[SealedRun, None] = {}
+        self._with_deletes: dict[SealedRun, None] = {}
 
     def close(self) -> None:
         with self.lock:
             self._open.clear()
-            self._killed.clear()
+            self._with_deletes.clear()
             for each in list(self._known.values()):
-                each.handle = None
+                each.move(Turn.ENDED)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -73,16 +73,21 @@ class Segments:
 
     def handle(self, owner: Segment) -> Handle:
         """The segment's handle; opens a closed segment.  Raises Corrupt, OSError."""
-        handle = owner.handle
         with self.lock:
+            handle = owner.handle
             if handle is None:
-                handle = owner.handle = Handle(self._files, owner.number, self._instance)
-                self._open[owner.number] = owner
-                while len(self._open) > self._open_max:
-                    self._open.popitem(last=False)[1].handle = None
-            elif owner.number in self._open:
-                self._open.move_to_end(owner.number)
+                handle = Handle(self._files, owner.number, self._instance)
+                owner.move(Turn.OPENED, handle)
+            if owner.access is Access.OPEN:
+                self._enlist(owner)
         return handle
+
+    def _enlist(self, owner: Segment) -> None:
+        """Make an open segment the last to be closed for others; call under the lock."""
+        self._open[owner.number] = owner
+        self._open.move_to_end(owner.number)
+        while len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].move(Turn.CROWDED_OUT)
 
     # -- life of a segment ---------------------------------------------------------------------
 
@@ -121,17 +126,28 @@ class Segments:
             OSError: The file is still there.
         """
         with self.lock:
-            self._killed = {run: None for run in self._killed if run.segment != number}
+            self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
             owner = self._known.get(number)
-            try:
-                if owner is not None:
+            if owner is not None:
+                # Where the file is damaged its readers get the same error, so none needs it open.
+                with contextlib.suppress(Corrupt, OSError):
                     self.handle(owner)
-            except (Corrupt, OSError):
-                # The file is damaged: its readers get the same error, so none needs it open.
-                pass
+                owner.move(Turn.DROPPED)
             self._open.pop(number, None)
-        with contextlib.suppress(FileNotFoundError):
-            self._files.unlink(segment_name(number))
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(segment_name(number))
+        except OSError:
+            if owner is not None:
+                self._retain(owner)
+            raise
+
+    def _retain(self, owner: Segment) -> None:
+        """The unlink failed: the segment can be opened and closed again until it is dropped anew."""
+        with self.lock:
+            owner.move(Turn.RETAINED)
+            if owner.access is Access.OPEN:
+                self._enlist(owner)
 
     def verify(
         self,
@@ -178,7 +194,7 @@ class Segments:
         for number in orphans:
             discard(self._files, segment_name(number))
         with self.lock:
-            self._killed = {run: None for run in self._killed if run.segment in named}
+            self._with_deletes = {run: None for run in self._with_deletes if run.segment in named}
         left = set(numbers(self._files.names(), "seg")) if orphans else set()
         return [number for number in orphans if number in left]
 
@@ -196,10 +212,10 @@ class Segments:
 
     # -- flags ---------------------------------------------------------------------------------
 
-    def note(self, run: SealedRun, kill: Kill) -> None:
+    def note(self, run: SealedRun, deletion: Deletion) -> None:
         """Remember that the flags of these rows are to be written; the caller holds the lock."""
-        run.note(self.next_lsn, kill)
-        self._killed[run] = None
+        run.note(self.next_lsn, deletion)
+        self._with_deletes[run] = None
 
     def flip(self, synced_lsn: int) -> int:
         """*Blocking.* Write the flags of deletes that are durable; returns the number of rows.
@@ -209,10 +225,12 @@ class Segments:
         """
         due: dict[int, list[tuple[SealedRun, NDArray[np.int64]]]] = {}
         with self.lock:
-            found = [(run, kills) for run in self._killed if (kills := run.due(synced_lsn))]
+            found = [
+                (run, deletions) for run in self._with_deletes if (deletions := run.due(synced_lsn))
+            ]
         # Without the lock: of a large delete this is long, and whoever reads would wait for it.
-        for run, kills in found:
-            due.setdefault(run.segment, []).append((run, run.rows_in(kills)))
+        for run, deletions in found:
+            due.setdefault(run.segment, []).append((run, run.rows_in(deletions)))
         return sum(self._flip_one(number, runs, synced_lsn) for number, runs in sorted(due.items()))
 
     def _flip_one(
@@ -242,7 +260,7 @@ class Segments:
         with self.lock:
             for run, _ in runs:
                 if run.flipped(synced_lsn, repaired=repaired[run.index]):
-                    self._killed.pop(run, None)
+                    self._with_deletes.pop(run, None)
         return flipped
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from protocol.harness import Harness
 from topics.protocol.commit.copies import Copies, gather, stamped
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.topic import Reading
+from topics.protocol.state.selection import ReadQuery, select
 
 MARK = {"_mark": b'{"n":1}'}
 
@@ -31,7 +31,7 @@ def topic_of(*records: bytes, sealed: bool = False, together: bool = True) -> Ha
 
 
 def selected(harness: Harness, from_seq: int = 0) -> list[Extent]:
-    return harness.topic().select(Reading(from_seq, 1000, 1 << 20)).extents
+    return select(harness.topic(), ReadQuery(from_seq, 1000, 1 << 20)).extents
 
 
 def copied(harness: Harness, **how: Any) -> Copies:
@@ -270,7 +270,7 @@ def test_a_copy_says_what_the_record_said(
     harness = topic_of(*(orjson.dumps(r) for r in records), sealed=sealed)
     run = harness.topic().runs[0]
     gone = [seq - 1 for seq in sorted(deleted) if seq <= len(records)]
-    run.kill(np.array(gone, np.int64))
+    run.delete(np.array(gone, np.int64))
     left = [(i + 1, r) for i, r in enumerate(records) if i not in gone]
     if not left:
         assert selected(harness) == []

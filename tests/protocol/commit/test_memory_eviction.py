@@ -21,7 +21,7 @@ def engine_of(limit: int = LIMIT) -> Harness:
 
 
 def held(engine: Harness) -> int:
-    return engine.engine.state.hot_bytes
+    return engine.engine.state.memory.total_bytes
 
 
 def live(engine: Harness) -> int:
@@ -121,7 +121,7 @@ def test_what_lives_among_the_dead_stays_as_it_was() -> None:
 
 
 def test_what_a_large_delete_leaves_is_let_go_of_a_part_at_a_time() -> None:
-    """Each go of upkeep copies about as much as one run has, until what is held follows what lives;
+    """Each slice of maintenance copies about as much as one run has, until what is held follows what lives;
     what is read meanwhile is what lives. (§0.6, §0.10)"""
     engine = engine_of(64 << 20)
     engine.put(durability="ephemeral")
@@ -134,8 +134,8 @@ def test_what_a_large_delete_leaves_is_let_go_of_a_part_at_a_time() -> None:
 
     gos, held_before = 0, held(engine)
     assert held_before > 0.7 * before
-    while engine.engine.state.unpacked:
-        engine.upkeep.drop_runs(engine.now_ms)
+    while engine.engine.state.memory.unpacked:
+        engine.compaction.drop_runs(engine.now_ms)
         assert held_before - held(engine) <= (1 << 20)
         held_before, gos = held(engine), gos + 1
         assert len(engine.seqs(limit=1000)) == 1000
@@ -151,7 +151,7 @@ def test_what_a_large_delete_left_makes_room_when_it_is_needed() -> None:
     for _ in range(8):
         engine.append(*[{"data": "x" * 1000, "tag": "ab"[i % 10 == 0]} for i in range(900)])
     lived = engine.delete(match="a")["count"]
-    assert engine.engine.state.unpacked
+    assert engine.engine.state.memory.unpacked
     for _ in range(5):
         engine.append(*["y" * 1000] * 900)
     assert engine.state()["count"] == lived + 5 * 900
@@ -310,7 +310,7 @@ def test_what_may_not_be_evicted_pushes_back_and_lets_the_log_be() -> None:
     engine.put("d", durability="disk")
     for _ in range(20):
         while refused(engine, BIG, "d"):
-            engine.upkeep.press()
+            engine.sealing.press()
             engine.seal()
         assert held(engine) < LIMIT + 11_000
     assert (engine.state("e")["count"], engine.state("d")["count"]) == (count, 20)
@@ -319,8 +319,8 @@ def test_what_may_not_be_evicted_pushes_back_and_lets_the_log_be() -> None:
     engine.append(BIG, name="d")
     assert engine.state("e")["count"] < count
     engine.drop("e")
-    assert engine.engine.state.volatile_bytes == 0
-    assert engine.engine.state.firm_bytes == 0
+    assert engine.engine.state.memory.volatile_bytes == 0
+    assert engine.engine.state.memory.firm_bytes == 0
 
 
 def test_newest_records_that_fill_memory_refuse_topics_more() -> None:

@@ -7,8 +7,8 @@ import pytest
 from protocol.durable import Durable
 from protocol.harness import START_MS, Harness
 from protocol.workers import cold, held_by, queue
-from topics.protocol.decide.dead_letters import BACKOFF_MAX_MS
-from topics.protocol.decide.exhausted_jobs import BURIED_MAX
+from topics.protocol.decide.dead_letters import MOVED_MAX
+from topics.protocol.model.backoff import BACKOFF_MAX_MS
 from topics.protocol.model.events import RecordsAppended
 from topics.protocol.state import queue as queues
 from topics.store.runs import SealedRun
@@ -35,7 +35,7 @@ def ring(engine: Harness) -> bool:
     return True
 
 
-def buried(engine: Harness) -> int:
+def dead_lettered(engine: Harness) -> int:
     return int(engine.state("q")["queue"]["dead_lettered"])
 
 
@@ -47,10 +47,10 @@ def test_a_job_goes_without_a_claim() -> None:
 
     engine.now_ms += 1000 + AFTER_MS
     engine.work_off()
-    assert (buried(engine), engine.counters()) == (0, (1, 0, 0))
+    assert (dead_lettered(engine), engine.counters()) == (0, (1, 0, 0))
     assert ring(engine)
 
-    assert (buried(engine), engine.counters()) == (1, (0, 0, 0))
+    assert (dead_lettered(engine), engine.counters()) == (1, (0, 0, 0))
     assert engine.seqs(name="d") == [1]
     assert not ring(engine)
 
@@ -64,7 +64,7 @@ def test_a_nacked_job_waits_from_the_time_that_it_may_be_claimed(delay_ms: int) 
     engine.nack(1, delay_ms=delay_ms)
 
     at_ms = engine.now_ms + delay_ms + AFTER_MS
-    while buried(engine) == 0:
+    while dead_lettered(engine) == 0:
         assert ring(engine)
     assert engine.now_ms == at_ms
 
@@ -79,7 +79,7 @@ def test_a_job_whose_time_was_noted_twice_goes_once() -> None:
     engine.now_ms += AFTER_MS
     engine.work_off()
 
-    assert (buried(engine), engine.seqs(name="d")) == (1, [1])
+    assert (dead_lettered(engine), engine.seqs(name="d")) == (1, [1])
 
 
 def test_a_queue_without_such_a_job_has_no_alarm() -> None:
@@ -108,7 +108,7 @@ def test_a_holder_that_extends_moves_the_time() -> None:
     engine.extend(1, lease_ms=60_000)
     assert ring(engine)
     assert engine.now_ms == START_MS + 60_001 + AFTER_MS
-    assert buried(engine) == 1
+    assert dead_lettered(engine) == 1
 
 
 def test_a_raised_limit_saves_the_job() -> None:
@@ -120,12 +120,12 @@ def test_a_raised_limit_saves_the_job() -> None:
     engine.put("q", **config, max_deliveries=2)
     engine.now_ms += 60_000
     engine.work_off()
-    assert (buried(engine), engine.counters()) == (0, (1, 0, 0))
+    assert (dead_lettered(engine), engine.counters()) == (0, (1, 0, 0))
 
     engine.put("q", **config, max_deliveries=1)
     engine.work_off()
 
-    assert (buried(engine), engine.counters()) == (1, (0, 0, 0))
+    assert (dead_lettered(engine), engine.counters()) == (1, (0, 0, 0))
 
 
 def test_a_changed_limit_looks_at_many_jobs_a_part_at_a_time(
@@ -138,8 +138,8 @@ def test_a_changed_limit_looks_at_many_jobs_a_part_at_a_time(
     engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
 
     turns = 0
-    while buried(engine) < 10:
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    while dead_lettered(engine) < 10:
+        engine.engine.work_off(engine.moment)
         engine.sync()
         turns += 1
 
@@ -149,18 +149,18 @@ def test_a_changed_limit_looks_at_many_jobs_a_part_at_a_time(
 def test_one_turn_moves_a_bounded_number() -> None:
     """The next follows without another event."""
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append(*range(BURIED_MAX + 500), name="q")
+    engine.append(*range(MOVED_MAX + 500), name="q")
     for _ in range(2):
         engine.claim(max=1000)
     engine.now_ms += 1001 + AFTER_MS
 
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
     engine.sync()
-    assert buried(engine) == BURIED_MAX
-    assert engine.engine.owes
+    assert dead_lettered(engine) == MOVED_MAX
+    assert engine.engine.has_work
 
     engine.work_off()
-    assert buried(engine) == BURIED_MAX + 500
+    assert dead_lettered(engine) == MOVED_MAX + 500
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -177,7 +177,7 @@ def test_a_job_goes_after_a_restart_too(how: str, held: bool) -> None:
     assert engine.counters() == ((0, 1, 0) if held else (1, 0, 0))
     began_ms = engine.now_ms
 
-    while buried(engine) == 0:
+    while dead_lettered(engine) == 0:
         assert ring(engine)
 
     free_ms = START_MS + 1001 if held else began_ms
@@ -192,13 +192,13 @@ def test_a_replay_moves_nothing_twice() -> None:
     assert isinstance(engine, Durable)
     engine = engine.kill()
 
-    assert (engine.counters(), buried(engine), engine.seqs(name="d")) == ((0, 0, 0), 1, [1])
+    assert (engine.counters(), dead_lettered(engine), engine.seqs(name="d")) == ((0, 0, 0), 1, [1])
     assert not ring(engine)
 
 
 def test_a_full_dead_letter_topic_is_tried_again_later_and_later() -> None:
     """50 ms at first, 5 s at most, however many jobs wait; once there is room all of them go."""
-    n = BURIED_MAX + 700
+    n = MOVED_MAX + 700
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
     engine.put("d", cap_records=1, discard="reject")
     engine.append("full", name="d")
@@ -219,7 +219,7 @@ def test_a_full_dead_letter_topic_is_tried_again_later_and_later() -> None:
     assert pauses == sorted(pauses)
 
     engine.put("d")
-    while buried(engine) < n:
+    while dead_lettered(engine) < n:
         assert ring(engine)
     assert engine.counters() == (0, 0, 0)
 
@@ -230,10 +230,10 @@ def test_a_log_without_room_leaves_the_job_where_it_is() -> None:
     engine.room_bytes = 100
     for _ in range(5):
         assert ring(engine)
-    assert (buried(engine), sum(engine.counters())) == (0, 1)
+    assert (dead_lettered(engine), sum(engine.counters())) == (0, 1)
 
     engine.room_bytes = 1 << 40
-    while buried(engine) == 0:
+    while dead_lettered(engine) == 0:
         assert ring(engine)
     assert engine.seqs(name="d") == [1]
 
@@ -244,10 +244,10 @@ def test_a_failed_log_moves_nothing_and_asks_for_nothing() -> None:
     engine.now_ms += 1001 + AFTER_MS
     engine.engine.on_failed()
 
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
 
     assert engine.engine.alarm_ms() is None
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.counters() == (1, 0, 0)
 
 
@@ -256,19 +256,19 @@ def test_cold_text_is_read_for_one_part_of_a_queue_at_a_time(
 ) -> None:
     """What is being read is memory: the rest waits until that has moved."""
     engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append(*range(BURIED_MAX + 500), name="q")
+    engine.append(*range(MOVED_MAX + 500), name="q")
     engine.seal_all()
     for _ in range(2):
         engine.claim(max=1000)
     engine.now_ms += 1001 + AFTER_MS
     with cold(monkeypatch):
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
-        assert engine.counters() == (500, 0, BURIED_MAX)
+        engine.engine.work_off(engine.moment)
+        assert engine.counters() == (500, 0, MOVED_MAX)
         assert engine.engine.alarm_ms() is None
 
         engine.work_off()
 
-    assert buried(engine) == BURIED_MAX + 500
+    assert dead_lettered(engine) == MOVED_MAX + 500
 
 
 def test_a_job_whose_holder_speaks_up_does_not_go() -> None:
@@ -277,7 +277,7 @@ def test_a_job_whose_holder_speaks_up_does_not_go() -> None:
     engine.now_ms += 3000
     assert engine.ack(1)["acked"] == 1
     ring(engine)
-    assert buried(engine) == 0
+    assert dead_lettered(engine) == 0
     assert "d" not in engine.engine.state.topics
 
 
@@ -318,5 +318,5 @@ def test_an_erased_or_damaged_text_keeps_no_other(monkeypatch: pytest.MonkeyPatc
         patch.setattr(SealedRun, "read", damaged)
         engine.work_off()
 
-    assert (buried(engine), engine.counters()) == (2, (0, 0, 1))
+    assert (dead_lettered(engine), engine.counters()) == (2, (0, 0, 1))
     assert engine.datas("d") == ["a", "c"]

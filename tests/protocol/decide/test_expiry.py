@@ -3,11 +3,12 @@
 import pytest
 
 from protocol.harness import Harness, refusal
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.state.state import State
 
 
 def test_expired_records_free_room_unseen() -> None:
-    """Of a topic that nobody has read since, before upkeep comes round."""
+    """Of a topic that nobody has read since, before maintenance comes round."""
     engine = Harness(max_total_bytes=1000)
     engine.put("old", ttl_ms=200)
     for n in range(12):
@@ -29,7 +30,7 @@ def test_what_has_not_expired_takes_room() -> None:
     engine.append("x" * 300, name="a")
     engine.now_ms += 600
     engine.append("x" * 300, name="b")
-    assert refusal(engine.append, "x" * 400, name="b").code.status == 429
+    assert STATUSES[refusal(engine.append, "x" * 400, name="b").code] == 429
     engine.now_ms += 600
     engine.append("x" * 300, name="b")
     engine.put("b", ttl_ms=100)
@@ -40,14 +41,14 @@ def test_what_has_not_expired_takes_room() -> None:
 
 def test_a_write_looks_at_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has waited longest expires first; who is refused has made room for the next."""
-    monkeypatch.setattr("topics.protocol.commit.admission.DUE_MAX", 4)
+    monkeypatch.setattr("topics.protocol.commit.unit_of_work.DUE_MAX", 4)
     engine = Harness(max_total_bytes=1000)
     for n in range(8):
         engine.put(f"t{n}", ttl_ms=100 + n)
         engine.append("x" * 50, name=f"t{n}")
     engine.now_ms += 10_000
 
-    assert refusal(engine.append, "x" * 800, name="new").code.status == 429
+    assert STATUSES[refusal(engine.append, "x" * 800, name="new").code] == 429
     assert engine.engine.state.records_total == 4
     engine.append("x" * 800, name="new")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
-from topics.protocol.decide.forwarding import PASS_ROWS, SLICE_ROUTERS, SLICE_ROWS
+from topics.protocol.decide.forwarding import SLICE_ROUTERS, SLICE_ROWS, VISIT_ROWS
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import CursorsMoved, RecordsAppended
 from topics.protocol.model.outcomes import Fetch
@@ -28,7 +28,7 @@ def engine() -> Harness:
 def slice_of(engine: Harness) -> list[Any]:
     """The events of one slice of work, written."""
     before = len(engine.events)
-    engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.work_off(engine.moment)
     engine.sync()
     return engine.events[before:]
 
@@ -56,9 +56,9 @@ def test_a_slice_is_bounded_by_records(engine: Harness) -> None:
 
     first = slice_of(engine)
 
-    assert [len(event.batch) for event in first] == [PASS_ROWS] * (SLICE_ROWS // PASS_ROWS)
+    assert [len(event.batch) for event in first] == [VISIT_ROWS] * (SLICE_ROWS // VISIT_ROWS)
     assert [event.cause.cursor for event in first] == [1000, 2000]
-    assert [len(slice_of(engine)), len(slice_of(engine)), engine.engine.owes] == [2, 1, False]
+    assert [len(slice_of(engine)), len(slice_of(engine)), engine.engine.has_work] == [2, 1, False]
     assert engine.datas() == list(range(5000))
 
 
@@ -68,7 +68,7 @@ def test_a_slice_is_bounded_by_text(engine: Harness) -> None:
     engine.append("y" * 1_000_000, name="s")
 
     sizes = []
-    while engine.engine.owes:
+    while engine.engine.has_work:
         sizes += [len(event.batch) for event in slice_of(engine)]
 
     assert sizes == [1, 1, 1, 1, 1]
@@ -82,7 +82,7 @@ def test_a_slice_is_bounded_by_routers(engine: Harness) -> None:
     engine.append(1, name="s")
 
     slices = []
-    while engine.engine.owes:
+    while engine.engine.has_work:
         slices.append(sum(copied(slice_of(engine)).values()))
 
     assert slices[:3] == [SLICE_ROUTERS] * 3
@@ -138,7 +138,7 @@ def test_nothing_is_due_where_nothing_is_routed() -> None:
     engine = Harness()
     engine.append(1, name="x")
 
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.engine.alarm_ms() is None
 
 
@@ -188,7 +188,7 @@ def cold(engine: Harness, monkeypatch: pytest.MonkeyPatch) -> Cold:
     engine.sync()
     engine.seal_all()
     cold = Cold(engine, monkeypatch)
-    assert engine.engine.owes
+    assert engine.engine.has_work
     return cold
 
 
@@ -200,7 +200,7 @@ def test_a_pass_waits_for_the_disk_alone(cold: Cold) -> None:
     """Nothing is owed meanwhile that could be done; then the pass goes on. (§6)"""
     engine = cold.engine
     (fetch,) = cold.begun()
-    assert (engine.engine.owes, cold.begun()) == (False, [])
+    assert (engine.engine.has_work, cold.begun()) == (False, [])
 
     cold.end(fetch)
 
@@ -332,7 +332,7 @@ def test_damage_blocks_the_router_and_says_where(cold: Cold) -> None:
     blocked = engine.router()["blocked"]
     assert blocked["code"] == "internal"
     assert "corrupt at byte 77" in blocked["message"]
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     engine.now_ms += 50
     (again,) = cold.begun()
     cold.end(again)

@@ -12,11 +12,12 @@ from protocol.durable import Durable
 from protocol.harness import Harness, refusal, shown, tagged
 from topics.protocol.decide import partial_scans
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection
 from topics.protocol.model.events import ScatteredDeleted
 from topics.protocol.model.outcomes import Outcome, Parked
-from topics.protocol.state import topic
+from topics.protocol.state import selection, topic
 from topics.store.runs import SealedRun
 
 LOOKS = 4
@@ -25,7 +26,7 @@ LOOKS = 4
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "LOOKS_MAX", LOOKS)
+    monkeypatch.setattr(selection, "LOOKS_MAX", LOOKS)
     monkeypatch.setattr(partial_scans, "LOOKS_MAX", LOOKS)
 
 
@@ -57,7 +58,7 @@ class Asked:
         engine = self.engine
         assert isinstance(self.first, Parked)
         engine.read_fetches()
-        engine.engine.work_off(engine.now_ms, lambda _: engine.room_bytes)
+        engine.engine.work_off(engine.moment)
         engine.sync()
         self.turns += 1
         for wake in engine.engine.take_wakes():
@@ -89,7 +90,7 @@ def purge(engine: Harness, **asked: object) -> Asked:
 def remove(engine: Harness, seq: int) -> None:
     """Another client's delete, decided in one turn."""
     seqs = np.array([seq], np.uint64)
-    engine.engine.unit.remove(engine.topic(), seqs, engine.now_ms, lambda _: engine.room_bytes)
+    engine.engine.unit.remove(engine.topic(), seqs, engine.moment)
     engine.sync()
 
 
@@ -160,7 +161,7 @@ def test_a_long_poll_waits_once_it_has_looked() -> None:
 def test_watchers_and_routers_look_in_parts_too() -> None:
     """A filter of theirs ends a look after as many runs, with the cursor moved. (§6, §7)"""
     engine = sealed()
-    page = engine.topic().select(topic.Reading(0, 100, 1 << 20, (), bodies.parse_diff(
+    page = selection.select(engine.topic(), selection.ReadQuery(0, 100, 1 << 20, (), bodies.parse_diff(
         "t", b'{"match":"absent"}', engine.limits).match))  # fmt: skip
     assert (page.count, page.next_seq, page.is_partial) == (0, 8, True)
 
@@ -230,7 +231,7 @@ def test_what_changes_meanwhile_is_looked_at_again() -> None:
 
 
 def test_a_topic_that_never_rests_does_not_keep_a_delete_from_its_end() -> None:
-    """After some passes the rest is looked at in one turn."""
+    """After some looks the rest is looked at in one turn."""
     engine = sealed()
     doing = deletion(engine, match="even:*")
     for i in range(1, 200):
@@ -382,10 +383,10 @@ def test_a_scattered_delete_of_what_is_being_sealed() -> None:
     engine: Any = Durable(segment_max_records=ROWS)
     engine.append(*[tagged("ab"[n % 2], n) for n in range(ROWS)])
     engine.append(*[tagged("ab"[n % 2], n) for n in range(ROWS)])
-    job = engine.upkeep.plan_seal(engine.now_ms)
+    job = engine.sealing.plan(engine.now_ms)
     refs = engine.store.seal(job.entries)
     assert deletion(engine, match="a").end()["deleted"] == ROWS
-    engine.upkeep.on_sealed(job, refs, engine.now_ms)
+    engine.sealing.install(job, refs, engine.now_ms)
     engine.sync()
 
     for again in (engine, engine.kill()):
@@ -438,7 +439,7 @@ def test_a_client_that_goes_leaves_nothing_to_do() -> None:
     deletion(engine, match="even:*")
     engine.engine.forget("t", engine.last_token)
     engine.work_off()
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.state()["count"] == 40
 
 
@@ -449,9 +450,9 @@ def test_a_server_that_stops_refuses_what_it_has_not_done() -> None:
     engine.engine.release_all()
     (wake,) = engine.engine.take_wakes()
     assert isinstance(wake.result, Rejection)
-    assert wake.result.code.status == 503
+    assert STATUSES[wake.result.code] == 503
     doing.engine.read_fetches()
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.state()["count"] == 40
 
 
@@ -462,14 +463,14 @@ def test_a_log_that_fails_or_is_full_meanwhile_refuses_the_delete() -> None:
     engine.room_bytes = 10
     end = doing.end()
     assert isinstance(end, Rejection)
-    assert (end.code.status, end.detail) == (429, {"limit": "disk", "max": 10})
+    assert (STATUSES[end.code], end.detail) == (429, {"limit": "disk", "max": 10})
 
     engine.room_bytes = 1 << 40
     doing = deletion(engine, match="even:*")
     engine.engine.on_failed()
     end = doing.end()
     assert isinstance(end, Rejection)
-    assert end.code.status == 503
+    assert STATUSES[end.code] == 503
     assert engine.state()["count"] == 40
 
 
@@ -487,9 +488,9 @@ def test_damage_in_a_later_part_is_told_as_in_the_first(monkeypatch: pytest.Monk
     for asked in (reading(engine, match="absent"), deletion(engine, match="even:*")):
         end = asked.end()
         assert isinstance(end, Rejection)
-        assert end.code.status == 500
+        assert STATUSES[end.code] == 500
         assert end.detail == {"reason": "corrupt", "first_seq": 31, "last_seq": 32}
-    assert refusal(engine.diff, 30, match="absent").code.status == 500
+    assert STATUSES[refusal(engine.diff, 30, match="absent").code] == 500
 
 
 def test_columns_are_read_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

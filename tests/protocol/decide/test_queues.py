@@ -1,33 +1,20 @@
-"""Work: claims, acks, leases in time, dead letters and pushed jobs, told as stories (§10)."""
+"""Queue commands: claims, acks, nacks, leases in time, and who waits (§10)."""
 
 import re
-from typing import Any
 
 import pytest
 
 from protocol.harness import START_MS, Harness, refusal, tagged
-from protocol.workers import Puller, cold, queue
-from topics.protocol.commit.admission import FRAME_BYTES, Admission
-from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
-from topics.protocol.decide.queues import BURIED_MAX, _Claimer
+from protocol.workers import Puller, alarm, given, parked, queue
+from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process, families
-from topics.protocol.model.codec import Frames
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Command
-from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.events import JobsLeased, JobsReleased, RecordsAppended
+from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.outcomes import Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery
 from topics.store.memory import MemoryStore
-from topics.store.runs import SealedRun
-
-
-def alarm(engine: Harness) -> int:
-    """When the engine wants to be asked though nothing happens until then."""
-    at_ms = engine.engine.alarm_ms()
-    assert at_ms is not None
-    return at_ms
-
 
 # ---------------------------------------------------------------------- claim (§10.2)
 
@@ -56,13 +43,13 @@ def test_a_job_is_given_once_though_it_came_back_twice() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Everybody in a line of whom it is asked how many jobs they want."""
     found: list[object] = []
-    wants = _Claimer.wants.fget  # type: ignore[attr-defined]
+    wants = JobWaiter.wants.fget  # type: ignore[attr-defined]
 
-    def noted(who: _Claimer) -> int:
+    def noted(who: JobWaiter) -> int:
         found.append(who)
         return wants(who)
 
-    monkeypatch.setattr(_Claimer, "wants", property(noted))
+    monkeypatch.setattr(JobWaiter, "wants", property(noted))
     return found
 
 
@@ -99,81 +86,6 @@ def test_workers_with_full_hands_do_not_stand_in_the_line(
 
     assert workers[3].pull() == [51]
     assert len(set(map(id, who))) <= 1
-
-
-# ---------------------------------------------------------------------- pushed work (§10.8)
-
-
-def test_a_stream_that_is_full_gets_its_own_job_again() -> None:
-    """A job whose lease runs out is pushed again, also to the only worker, who held no more than
-    that: the time alone says so. (§10.3, §10.8)"""
-    engine = queue(lease_ms=1000)
-    engine.append("x", name="q")
-    worker = Puller(engine, limit=1)
-    assert worker.pull() == [1]
-    engine.now_ms = alarm(engine)
-
-    engine.work_off()
-
-    assert worker.pull() == [1]
-    assert [deliveries for _, _, deliveries in worker.jobs] == [1, 2]
-    assert engine.now_ms == START_MS + 1001
-
-
-# ---------------------------------------------------------------------- dead letters (§10.6)
-
-
-def exhausted(engine: Harness) -> None:
-    """One job, sealed, delivered as often as it may be, its last lease just run out."""
-    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append("x", name="q")
-    engine.seal_all()
-    engine.claim(node="w")
-    engine.now_ms += 1001
-
-
-def test_text_that_a_disk_must_be_asked_for_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job whose text is cold is dead-lettered as soon as it was read, without another command.
-    (§10.6)"""
-    engine = Harness()
-    exhausted(engine)
-    with cold(monkeypatch):
-        assert engine.claimed(node="other") == []
-        assert engine.counters() == (0, 0, 1)
-        assert engine.engine.owes
-
-        engine.work_off()
-
-    assert engine.counters() == (0, 0, 0)
-    assert engine.seqs(name="d") == [1]
-    assert not engine.engine.owes
-
-
-@pytest.mark.parametrize("call", ["ack", "nack", "delay", "extend"])
-def test_the_holder_of_a_dying_job_may_still_speak(
-    monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """Until it has left the queue nobody else has claimed it: what its last holder says counts,
-    and it leaves only if it is still on its way when its text has come. (§10.4-§10.6)"""
-    engine = Harness()
-    exhausted(engine)
-    with cold(monkeypatch):
-        assert engine.claimed(node="other") == []
-        match call:
-            case "ack":
-                assert engine.ack(1)["acked"] == 1
-            case "nack":
-                assert engine.nack(1)["nacked"] == 1
-            case "delay":
-                assert engine.nack(1, delay_ms=500)["nacked"] == 1
-            case "extend":
-                assert engine.extend(1)["extended"] == 1
-        expected = engine.counters()
-        engine.work_off()
-
-    known = {"ack": (0, 0, 0), "nack": (1, 0, 0), "delay": (0, 0, 1), "extend": (0, 1, 0)}
-    assert engine.counters() == expected == known[call]
-    assert "d" not in engine.engine.state.topics
 
 
 # ---------------------------------------------------------------------- windows (§10.2)
@@ -217,20 +129,6 @@ def test_a_log_without_room_gives_no_lasting_leases() -> None:
     assert [job["$seq"] for job in engine.woken()[0]["claimed"]] == [2]
 
 
-def test_a_disconnect_without_room_gives_jobs_back_all_the_same() -> None:
-    """That a lease was given up need not be in the log: after a crash it would run out. (§10.8)"""
-    engine = queue(leases_durable=True)
-    engine.append("x", name="q")
-    worker = Puller(engine)
-    assert worker.pull() == [1]
-    engine.room_bytes = 100
-
-    worker.close()
-
-    assert engine.counters() == (1, 0, 0)
-    assert not any(isinstance(event, JobsReleased) for event in engine.events)
-
-
 # ---------------------------------------------------------------------- caps (§0.10)
 
 
@@ -250,84 +148,6 @@ def test_a_tightened_cap_stops_at_a_leased_job() -> None:
     assert engine.ack(3)["acked"] == 1
     engine.append("x", name="q")
     assert engine.counters() == (1, 0, 0)
-
-
-def test_stamps_replace_what_was_there() -> None:
-    """A job that was dead-lettered before, or whose `meta` says so in any spelling, has one stamp
-    of each name: the last; all else of it is kept as it stands. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d")
-    metas = (
-        b'{"$dead_letter_from":"me","a":{"$dead_letter_from":1}}',
-        b'{ "k" : [1, 2] , "$dead_letter_src_seq":{"x":"}"} }',
-        b'{"\\u0024dead_letter_deliveries":7,"\\"":1.50}',
-        b"{}",
-        b"{ }",
-    )
-    records = b",".join(b'{"data":1,"meta":%b}' % meta for meta in metas)
-    engine.append_raw(b'{"records":[%b,{"data":2}]}' % records, name="q")
-    engine.claim(max=6)
-    engine.nack(*range(1, 7))
-    assert engine.claimed(max=6) == []
-
-    found = engine.diff(name="d")["records"]
-    kept = [{"a": {"$dead_letter_from": 1}}, {"k": [1, 2]}, {'"': 1.5}, {}, {}, {}]
-    assert [record["meta"] for record in found] == [
-        meta
-        | {
-            "$dead_letter_from": "q",
-            "$dead_letter_deliveries": 1,
-            "$dead_letter_src_seq": seq,
-        }
-        for seq, meta in enumerate(kept, 1)
-    ]
-    texts = b"".join(
-        bytes(text) for run in engine.topic("d").runs for text in run.read([(0, 6)]) or ()
-    )
-    assert texts.count(b'dead_letter_from"') == 7
-    assert texts.count(b'dead_letter_deliveries"') == 6
-    assert b"1.50" in texts
-    assert b'{"$dead_letter_from":1}' in texts
-
-
-def test_who_waits_behind_many_dead_letters_is_served() -> None:
-    """One look moves a bounded number of jobs; the next one follows without another event.
-    (§10.2, §10.6)"""
-    engine = queue()
-    engine.append(*range(BURIED_MAX + 500), name="q")
-    for _ in range(2):
-        engine.claim(max=1000)
-    engine.nack(*range(1, 1001))
-    engine.nack(*range(1001, BURIED_MAX + 501))
-    engine.append("good", name="q")
-    engine.put("q", type="queue", max_deliveries=1, dead_letter="d")
-
-    assert engine.claim(wait_ms=30_000) is None
-    engine.work_off()
-
-    (answer,) = engine.woken()
-    assert [job["data"] for job in answer["claimed"]] == ["good"]
-    assert engine.counters() == (0, 1, 0)
-    assert engine.state("d")["count"] == BURIED_MAX + 500
-
-
-def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
-    """It counts against the stream's limit, and goes back when the connection does; a lease that
-    somebody else took meanwhile does neither. (§10.6, §10.8)"""
-    engine = queue(lease_ms=1000)
-    engine.append("a", "b", "c", name="q")
-    worker = Puller(engine, limit=2, node="s")
-    assert worker.pull(stalls=True) == [1, 2]
-    engine.now_ms += 1001
-    assert engine.claimed(node="other", max=1) == [1]
-    assert engine.extend(1, 2, node="s", lease_ms=60_000)["skipped"] == [1]
-    engine.work_off()
-    assert worker.pull() == [3]
-
-    assert worker.held == [2, 3]
-    worker.close()
-    assert engine.counters() == (2, 1, 0)
-    assert engine.ack(1, node="other")["acked"] == 1
-    assert engine.nack(2, 3, node="s")["skipped"] == [2, 3]
 
 
 # ---------------------------------------------------------------------- claim, more (§10.2)
@@ -421,10 +241,10 @@ def test_only_queues_have_jobs(call: str) -> None:
     engine.put("log")
     asked = getattr(engine, call)
 
-    assert refusal(asked, name="none").code.status == 404
+    assert STATUSES[refusal(asked, name="none").code] == 404
     assert "none" not in engine.engine.state.topics
     found = refusal(asked, name="log")
-    assert (found.code.status, found.code.code) == (409, "not_a_queue")
+    assert (STATUSES[found.code], found.code.code) == (409, "not_a_queue")
 
 
 # ---------------------------------------------------------------------- ack, nack, extend
@@ -569,17 +389,6 @@ def test_an_extend_sets_the_time_and_may_shorten_it() -> None:
 # ---------------------------------------------------------------------- waiting (§10.2)
 
 
-def parked(engine: Harness, **fields: object) -> int:
-    """A claim that waits; its token."""
-    assert engine.claim(**{"wait_ms": 10_000, **fields}) is None
-    return engine.last_token
-
-
-def given(engine: Harness) -> list[list[int]]:
-    """The jobs of each answer to those who waited."""
-    return [[job["$seq"] for job in answer["claimed"]] for answer in engine.woken()]
-
-
 WAYS = {
     "append": lambda engine: engine.append("new", name="q"),
     "nack": lambda engine: engine.nack(1, node="holder"),
@@ -680,8 +489,8 @@ def test_a_queue_that_goes_tells_who_waits() -> None:
     engine.drop("q")
 
     (told,) = engine.woken()
-    assert told.code.status == 404
-    assert refusal(engine.ack, 1, node="w").code.status == 404
+    assert STATUSES[told.code] == 404
+    assert STATUSES[refusal(engine.ack, 1, node="w").code] == 404
     queue(engine)
     assert engine.state("q")["queue"]["dead_lettered"] == 0
     engine.append("y", name="q")
@@ -725,7 +534,7 @@ def test_what_is_left_after_a_window_is_told_to_all_of_it() -> None:
 
 
 def test_a_window_closes_by_the_clock_whoever_leaves() -> None:
-    """Its first claimer does not take it along. (§10.2)"""
+    """The worker that claimed it first does not take it along. (§10.2)"""
     engine = queue(claim_jitter_ms=100)
     engine.append(*range(4), name="q")
     assert engine.claim(node="leader", max=4) is None
@@ -775,429 +584,6 @@ def test_a_window_is_fair() -> None:
     assert sum(shares) == 1000
     assert sum(shares) ** 2 / (len(shares) * sum(n * n for n in shares)) >= 0.95
     assert engine.counters() == (0, 1000, 0)
-
-
-def test_streams_share_a_window_with_claims() -> None:
-    """In the same line, by the same turns. (§10.8)"""
-    engine = queue(claim_jitter_ms=100)
-    worker = Puller(engine, limit=3)
-    assert worker.pull() == []
-    engine.append(*range(4), name="q")
-    engine.work_off()
-    assert engine.claim(node="w", max=3) is None
-    engine.now_ms += 100
-    engine.work_off()
-
-    assert (worker.pull(), given(engine)) == ([1, 3], [[2, 4]])
-
-
-# ---------------------------------------------------------------------- streams, more (§10.8)
-
-
-def test_a_stream_holds_no_more_than_it_asked_for() -> None:
-    """Each ack, nack or delete makes room for one; an extend makes none. (§10.8)"""
-    engine = queue()
-    engine.append(*[tagged(f"t{i}") for i in range(1, 8)], name="q")
-    worker = Puller(engine, limit=2)
-    assert worker.pull() == [1, 2]
-    engine.extend(1, node="s")
-    engine.work_off()
-    assert worker.pull() == []
-
-    engine.ack(1, node="s")
-    engine.work_off()
-    assert worker.pull() == [3]
-    engine.nack(2, node="s", delay_ms=1000)
-    engine.work_off()
-    assert worker.pull() == [4]
-    engine.delete("q", match="t3")
-    engine.work_off()
-    assert worker.pull() == [5]
-    engine.now_ms += 1000
-    engine.work_off()
-    assert worker.pull() == []
-    engine.ack(4, 5, node="s")
-    engine.work_off()
-    assert worker.pull() == [2, 6]
-    assert worker.held == [2, 6]
-
-
-def test_a_worker_who_does_not_read_starves_nobody() -> None:
-    """Jobs are leased to a stream when it can send them. (§10.8)"""
-    engine = queue()
-    slow, quick = Puller(engine, limit=100, node="slow"), Puller(engine, limit=2, node="quick")
-    engine.append("a", name="q")
-    assert slow.pull(stalls=True) == [1]
-    engine.append("b", "c", name="q")
-    engine.work_off()
-
-    assert quick.pull() == [2, 3]
-    assert engine.counters() == (0, 3, 0)
-
-
-def test_a_disconnect_gives_back_its_own_and_nothing_else() -> None:
-    """Not what its node holds by a claim or through another connection, nor what it acked; at once
-    and to who waits. (§10.8)"""
-    engine = queue()
-    engine.append(*range(6), name="q")
-    assert engine.claimed(node="n", max=1) == [1]
-    one, two = Puller(engine, limit=2, node="n"), Puller(engine, limit=2, node="n")
-    assert (one.pull(), two.pull()) == ([2, 3], [4, 5])
-    engine.ack(2, node="n")
-
-    one.close()
-
-    assert engine.counters() == (2, 3, 0)
-    found = engine.claim(node="m", max=9)["claimed"]
-    assert [(job["$seq"], job["deliveries"]) for job in found] == [(3, 2), (6, 1)]
-    assert two.held == [4, 5]
-    parked(engine)
-    two.close()
-    engine.work_off()
-    assert given(engine) == [[4]]
-
-
-def test_what_was_leased_and_never_sent_goes_back_too() -> None:
-    """The connection broke between the two. (§10.8)"""
-    engine = queue()
-    worker = Puller(engine, limit=2)
-    assert worker.pull() == []
-    engine.append("a", "b", name="q")
-    engine.work_off()
-    assert engine.counters() == (0, 2, 0)
-
-    worker.close()
-
-    assert engine.counters() == (2, 0, 0)
-    assert engine.engine.alarm_ms() is None
-
-
-def test_a_stream_of_a_queue_that_went_ends() -> None:
-    """404; and it holds nothing of a queue that is made anew under the name. (§10.8)"""
-    engine = queue()
-    engine.append("a", name="q")
-    worker = Puller(engine)
-    assert worker.pull() == [1]
-    engine.drop("q")
-    queue(engine)
-    engine.append("b", name="q")
-
-    assert worker.stream.ended_by is not None
-    assert worker.stream.ended_by[0] == 404
-    assert worker.pull() == []
-    worker.close()
-    assert engine.counters() == (1, 0, 0)
-    assert engine.engine.work.streams_open == 0
-
-
-def test_streams_are_connections() -> None:
-    """They count against the limit of those, and it is free again when they close. (§11)"""
-    engine = queue(Harness(max_sse_connections=1))
-    worker = Puller(engine)
-    assert refusal(Puller, engine).detail == {"limit": "max_sse_connections", "max": 1}
-    worker.close()
-    Puller(engine)
-
-    assert refusal(Puller, engine, name="none").code.status == 404
-    engine.put("log")
-    assert refusal(Puller, engine, name="log").code.status == 409
-
-
-# ---------------------------------------------------------------------- dead letters, more (§10.6)
-
-
-def tried(engine: Harness, *seqs: int, name: str = "q") -> None:
-    """Claimed and released once more."""
-    engine.claim(name, max=1000)
-    engine.nack(*seqs, name=name)
-
-
-def test_a_job_that_failed_too_often_moves() -> None:
-    """After `max_deliveries` claims the next one finds it elsewhere: node, tag and data kept,
-    stamped with where it came from; gone from the queue, and counted. (§10.6)"""
-    engine = queue(max_deliveries=2, dead_letter="d")
-    engine.append({"data": {"a": 1.50}, "tag": "t", "node": "n", "meta": {"k": "v"}}, name="q")
-    tried(engine, 1)
-    tried(engine, 1)
-    assert engine.counters() == (1, 0, 0)
-    assert "d" not in engine.engine.state.topics
-
-    assert engine.claimed() == []
-
-    (dead,) = engine.diff(name="d", include_tags=True)["records"]
-    assert dead == {
-        "$seq": 1, "$ts": START_MS, "$node": "n", "$tag": "t", "data": {"a": 1.5},
-        "meta": {
-            "k": "v", "$dead_letter_from": "q", "$dead_letter_deliveries": 2,
-            "$dead_letter_src_seq": 1,
-        },
-    }  # fmt: skip
-    assert engine.diff(name="q")["records"] == []
-    assert engine.diff(name="q")["tombstone"] is None
-    state = engine.state("q")
-    assert (state["count"], state["queue"]["dead_lettered"]) == (0, 1)
-
-
-def test_without_an_end_jobs_come_back_for_ever() -> None:
-    """No dead-letter topic, or no limit. (§10.6)"""
-    for config in ({"max_deliveries": 1}, {"dead_letter": "d"}, {}):
-        engine = queue(**config)
-        engine.append("x", name="q")
-        for _ in range(5):
-            tried(engine, 1)
-        assert engine.claim()["claimed"][0]["deliveries"] == 6
-
-
-def refused_once(engine: Harness) -> None:
-    """A job is exhausted, and its dead-letter topic has not taken it."""
-    engine.append("x", "y", name="q")
-    tried(engine, 1, 2)
-    assert engine.claimed(max=2) == []
-    assert engine.counters() == (0, 0, 2)
-
-
-def test_a_dead_letter_that_is_refused_is_tried_again() -> None:
-    """It stays in the queue, each time for longer, and moves as soon as it is taken; who could be
-    taken is. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d")
-    engine.put("d", discard="reject", cap_records=1)
-    engine.append("full", name="d")
-    refused_once(engine)
-    waits = []
-    for _ in range(9):
-        parked(engine)
-        before = engine.now_ms
-        engine.now_ms = alarm(engine)
-        engine.work_off()
-        engine.engine.forget("q", engine.last_token)
-        waits.append(engine.now_ms - before)
-    assert waits == [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
-
-    engine.put("d", discard="reject", cap_records=2)
-    engine.now_ms += 5000
-    assert engine.claimed() == []
-    assert engine.counters() == (0, 0, 1)
-    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["full", "x"]
-    assert engine.state("q")["queue"]["dead_lettered"] == 1
-
-
-@pytest.mark.parametrize("free", [0, 1, 3])
-def test_a_full_dead_letter_topic_is_not_asked_for_every_job(
-    monkeypatch: pytest.MonkeyPatch, free: int
-) -> None:
-    """What it refuses the smallest it refuses all: a queue of many such jobs holds up nobody. As
-    many as it takes are moved, the first ones first. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d")
-    engine.put("d", discard="reject", cap_records=1 + free)
-    engine.append("full", name="d")
-    engine.append(*range(500), name="q")
-    engine.claim(max=500)
-    engine.nack(*range(1, 501))
-    asked, copied = list[int](), Admission.copied
-
-    def noted(self: Admission, topic: Any, copies: Any, *args: Any, **named: Any) -> Any:
-        asked.append(len(copies))
-        return copied(self, topic, copies, *args, **named)
-
-    monkeypatch.setattr(Admission, "copied", noted)
-
-    assert engine.claimed(max=500) == []
-
-    assert len(asked) < 50
-    assert engine.datas(name="d")[1:] == list(range(free))
-    assert engine.counters() == (0, 0, 500 - free)
-
-
-@pytest.mark.parametrize("dest", ["disk", "ephemeral"])
-def test_scattered_dead_letters_ask_the_log_for_all_of_their_room(dest: str) -> None:
-    """Where each is between two that stay, what leaves the queue is a list as long as they are
-    many; a log that has not the room refuses them, and is not written beyond it. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d")
-    engine.put("d", durability=dest)
-    engine.append(*[0] * 1000, name="q")
-    engine.append(*[0] * 1000, name="q")
-    engine.claim(max=1000)
-    engine.claim(max=1000)
-    engine.nack(*range(2, 1001, 2))
-    engine.nack(*range(1002, 2001, 2))
-    asked, require = list[int](), engine.engine.unit.require_writable
-
-    def noted(room: int, need: int = FRAME_BYTES) -> None:
-        asked.append(need)
-        require(room, need)
-
-    engine.engine.unit.require_writable = noted  # type: ignore[method-assign]
-    before = len(engine.events)
-
-    engine.claim(max=1000)
-
-    assert engine.state("q")["queue"]["dead_lettered"] == 1000
-    assert Frames.of(engine.events[before:]).size_bytes <= max(asked)
-
-
-def test_a_dead_letter_topic_that_may_not_be_made() -> None:
-    """`auto_create: false` of the queue, and nothing there: the jobs wait until there is. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d", auto_create=False)
-    refused_once(engine)
-    assert "d" not in engine.engine.state.topics
-
-    engine.put("d")
-    engine.now_ms += 5000
-    engine.claim()
-
-    assert engine.seqs(name="d") == [1, 2]
-
-
-def test_a_job_is_delivered_once_more_where_the_end_was_taken_away() -> None:
-    """`dead_letter: null` lets those back that wait for it. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d", auto_create=False)
-    refused_once(engine)
-    engine.put("q", type="queue", max_deliveries=1)
-    engine.now_ms += 5000
-
-    found = engine.claim(max=2)["claimed"]
-
-    assert [(job["$seq"], job["deliveries"]) for job in found] == [(1, 2), (2, 2)]
-
-
-@pytest.mark.parametrize("dest", ["disk", "fsync", "memory", "ephemeral"])
-@pytest.mark.parametrize("source", ["disk", "fsync", "memory", "ephemeral"])
-def test_dead_letters_between_all_classes(source: str, dest: str) -> None:
-    """The copy has the destination's class; the job is in exactly one of the two. (§0.10, §10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d", durability=source)
-    engine.put("d", durability=dest)
-    engine.append("a", "b", "c", name="q")
-    engine.claim(max=2)
-    engine.nack(1, 2)
-    assert engine.claimed(max=3) == [3]
-
-    assert engine.seqs(name="d") == [1, 2]
-    assert engine.seqs(name="q") == [3]
-    assert engine.state("q")["queue"]["dead_lettered"] == 2
-    moved = [e for e in engine.events if isinstance(e, RecordsAppended) and e.cause is not None]
-    assert len(moved) == (dest != "ephemeral")
-    assert engine.counters() == (0, 1, 0)
-
-
-def test_a_dead_letter_topic_may_be_a_queue_of_its_own() -> None:
-    """Whoever waits there is given the job. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d")
-    queue(engine, "d")
-    parked(engine, name="d", node="undertaker")
-    engine.append("x", name="q")
-    tried(engine, 1)
-    assert engine.claimed() == []
-    engine.work_off()
-
-    (answer,) = engine.woken()
-    assert answer["claimed"][0]["meta"]["$dead_letter_src_seq"] == 1
-    assert engine.counters("d") == (0, 1, 0)
-
-
-def test_cold_text_of_jobs_that_went_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One was acked and one deleted while the disk was asked: the rest moves. (§10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append(*[tagged(f"t{i}", i) for i in range(1, 5)], name="q")
-    engine.seal_all()
-    engine.claim(max=4)
-    engine.now_ms += 1001
-    with cold(monkeypatch):
-        assert engine.claimed(node="other", max=9) == []
-        engine.ack(2)
-        engine.delete("q", match="t3")
-        engine.work_off()
-
-    assert [r["data"] for r in engine.diff(name="d")["records"]] == [1, 4]
-    assert engine.counters() == (0, 0, 0)
-    assert engine.state("q")["queue"]["dead_lettered"] == 2
-
-
-def test_cold_text_of_a_queue_that_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left to move. (§1.4)"""
-    engine = Harness()
-    exhausted(engine)
-    with cold(monkeypatch):
-        engine.claim(node="other")
-        engine.drop("q")
-        engine.work_off()
-
-    assert "d" not in engine.engine.state.topics
-
-
-def test_cold_text_of_a_job_that_expired_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time took it while the disk was asked: it is told as lost, and is no dead letter besides.
-    (§1.2, §3.3, §10.6)"""
-    engine = queue(max_deliveries=1, dead_letter="d", lease_ms=1000, ttl_ms=1601)
-    engine.append("old", name="q")
-    engine.now_ms += 600
-    engine.append("young", name="q")
-    engine.seal_all()
-    engine.claim(max=2)
-    engine.now_ms += 1001
-    with cold(monkeypatch):
-        assert engine.claimed(node="other", max=9) == []
-        engine.now_ms += 1
-        engine.work_off()
-
-    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["young"]
-    assert engine.diff(name="q")["tombstone"]["reason"] == "ttl"
-    assert engine.state("q")["queue"]["dead_lettered"] == 1
-
-
-def test_text_that_cannot_be_read_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Damage keeps the job from moving; it is tried again, and later works. (§10.6)"""
-    engine = Harness()
-    exhausted(engine)
-
-    def broken(run: SealedRun, spans: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    with cold(monkeypatch), monkeypatch.context() as patch:
-        patch.setattr(SealedRun, "read_blocking", broken)
-        engine.claim(node="other")
-        engine.work_off()
-        assert engine.counters() == (0, 0, 1)
-    assert engine.state("q")["queue"]["damaged"] == 1
-    engine.now_ms += DAMAGED_REST_MS
-    engine.claim(node="other")
-
-    assert engine.seqs(name="d") == [1]
-
-
-@pytest.mark.parametrize("is_cold", [True, False])
-def test_a_dying_job_that_cannot_be_read_keeps_no_other(
-    monkeypatch: pytest.MonkeyPatch, is_cold: bool
-) -> None:
-    """Damage to one of many that were delivered too often: the others move at once, it stays in the
-    queue, and claims go on. (§10.6)"""
-    engine = Harness()
-    queue(engine, max_deliveries=1, dead_letter="d", lease_ms=1000)
-    engine.append(*"abcde", name="q")
-    engine.seal_all()
-    engine.claim(node="w", max=5)
-    engine.now_ms += 1001
-    engine.append("f", name="q")
-    whole = SealedRun.read_blocking
-
-    def damaged(run: SealedRun, spans: list[tuple[int, int]]) -> list[Any]:
-        if any(lo <= 2 < hi for lo, hi in spans):
-            raise Corrupt("0000000001.seg", 4096, "a block of text does not verify")
-        return whole(run, spans)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SealedRun, "read", (lambda *_: None) if is_cold else damaged)
-        patch.setattr(SealedRun, "read_blocking", damaged)
-        given = engine.claimed(node="other", max=9)
-        engine.work_off()
-
-        assert given == [6]
-        assert engine.counters() == (0, 1, 1)
-        assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e"]
-
-    engine.now_ms += DAMAGED_REST_MS
-    engine.claim(node="other")
-    engine.work_off()
-    assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e", "c", "f"]
 
 
 # ---------------------------------------------------------------------- time, caps and deletes
@@ -1406,7 +792,7 @@ def test_metrics_count_queues_and_leases() -> None:
             engine.engine.watches,
             engine.store.stats,
             process,
-            work_streams=engine.engine.work.streams_open,
+            push_streams=engine.engine.push_streams.open_count,
         )
         return {f.name: f.samples[0].value for f in found if len(f.samples) == 1}
 

@@ -1,4 +1,4 @@
-"""What is owed to a command, and when it is settled (§6: a client reads its own writes)."""
+"""Which commands wait at a read barrier, and when it is passed (§6: a client reads its own writes)."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from protocol.harness import Harness
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import (
     Command,
@@ -74,34 +74,34 @@ OWED: list[tuple[Command, bool]] = [
 @pytest.mark.parametrize(("command", "owed"), OWED, ids=lambda v: type(v).__name__)
 def test_who_waits_for_copies(engine: Harness, command: Command, owed: bool) -> None:
     """Readers of what is derived, and who changes or removes what has still to copy. (§6)"""
-    debt = engine.engine.debt_of(command)
+    barrier = engine.engine.barrier_for(command)
 
-    assert (debt is not None) is owed
-    if debt is not None:
-        work_off(engine, debt)
-        assert engine.engine.debt_of(command) is None
+    assert (barrier is not None) is owed
+    if barrier is not None:
+        work_off(engine, barrier)
+        assert engine.engine.barrier_for(command) is None
 
 
-def work_off(engine: Harness, debt: Debt) -> int:
-    """Turns until a debt is settled."""
+def work_off(engine: Harness, barrier: ReadBarrier) -> int:
+    """Turns until a barrier is passed."""
     turns = 0
-    while not debt.is_settled:
+    while not barrier.is_passed:
         turns += 1
-        debt.work(engine.now_ms, lambda _: engine.room_bytes)
+        barrier.advance(engine.moment)
         engine.sync()
         assert turns < 100
     return turns
 
 
-def debt_of(engine: Harness, command: Command) -> Debt:
-    debt = engine.engine.debt_of(command)
-    assert debt is not None
-    return debt
+def barrier_for(engine: Harness, command: Command) -> ReadBarrier:
+    barrier = engine.engine.barrier_for(command)
+    assert barrier is not None
+    return barrier
 
 
 def test_what_is_farther_comes_first(engine: Harness) -> None:
     """A link a write, for what is copied is owed on once it is shown."""
-    assert work_off(engine, debt_of(engine, diff("e"))) == 2
+    assert work_off(engine, barrier_for(engine, diff("e"))) == 2
     assert engine.datas("e") == [1]
 
 
@@ -110,11 +110,11 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
     for more than it has takes nothing any more. (§6.1, §11)"""
     engine.append(*["x" * 300_000] * 3, name="s")
     engine.sync()
-    debt = debt_of(engine, diff("d"))
+    barrier = barrier_for(engine, diff("d"))
     engine.room_bytes = 700_000
 
-    while not debt.is_settled:
-        debt.work(engine.now_ms, lambda _: engine.room_bytes)
+    while not barrier.is_passed:
+        barrier.advance(engine.moment)
         written = engine.engine.unit._unit.frames.size_bytes
         engine.room_bytes -= written
         assert engine.room_bytes >= 0
@@ -128,13 +128,13 @@ def test_the_passes_of_one_turn_share_the_room_of_the_log(engine: Harness) -> No
 
 def test_what_is_written_later_is_owed_to_others(engine: Harness) -> None:
     """The source's head at the arrival counts, or a busy source would let nobody read."""
-    debt = debt_of(engine, diff("d"))
-    debt.work(engine.now_ms, lambda _: engine.room_bytes)
+    barrier = barrier_for(engine, diff("d"))
+    barrier.advance(engine.moment)
     engine.append(2, name="s")
     engine.sync()
 
-    assert debt.is_settled
-    assert engine.engine.debt_of(diff("d")) is not None
+    assert barrier.is_passed
+    assert engine.engine.barrier_for(diff("d")) is not None
 
 
 def test_a_large_debt_takes_slices(engine: Harness) -> None:
@@ -143,20 +143,20 @@ def test_a_large_debt_takes_slices(engine: Harness) -> None:
         engine.append(*range(1000), name="s")
     engine.sync()
 
-    assert work_off(engine, debt_of(engine, diff("d"))) == 6
+    assert work_off(engine, barrier_for(engine, diff("d"))) == 6
 
 
 def test_copies_must_be_shown(engine: Harness) -> None:
     """In class `fsync` that is with the sync. (§0.10)"""
     engine.put("d", durability="fsync")
     engine.sync()
-    debt = debt_of(engine, diff("d"))
-    debt.work(engine.now_ms, lambda _: engine.room_bytes)
+    barrier = barrier_for(engine, diff("d"))
+    barrier.advance(engine.moment)
     lsn = engine.write()
 
-    assert not debt.is_settled
+    assert not barrier.is_passed
     engine.engine.on_synced(lsn)
-    assert debt.is_settled
+    assert barrier.is_passed
 
 
 def test_nobody_waits_for_a_router_that_is_blocked(engine: Harness) -> None:
@@ -164,12 +164,12 @@ def test_nobody_waits_for_a_router_that_is_blocked(engine: Harness) -> None:
     engine.put("d", cap_records=1, discard="reject")
     engine.append(2, 3, name="s")
     engine.sync()
-    debt = debt_of(engine, diff("d"))
+    barrier = barrier_for(engine, diff("d"))
 
-    assert work_off(engine, debt) <= 3
+    assert work_off(engine, barrier) <= 3
     assert engine.datas() == [1]
-    assert engine.engine.debt_of(diff("d")) is None
-    assert work_off(engine, debt_of(engine, diff("e"))) == 1
+    assert engine.engine.barrier_for(diff("d")) is None
+    assert work_off(engine, barrier_for(engine, diff("e"))) == 1
 
 
 GOING: dict[str, Any] = {
@@ -183,11 +183,11 @@ GOING: dict[str, Any] = {
 @pytest.mark.parametrize("going", GOING)
 def test_what_goes_owes_nothing(engine: Harness, going: str) -> None:
     """And what cannot be written neither: reads go on. (§0.6)"""
-    debt = debt_of(engine, diff("d"))
+    barrier = barrier_for(engine, diff("d"))
 
     GOING[going](engine)
 
-    assert debt.is_settled
+    assert barrier.is_passed
 
 
 def test_a_ring_is_worked_off_once_round(engine: Harness) -> None:
@@ -198,7 +198,7 @@ def test_a_ring_is_worked_off_once_round(engine: Harness) -> None:
     ring.append("x", name="b")
     ring.auto = False
 
-    assert work_off(ring, debt_of(ring, diff("a"))) == 2
+    assert work_off(ring, barrier_for(ring, diff("a"))) == 2
     assert ring.datas("a") == ["x"]
 
 
@@ -207,4 +207,4 @@ def test_a_topic_that_is_not_derived_asks_next_to_nothing() -> None:
     engine = Harness()
     engine.append(1, name="x")
 
-    assert engine.engine.debt_of(diff("x")) is None
+    assert engine.engine.barrier_for(diff("x")) is None

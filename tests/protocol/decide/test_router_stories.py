@@ -112,7 +112,7 @@ class Stories(RuleBasedStateMachine):
     @rule()
     def work(self) -> None:
         """One slice of what is owed."""
-        self.engine.engine.work_off(self.engine.now_ms, lambda _: 1 << 40)
+        self.engine.engine.work_off(self.engine.moment)
         self.engine.sync()
 
     @rule()
@@ -142,7 +142,7 @@ class Stories(RuleBasedStateMachine):
         self.engine.work_off()
         for name in NAMES:
             self.read(name)
-            assert not self.engine.engine.owes
+            assert not self.engine.engine.has_work
 
 
 TestStories = Stories.TestCase

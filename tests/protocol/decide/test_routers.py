@@ -7,6 +7,7 @@ import pytest
 
 from protocol.harness import START_MS, Harness, by, refusal, tagged
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 
@@ -23,7 +24,7 @@ def engine() -> Harness:
 
 def rejection(call: Any, *args: Any, **named: Any) -> tuple[int, str, Any]:
     refused = refusal(call, *args, **named)
-    return refused.code.status, refused.code.code, refused.detail
+    return STATUSES[refused.code], refused.code.code, refused.detail
 
 
 # -- commands ------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def test_a_body_that_says_no_router(body: bytes) -> None:
     """§6.1: 400, naming the place."""
     with pytest.raises(Rejection) as refused:
         bodies.parse_put_router("r", body)
-    assert refused.value.code.status == 400
+    assert STATUSES[refused.value.code] == 400
 
 
 LONG_FILTERS = [
@@ -178,7 +179,7 @@ def test_a_filter_is_as_short_as_a_tag(asked: Any, status: int) -> None:
         assert bodies.parse_put_router("r", body, limits).config.filter is not None
     else:
         refused = refusal(bodies.parse_put_router, "r", body, limits)
-        assert refused.code.status == 400
+        assert STATUSES[refused.code] == 400
         assert "$.filter" in refused.message
 
 
@@ -248,7 +249,7 @@ def test_deleting_a_router_is_idempotent(engine: Harness) -> None:
 def test_a_reader_of_the_copies_reads_its_own_writes(engine: Harness) -> None:
     """Nothing was worked off by then. (§6)"""
     engine.append(1, 2, name="s")
-    assert engine.engine.owes
+    assert engine.engine.has_work
 
     assert engine.datas() == [1, 2]
     engine.append(3, name="s")
@@ -508,7 +509,7 @@ def test_a_loss_goes_round_a_ring_once() -> None:
     assert engine.datas("c") == [(1, 3, "source_trim"), 4]
     assert engine.datas("a") == [(1, 3, "cap"), 4]
     assert engine.state("a")["head_seq"] == 4
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
 
 
 # -- loss ----------------------------------------------------------------------------------
@@ -608,7 +609,7 @@ def test_a_gap_that_is_not_shown_yet_is_no_gap() -> None:
     engine.put("d", durability="fsync")
     engine.route()
     lose_some(engine)
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     engine.write()
 
     engine.auto = False
@@ -653,7 +654,7 @@ def test_it_tries_again_with_a_pause_that_doubles(blocked: Harness) -> None:
     for _ in range(9):
         at_ms = blocked.engine.alarm_ms()
         assert at_ms is not None
-        assert not blocked.engine.owes
+        assert not blocked.engine.has_work
         pauses.append(at_ms - blocked.now_ms)
         blocked.now_ms = at_ms
         blocked.work_off()
@@ -809,11 +810,11 @@ def test_nothing_is_copied_that_is_not_shown() -> None:
     engine.sync()
     engine.append(1, name="s")
     engine.write()
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
-    assert (engine.engine.owes, engine.router()["cursor"]) == (False, 0)
+    engine.engine.work_off(engine.moment)
+    assert (engine.engine.has_work, engine.router()["cursor"]) == (False, 0)
 
     engine.sync()
-    engine.engine.work_off(engine.now_ms, lambda _: 1 << 30)
+    engine.engine.work_off(engine.moment)
     engine.write()
     assert engine.state("d")["head_seq"] == 0
     engine.sync()
@@ -825,7 +826,7 @@ def test_after_a_failed_write_nothing_is_owed(engine: Harness) -> None:
     engine.append(1, name="s")
     engine.engine.on_failed()
 
-    assert not engine.engine.owes
+    assert not engine.engine.has_work
     assert engine.engine.alarm_ms() is None
     assert engine.datas() == []
     assert rejection(engine.route, "r2", "s", "e")[0] == 503

@@ -52,7 +52,7 @@ def is_deleted(engine: Harness) -> None:
 
 def is_blocked(engine: Harness) -> None:
     engine.room_bytes = 0
-    engine.engine.work_off(engine.now_ms, lambda _: 0)
+    engine.engine.work_off(engine.moment)
 
 
 def is_left_without_a_log(engine: Harness) -> None:

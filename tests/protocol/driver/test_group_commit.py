@@ -8,20 +8,22 @@ import orjson
 import pytest
 
 from topics.protocol.commit.unit_of_work import StateUnknown
-from topics.protocol.driver.driver import Step, Ticket
+from topics.protocol.driver.driver import Step
 from topics.protocol.driver.group_commit import (
     INLINE_BYTES,
-    LANES,
-    Lane,
+    WRITER_TRANSITIONS,
     LeaveMark,
     Mark,
     Reply,
     Rotate,
     Sync,
+    Ticket,
     Write,
+    WriterState,
 )
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -86,7 +88,7 @@ class Slow(InlineHost):
 def _short(reply: Reply) -> str:
     result = reply.result
     if isinstance(result, Rejection):
-        return f"{result.code.status} {(result.detail or {}).get('reason', result.code.code)}"
+        return f"{STATUSES[result.code]} {(result.detail or {}).get('reason', result.code.code)}"
     return "done" if isinstance(result, Outcome) else repr(result)
 
 
@@ -350,7 +352,7 @@ def test_a_publication_that_fails_makes_the_log_read_only(
     host.settle()
 
     assert host.heard == ["disk: 500 write_failed"]
-    assert host.driver.commit.lane is Lane.FAILED
+    assert host.driver.commit.writer is WriterState.FAILED
 
 
 @pytest.mark.parametrize("kind", [Sync, Write, Rotate])
@@ -412,16 +414,16 @@ def test_an_event_that_is_true_in_part_ends_the_process(
     assert host.steps == []
 
 
-@pytest.mark.parametrize("source", Lane)
-@pytest.mark.parametrize("target", Lane)
-def test_every_cell_of_the_lane_table(source: Lane, target: Lane) -> None:
+@pytest.mark.parametrize("source", WriterState)
+@pytest.mark.parametrize("target", WriterState)
+def test_every_cell_of_the_writers_table(source: WriterState, target: WriterState) -> None:
     """The writing end of the log moves as its table says, and no other way."""
     commit = Slow().driver.commit
-    commit.lane = source
+    commit.writer = source
 
-    if target in LANES[source]:
+    if target in WRITER_TRANSITIONS[source]:
         commit._move(target)
-        assert commit.lane is target
+        assert commit.writer is target
     else:
         with pytest.raises(AssertionError):
             commit._move(target)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.harness import refusal
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.names import decode_segment, is_topic_name, quote, require_topic_name
 
 FIRST = string.ascii_letters + string.digits
@@ -66,5 +67,5 @@ def test_a_bad_name_of_a_body_names_its_field() -> None:
     """400 with the path. (§0.6)"""
     assert require_topic_name("a") == "a"
     rejection = refusal(require_topic_name, "a b", path="$.dead_letter")
-    assert rejection.code.status == 400
+    assert STATUSES[rejection.code] == 400
     assert "$.dead_letter" in rejection.message

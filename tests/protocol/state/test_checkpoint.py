@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from protocol.harness import Harness, read_back, tagged
-from topics.protocol.maintenance import upkeep
-from topics.protocol.maintenance.upkeep import CheckpointPlan
+from topics.protocol.maintenance import sealing
+from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, TopicImage
 from topics.protocol.state import checkpoint
-from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.idempotency import TopicKeys
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
 
@@ -31,7 +31,7 @@ CLASSES = ("disk", "disk", "memory", "fsync", "ephemeral")
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """One topic, or two jobs, in one go; a queue of three is taken in several."""
     monkeypatch.setattr(checkpoint, "SLICE_WEIGHT", 1)
-    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 1)
+    monkeypatch.setattr(sealing, "ENTRIES_MAX", 1)
     monkeypatch.setattr(checkpoint, "SLICE_JOBS", 2)
 
 
@@ -129,35 +129,37 @@ class Busy:
         self.engine.engine.advance(now_ms)
         for topic in state.topics.values():
             self.engine.engine.unit.expire(topic, now_ms)
-        for topic_id in state.keys:
-            state.forget_keys_of(topic_id, now_ms, 1000)
+        for topic_id in state.keys.by_topic:
+            state.keys.forget_old_of(topic_id, now_ms, 1000)
         for queue in state.queues.values():
             queue.settle(now_ms)
 
     def checkpoint(self, *, clock: bool = True) -> tuple[CheckpointPlan, Checkpoint]:
         """A checkpoint, commands between any two of its steps; and what it is to be of."""
-        engine, keeper = self.engine, self.engine.upkeep
+        engine, checkpointing = self.engine, self.engine.checkpointing
         engine.sync()
         if not clock:
             self.let_pass()
-        plan = keeper.begin_checkpoint(engine.now_ms)
+        plan = checkpointing.begin(engine.now_ms)
         known = copied(engine.engine.state.image())
         engine.events.clear()
-        while keeper.make_images(plan):
+        while checkpointing.make_images(plan):
             self.act(clock=clock)
         while True:
-            planning = keeper.planning_next(plan)
+            planning = checkpointing.planning_seal(plan)
             while planning.go_on():
                 self.act(clock=clock)
             if (job := planning.job()) is None:
                 break
             self.act(clock=clock)
-            refs, told = engine.store.seal(job.entries), 0
-            while told < len(job.entries):
+            refs, installed = engine.store.seal(job.entries), 0
+            while installed < len(job.entries):
                 self.act(clock=clock)
-                told = keeper.tell_sealed(job, refs, engine.now_ms, plan, told)
+                installed = engine.sealing.install_some(
+                    job, refs, engine.now_ms, plan.images, installed
+                )
                 engine.sync()
-        while keeper.make_images(plan):
+        while checkpointing.make_images(plan):
             self.act(clock=clock)
         engine.sync()
         engine.store.flip()
@@ -238,7 +240,7 @@ def facts(state: State, busy: Busy) -> Iterator[tuple[Any, Any]]:
     for name, topic in state.topics.items():
         if topic.topic_id in busy.unlogged:
             continue
-        expiry = topic.expiry(now_ms)
+        expiry = topic.expired(now_ms)
         if expiry is not None:
             state.apply_expiry(topic, expiry)
         yield (
@@ -251,7 +253,7 @@ def facts(state: State, busy: Busy) -> Iterator[tuple[Any, Any]]:
                 [run.ref for run in topic.runs if run.ref is not None],
             ),
         )
-        keys = state.keys.get(topic.topic_id, Keys())
+        keys = state.keys.by_topic.get(topic.topic_id, TopicKeys())
         window_ms = topic.config.idempotency_window_ms
         entries = {digest: keys.find(digest, now_ms=now_ms, window_ms=window_ms) for digest in keys}
         yield (name, "keys"), {digest: each for digest, each in entries.items() if each is not None}

@@ -85,12 +85,12 @@ def test_a_cut_run_is_its_own_rest(batches: list[list[Row]], draw: st.DataObject
     run = run_of(batches)
     row = draw.draw(st.integers(0, run.count - 1))
     dead = sorted(draw.draw(st.sets(st.integers(0, run.count - 1), max_size=5)))
-    run.kill(np.array(dead, np.int64))
+    run.delete(np.array(dead, np.int64))
     rest = run.tail(row)
 
     assert (rest.first_seq, rest.count) == (run.first_seq + row, run.count - row)
     assert rows_of(rest, 0, rest.count) == rows_of(run, row, run.count)
-    assert rest.killed().tolist() == [i - row for i in dead if i >= row]
+    assert rest.deleted_rows().tolist() == [i - row for i in dead if i >= row]
     assert rest.dead == len([i for i in dead if i >= row])
     assert rest.tag_rows(equals("a")).tolist() == [
         i - row for i in run.tag_rows(equals("a")).tolist() if i >= row
@@ -103,7 +103,7 @@ def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.Dat
     """Rows, seqs, tags and nodes of the living, the text of nobody else; then it grows. (§5)"""
     run = run_of(batches)
     dead = draw.draw(st.sets(st.integers(0, run.count - 1)))
-    run.kill(np.array(sorted(dead), np.int64))
+    run.delete(np.array(sorted(dead), np.int64))
     passed = draw.draw(st.integers(0, run.count))
     run.pass_through(passed)
     kept = {i + 1: rows_of(run, i, i + 1)[0] for i in range(passed, run.count) if i not in dead}
@@ -121,7 +121,7 @@ def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.Dat
     found: dict[int, dict[str, Any]] = {}
     tagged: set[int] = set()
     for one in runs:
-        living = sorted(set(range(one.count)) - set(one.killed().tolist()))
+        living = sorted(set(range(one.count)) - set(one.deleted_rows().tolist()))
         found |= {one.first_seq + row: rows_of(one, row, row + 1)[0] for row in living}
         tagged |= set((one.tag_rows(equals("a")) + one.first_seq).tolist())
     assert found.pop(max(kept) + 1)["data"] == "new"
@@ -132,7 +132,7 @@ def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.Dat
 def test_runs_stand_apart_where_many_rows_are_dead() -> None:
     """A stretch of dead rows that is longer than a run is dear is left out. (§5)"""
     run = run_of([[(f"{n}", None, "a") for n in range(1000)]])
-    run.kill(np.array([n for n in range(1000) if n not in (3, 100, 500, 999)]))
+    run.delete(np.array([n for n in range(1000) if n not in (3, 100, 500, 999)]))
 
     runs = run.packed()
     assert [(one.first_seq, one.count) for one in runs] == [(4, 98), (501, 1), (1000, 1)]
@@ -151,7 +151,7 @@ def test_what_a_reader_holds_does_not_change() -> None:
     for i in range(2000):
         batch = render_batch([b'"y"'], first_seq=2 + i, ts_ms=TS)
         run.append(batch)
-    run.kill(np.array([0]))
+    run.delete(np.array([0]))
     (packed,) = run.packed()
 
     assert bytes(held) == before
@@ -176,10 +176,13 @@ def test_rows_and_marks_kill_alike(batches: list[list[Row]], draw: st.DataObject
     one.volatile = other.volatile = True
     for _ in range(3):
         dead = draw.draw(st.sets(st.integers(0, one.count - 1)))
-        one.kill(np.array(sorted(dead), np.int64))
-        other.kill_marked(np.isin(np.arange(one.count), sorted(dead)))
+        one.delete(np.array(sorted(dead), np.int64))
+        other.delete_marked(np.isin(np.arange(one.count), sorted(dead)))
 
-        assert (one.dead, one.killed().tolist()) == (other.dead, other.killed().tolist())
+        assert (one.dead, one.deleted_rows().tolist()) == (
+            other.dead,
+            other.deleted_rows().tolist(),
+        )
         assert other.known_dead == other.dead
     assert one.wasted_bytes == other.wasted_bytes
 
@@ -193,7 +196,7 @@ def test_scattered_text_is_packed_as_a_few_stretches_are() -> None:
         run.append(batch)
     before = rows_of(run, 0, run.count)
     for step in (2, 3):
-        run.kill_marked((np.arange(run.count) + run.first_seq) % step != 0)
+        run.delete_marked((np.arange(run.count) + run.first_seq) % step != 0)
         [run] = run.packed()
 
     live = [row for row in range(run.count) if not run.flags[row]]
@@ -206,6 +209,6 @@ def test_killing_twice_kills_once() -> None:
     """Rows already dead may come again. (§5)"""
     run = run_of([[("x", None, None)] * 5])
     for rows in ([1, 3], [1, 2]):
-        run.kill(np.array(rows, np.int64))
+        run.delete(np.array(rows, np.int64))
 
-    assert (run.dead, run.killed().tolist()) == (3, [1, 2, 3])
+    assert (run.dead, run.deleted_rows().tolist()) == (3, [1, 2, 3])

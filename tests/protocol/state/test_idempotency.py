@@ -3,18 +3,18 @@
 import msgspec
 
 from topics.protocol.model.events import KeyImage, array_header
-from topics.protocol.state.idempotency import BLOCK_ROWS, Keys, Remembered
+from topics.protocol.state.idempotency import BLOCK_ROWS, RememberedBatch, TopicKeys
 
 A, B, C = (bytes([i]) * 16 for i in range(3))
 
 
 def test_a_key_lives_for_its_window() -> None:
     """Found until the window has passed, exclusive; a window of 0 finds nothing. (§0.8)"""
-    keys = Keys()
+    keys = TopicKeys()
     keys.remember(A, 5, 3, 1000)
 
-    assert keys.find(A, now_ms=1000, window_ms=100) == Remembered(5, 3, 1000)
-    assert keys.find(A, now_ms=1099, window_ms=100) == Remembered(5, 3, 1000)
+    assert keys.find(A, now_ms=1000, window_ms=100) == RememberedBatch(5, 3, 1000)
+    assert keys.find(A, now_ms=1099, window_ms=100) == RememberedBatch(5, 3, 1000)
     assert keys.find(A, now_ms=1100, window_ms=100) is None
     assert keys.find(A, now_ms=1000, window_ms=0) is None
     assert keys.find(B, now_ms=1000, window_ms=100) is None
@@ -22,7 +22,7 @@ def test_a_key_lives_for_its_window() -> None:
 
 def test_the_oldest_are_forgotten_first() -> None:
     """A walk from the front, which says how many went. (§0.8)"""
-    keys = Keys()
+    keys = TopicKeys()
     for digest, ts_ms in ((A, 1000), (B, 1050), (C, 1100)):
         keys.remember(digest, 1, 1, ts_ms)
 
@@ -34,19 +34,19 @@ def test_the_oldest_are_forgotten_first() -> None:
 
 def test_a_key_that_comes_again_after_its_window_is_new() -> None:
     """It stands at the end of the order again. (§0.8)"""
-    keys = Keys()
+    keys = TopicKeys()
     keys.remember(A, 1, 1, 1000)
     keys.remember(B, 2, 1, 1010)
     keys.remember(A, 3, 1, 1200)
 
-    assert keys.find(A, now_ms=1200, window_ms=100) == Remembered(3, 1, 1200)
+    assert keys.find(A, now_ms=1200, window_ms=100) == RememberedBatch(3, 1, 1200)
     assert keys.forget(now_ms=1200, window_ms=100) == 1
     assert list(keys) == [A]
 
 
 def test_images_hold_all_of_it() -> None:
     """What a checkpoint keeps is what `remember` was told. (§0.8)"""
-    keys, copy = Keys(), Keys()
+    keys, copy = TopicKeys(), TopicKeys()
     keys.remember(A, 1, 2, 1000)
     keys.remember(B, 3, 4, 1001)
     for image in keys.images():
@@ -59,7 +59,7 @@ def digest_of(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def read_back(keys: Keys) -> list[KeyImage]:
+def read_back(keys: TopicKeys) -> list[KeyImage]:
     """What a start reads of the pieces that a checkpoint holds; places of no key left out."""
     count, pieces = keys.pieces()
     body = array_header(count) + b"".join(pieces)
@@ -69,7 +69,7 @@ def read_back(keys: Keys) -> list[KeyImage]:
 
 def test_many_keys_come_and_go() -> None:
     """More than fit one block, the oldest forgotten a part at a time. (§0.8)"""
-    keys = Keys()
+    keys = TopicKeys()
     for number in range(3 * BLOCK_ROWS + 7):
         keys.remember(digest_of(number), number + 1, 1, 1000 + number)
 
@@ -78,7 +78,7 @@ def test_many_keys_come_and_go() -> None:
     first = BLOCK_ROWS + 1
     assert keys.oldest_ms() == 1000 + first
     assert list(keys) == [digest_of(n) for n in range(first, 3 * BLOCK_ROWS + 7)]
-    assert keys.find(digest_of(first), now_ms=0, window_ms=1) == Remembered(
+    assert keys.find(digest_of(first), now_ms=0, window_ms=1) == RememberedBatch(
         first + 1, 1, 1000 + first
     )
     assert read_back(keys) == keys.images()
@@ -90,7 +90,7 @@ def test_many_keys_come_and_go() -> None:
 
 def test_pieces_stay_as_they_were_taken() -> None:
     """A checkpoint is written while keys go on: new ones, ones again, and old ones that go."""
-    keys = Keys()
+    keys = TopicKeys()
     for number in range(BLOCK_ROWS + 2):
         keys.remember(digest_of(number), number + 1, 1, 1000 + number)
     count, pieces = keys.pieces()
@@ -107,12 +107,12 @@ def test_pieces_stay_as_they_were_taken() -> None:
 
 def test_a_key_whose_records_are_in_memory_only_survives_no_restart() -> None:
     """Neither it nor what it stood for before. (§0.10)"""
-    keys = Keys()
+    keys = TopicKeys()
     keys.remember(A, 1, 1, 1000)
     keys.remember(B, 2, 1, 1000)
     keys.remember(A, 3, 1, 2000, volatile=True)
 
-    assert keys.find(A, now_ms=2000, window_ms=10) == Remembered(3, 1, 2000, volatile=True)
+    assert keys.find(A, now_ms=2000, window_ms=10) == RememberedBatch(3, 1, 2000, volatile=True)
     assert len(keys) == 2
     assert read_back(keys) == [KeyImage(B, 2, 1, 1000)]
     assert keys.forget(now_ms=2000, window_ms=1000) == 1

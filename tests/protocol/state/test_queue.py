@@ -12,7 +12,7 @@ from protocol.harness import Harness
 from protocol.workers import held_by, queue
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.state import queue as queues
-from topics.protocol.state.queue import PLACES, Job, Place, Queue, Step
+from topics.protocol.state.queue import JOB_TRANSITIONS, Job, JobPlace, JobStep, Queue
 from topics.protocol.state.state import State
 
 NOW = 1000
@@ -88,38 +88,40 @@ def damaged(jobs: Queue) -> Job:
     return job
 
 
-BEGIN: dict[Place, Callable[[Queue], Job]] = {
-    Place.FRESH: fresh,
-    Place.LEASED: leased,
-    Place.AGAIN: claimable,
-    Place.DELAYED: delayed,
-    Place.DYING: dying,
-    Place.DAMAGED: damaged,
+BEGIN: dict[JobPlace, Callable[[Queue], Job]] = {
+    JobPlace.FRESH: fresh,
+    JobPlace.LEASED: leased,
+    JobPlace.AGAIN: claimable,
+    JobPlace.DELAYED: delayed,
+    JobPlace.DYING: dying,
+    JobPlace.DAMAGED: damaged,
 }
-CALLS: dict[Step, Callable[[Queue, Job], None]] = {
-    Step.LEASED: lambda jobs, job: lease(jobs, 1, until_ms=900, first=7),
-    Step.RELEASED: lambda jobs, job: release(jobs, 1),
-    Step.POSTPONED: lambda jobs, job: release(jobs, 1, ready_ms=800),
-    Step.RAN_OUT: lambda jobs, job: jobs.settle(501),
-    Step.FELL_DUE: lambda jobs, job: jobs.settle(700),
-    Step.EXHAUSTED: lambda jobs, job: jobs.exhaust(job),
-    Step.SPOILED: lambda jobs, job: jobs.spoil(job, 900),  # type: ignore[dict-item, return-value]
-    Step.REMOVED: lambda jobs, job: remove(jobs, (1, 1)),
+CALLS: dict[JobStep, Callable[[Queue, Job], None]] = {
+    JobStep.LEASED: lambda jobs, job: lease(jobs, 1, until_ms=900, first=7),
+    JobStep.RELEASED: lambda jobs, job: release(jobs, 1),
+    JobStep.POSTPONED: lambda jobs, job: release(jobs, 1, ready_ms=800),
+    JobStep.RAN_OUT: lambda jobs, job: jobs.settle(501),
+    JobStep.FELL_DUE: lambda jobs, job: jobs.settle(700),
+    JobStep.EXHAUSTED: lambda jobs, job: jobs.exhaust(job),
+    JobStep.SPOILED: lambda jobs, job: jobs.spoil(job, 900),  # type: ignore[dict-item, return-value]
+    JobStep.REMOVED: lambda jobs, job: remove(jobs, (1, 1)),
 }
 BY_TIME = {
-    Step.RAN_OUT: {Place.LEASED},
-    Step.FELL_DUE: {Place.DELAYED, Place.DAMAGED},
+    JobStep.RAN_OUT: {JobPlace.LEASED},
+    JobStep.FELL_DUE: {JobPlace.DELAYED, JobPlace.DAMAGED},
 }
 
 
-@pytest.mark.parametrize(("place", "step"), list(product(BEGIN, Step)), ids=lambda cell: cell.name)
-def test_every_cell_of_the_table(place: Place, step: Step) -> None:
+@pytest.mark.parametrize(
+    ("place", "step"), list(product(BEGIN, JobStep)), ids=lambda cell: cell.name
+)
+def test_every_cell_of_the_table(place: JobPlace, step: JobStep) -> None:
     """A job moves as the table says, its counters with it; where the table has no row, nothing
     moves it so: time passes it over, and all else fails loudly. (§10.1)"""
     jobs = Queue()
     job = BEGIN[place](jobs)
     assert job.place is place
-    expected = PLACES.get((place, step))
+    expected = JOB_TRANSITIONS.get((place, step))
 
     if expected is None and step not in BY_TIME:
         with pytest.raises(KeyError):
@@ -132,21 +134,21 @@ def test_every_cell_of_the_table(place: Place, step: Step) -> None:
     CALLS[step](jobs, job)
 
     assert job.place is expected
-    is_gone = expected is Place.GONE
+    is_gone = expected is JobPlace.GONE
     assert jobs.jobs == ({} if is_gone else {1: job})
     assert counted(jobs) == (
-        int(expected is Place.LEASED),
-        int(expected in (Place.DELAYED, Place.DYING, Place.DAMAGED)),
+        int(expected is JobPlace.LEASED),
+        int(expected in (JobPlace.DELAYED, JobPlace.DYING, JobPlace.DAMAGED)),
     )
-    assert jobs.damaged == (expected is Place.DAMAGED)
-    assert again(jobs) == ([1] if expected is Place.AGAIN else [])
-    assert jobs.first_held() == (1 if expected is Place.LEASED else None)
+    assert jobs.damaged == (expected is JobPlace.DAMAGED)
+    assert again(jobs) == ([1] if expected is JobPlace.AGAIN else [])
+    assert jobs.first_held() == (1 if expected is JobPlace.LEASED else None)
 
 
 def test_what_is_gone_stays_gone() -> None:
     """No row leads out of it, and none leads back to a job that was never delivered. (§10.4)"""
-    assert not [cell for cell in PLACES if cell[0] is Place.GONE]
-    assert Place.FRESH not in PLACES.values()
+    assert not [cell for cell in JOB_TRANSITIONS if cell[0] is JobPlace.GONE]
+    assert JobPlace.FRESH not in JOB_TRANSITIONS.values()
 
 
 def test_a_refused_dead_letter_waits_longer_each_time() -> None:
@@ -156,9 +158,9 @@ def test_a_refused_dead_letter_waits_longer_each_time() -> None:
 
     jobs.postpone(job, 900)
 
-    assert (job.place, job.refusals, counted(jobs)) == (Place.DELAYED, 1, (0, 1))
+    assert (job.place, job.refusals, counted(jobs)) == (JobPlace.DELAYED, 1, (0, 1))
     jobs.settle(899)
-    assert job.place is Place.DELAYED
+    assert job.place is JobPlace.DELAYED
     jobs.settle(900)
     assert again(jobs) == [1]
     lease(jobs, 1, until_ms=2000)

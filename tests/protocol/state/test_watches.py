@@ -9,17 +9,18 @@ import pytest
 from protocol.harness import Harness, by, refusal, tagged
 from protocol.viewers import Socket, Viewer, short
 from topics.protocol.http import bodies
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import View
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
 from topics.protocol.state.watches import (
-    PLACES,
     SESSION_TTL_MS,
-    Place,
+    WATCH_TRANSITIONS,
     RecordFrame,
-    Step,
     Watched,
+    WatchPlace,
+    WatchStep,
     own_view,
 )
 
@@ -33,28 +34,30 @@ def engine() -> Harness:
 
 # ---------------------------------------------------------------------- the table
 
-IMPOSSIBLE = {(Place.GONE, step) for step in Step if step is not Step.OPENED}
+IMPOSSIBLE = {(WatchPlace.GONE, step) for step in WatchStep if step is not WatchStep.OPENED}
 """What is gone is not looked at again before the next stream."""
 
 EXPECTED = {
-    Step.OPENED: dict.fromkeys(Place, Place.CONNECTING),
-    Step.DELETED: dict.fromkeys(Place, Place.GONE),
-    Step.UNREADABLE: dict.fromkeys(Place, Place.GONE),
-    Step.DRAINED: dict.fromkeys(Place, Place.LIVE),
-    Step.CUT_SHORT: {
-        Place.CONNECTING: Place.CONNECTING,
-        Place.BEHIND: Place.BEHIND,
-        Place.LIVE: Place.BEHIND,
+    WatchStep.OPENED: dict.fromkeys(WatchPlace, WatchPlace.CONNECTING),
+    WatchStep.DELETED: dict.fromkeys(WatchPlace, WatchPlace.GONE),
+    WatchStep.UNREADABLE: dict.fromkeys(WatchPlace, WatchPlace.GONE),
+    WatchStep.DRAINED: dict.fromkeys(WatchPlace, WatchPlace.LIVE),
+    WatchStep.CUT_SHORT: {
+        WatchPlace.CONNECTING: WatchPlace.CONNECTING,
+        WatchPlace.BEHIND: WatchPlace.BEHIND,
+        WatchPlace.LIVE: WatchPlace.BEHIND,
     },
 }
 
 
-@pytest.mark.parametrize(("place", "step"), list(product(Place, Step)), ids=lambda c: c.value)
-def test_every_cell_of_the_table(place: Place, step: Step) -> None:
+@pytest.mark.parametrize(
+    ("place", "step"), list(product(WatchPlace, WatchStep)), ids=lambda c: c.value
+)
+def test_every_cell_of_the_table(place: WatchPlace, step: WatchStep) -> None:
     """Each place moves by each step as said, and by no other. (§7.5)"""
     watched = Watched("t", 1, 0, View(limit=1, budget_bytes=1), place)
     if (place, step) in IMPOSSIBLE:
-        assert (place, step) not in PLACES
+        assert (place, step) not in WATCH_TRANSITIONS
         with pytest.raises(KeyError):
             watched.step(step)
     else:
@@ -170,7 +173,7 @@ def test_a_cursor_wins_where_it_names_the_topic(engine: Harness) -> None:
 @pytest.mark.parametrize("cursor", ["", "nonsense", "W10", "bnVsbA", "MTI"])
 def test_a_cursor_of_something_else_is_refused(engine: Harness, cursor: str) -> None:
     """To begin elsewhere than the client believes would be a silent gap. (§7.2)"""
-    assert refusal(Viewer, engine, "t", cursor=cursor).code.status == 400
+    assert STATUSES[refusal(Viewer, engine, "t", cursor=cursor).code] == 400
 
 
 @pytest.mark.parametrize("position", [-1, 1.5, "2", True, None, [], 2**70])
@@ -178,7 +181,7 @@ def test_a_cursor_whose_position_is_none_is_refused(engine: Harness, position: o
     """A topic that it names does not begin elsewhere in silence; others are not looked at. (§7.2)"""
     named = {"t": position, "u": "anything"}
     cursor = urlsafe_b64encode(json.dumps(named).encode()).decode()
-    assert refusal(Viewer, engine, "t", cursor=cursor).code.status == 400
+    assert STATUSES[refusal(Viewer, engine, "t", cursor=cursor).code] == 400
     engine.put("v")
     assert Viewer(engine, "v", cursor=cursor).cursors == {"v": 0}
 
@@ -192,7 +195,7 @@ def test_a_cursor_of_many_topics_is_whole_or_refused(engine: Harness) -> None:
     listed = json.loads(urlsafe_b64decode(known + "=="))
     for seqs in (listed["s"][:-1], [*listed["s"][:-1], "x"], None):
         forged = urlsafe_b64encode(json.dumps({**listed, "s": seqs}).encode()).decode()
-        assert refusal(Viewer, engine, *names, cursor=forged).code.status == 400
+        assert STATUSES[refusal(Viewer, engine, *names, cursor=forged).code] == 400
     assert Viewer(engine, *names, cursor=known).posted["cursor"] == known
 
 
@@ -207,7 +210,7 @@ def test_a_cursor_says_nothing_of_what_it_does_not_name(engine: Harness) -> None
 
 def test_lenient_leaves_out_what_is_not_there(engine: Harness) -> None:
     """An unknown topic is 404, or is dropped; with none left the session is empty. (§7.2)"""
-    assert refusal(Viewer, engine, "t", "nobody").code.status == 404
+    assert STATUSES[refusal(Viewer, engine, "t", "nobody").code] == 404
     assert set(Viewer(engine, "t", "nobody", lenient=True).posted["topics"]) == {"t"}
     empty = Viewer(engine, "nobody", lenient=True)
     assert empty.posted["topics"] == {}
@@ -459,12 +462,12 @@ def test_a_look_that_only_skips_lets_others_on(
     engine: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One pull looks at a bounded number of rows, then asks to be asked again. (§3.2)"""
-    monkeypatch.setattr("topics.protocol.state.topic.SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr("topics.protocol.state.selection.SCAN_ROWS_MAX", 10)
     engine.append(*[by("me")] * 35, by("you"))
     viewer = Viewer(engine, node="me").open()
     looks = []
     for _ in range(4):
-        looks.append(engine.engine.watching.next_frame(viewer.stream, engine.now_ms))
+        looks.append(engine.engine.watch_commands.next_frame(viewer.stream, engine.now_ms))
     assert looks[:3] == [None, None, None]
     assert viewer.woken == 3
     assert looks[3] is not None
@@ -502,7 +505,7 @@ def test_the_newer_stream_takes_over(engine: Harness) -> None:
     watches = engine.engine.watches
     watches.close_session_stream(viewer.session, old, engine.now_ms)
     engine.append(1)
-    assert engine.engine.watching.next_frame(old, engine.now_ms) is None
+    assert engine.engine.watch_commands.next_frame(old, engine.now_ms) is None
     assert viewer.told() == ["t 1", "t caught up at 1"]
     assert watches.streams == {viewer.stream}
 
@@ -516,9 +519,12 @@ def test_a_session_without_a_stream_lives_its_time(engine: Harness) -> None:
     idle.close()
     engine.now_ms += SESSION_TTL_MS + 1
     assert (
-        refusal(engine.engine.watching.require_session, idle.wid, engine.now_ms).code.status == 404
+        STATUSES[
+            refusal(engine.engine.watch_commands.require_session, idle.wid, engine.now_ms).code
+        ]
+        == 404
     )
-    assert refusal(idle.open).code.status == 404
+    assert STATUSES[refusal(idle.open).code] == 404
     engine.append(1)
     assert open_.told() == ["t 1", "t caught up at 1"]
     open_.close()
@@ -556,8 +562,8 @@ def test_bounds_on_sessions_and_connections() -> None:
     socket = Socket(engine)
     socket.subscribe("a", "b")
     socket.subscribe("b")
-    assert refusal(socket.subscribe, "c").code.status == 400
-    assert refusal(Viewer, engine, *"abc").code.status == 400
+    assert STATUSES[refusal(socket.subscribe, "c").code] == 400
+    assert STATUSES[refusal(Viewer, engine, *"abc").code] == 400
 
 
 def test_a_topic_may_have_filters_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Damage stays where it is: what else there is goes on being sealed, checkpointed and served."""
+"""Damage is contained: everything else is still sealed, checkpointed and served."""
 
 import asyncio
 import json
@@ -13,7 +13,8 @@ from server.runtime.test_erase import delete, play
 from server.runtime.test_runtime import LIMITS, append, diff, put, told
 from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
 from topics.protocol.http import bodies
-from topics.protocol.http.answers import queue_counters
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command, DeleteTopic, ListTopics
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
@@ -62,7 +63,7 @@ def configured(topic: str, **config: object) -> Command:
 
 
 def texts(outcome: Outcome) -> bytes:
-    found = payload(outcome, blocking=True)
+    found = payload(pieces_of(outcome), blocking=True)
     assert isinstance(found, list)
     return b"".join(bytes(text) for text in found)
 
@@ -70,7 +71,7 @@ def texts(outcome: Outcome) -> bytes:
 async def refused(runtime: Runtime, command: Command) -> tuple[int, Any]:
     with pytest.raises(Rejection) as refusal:
         await told(runtime, command)
-    return refusal.value.code.status, refusal.value.detail
+    return STATUSES[refusal.value.code], refusal.value.detail
 
 
 def state_of(runtime: Runtime, topic: str) -> tuple[int, int, int]:
@@ -80,7 +81,7 @@ def state_of(runtime: Runtime, topic: str) -> tuple[int, int, int]:
 
 @pytest.fixture
 def rotten(tmp_path: Path) -> Path:
-    """A run of ten records in `jobs` with damaged columns, one of twenty behind it; and `other`."""
+    """A run of ten records in `jobs` with damaged columns, one of twenty after it; and `other`."""
 
     async def write(runtime: Runtime) -> None:
         await told(runtime, configured("jobs"))
@@ -100,7 +101,7 @@ DAMAGE = {"reason": "corrupt", "first_seq": 1, "last_seq": 10}
 def test_what_cannot_be_read_is_told_with_its_place(
     rotten: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """500 with the seqs, and the file in the log; what is behind is served. (§0.5)"""
+    """500 with the seqs, and the file in the log; records after the damage are served. (§0.5)"""
 
     async def story(runtime: Runtime) -> None:
         for asked in ({"from_seq": 0}, {"from_seq": 5, "match": "x*"}, {"from_ts": 1}):
@@ -115,8 +116,8 @@ def test_what_cannot_be_read_is_told_with_its_place(
     play(rotten, story)
 
 
-def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
-    """Its topic is listed, and written to; every topic is sealed and checkpointed. (§1.3)"""
+def test_damage_keeps_nothing_else_from_maintenance(rotten: Path) -> None:
+    """Its topic can be listed and written to; every topic is sealed and checkpointed. (§1.3)"""
 
     before = checkpoint_of(rotten)
 
@@ -127,7 +128,7 @@ def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
         listed = await told(runtime, ListTopics("", 10, "", False))
         assert isinstance(listed.result, Outcome)
 
-        while runtime.engine.state.hot:
+        while runtime.engine.state.memory.unsealed:
             await runtime.keep_up(checkpoint=True)
 
         assert checkpoint_of(rotten) > before
@@ -137,7 +138,7 @@ def test_damage_keeps_nothing_else_from_upkeep(rotten: Path) -> None:
 
 
 def test_damaged_records_expire_with_those_behind_them(rotten: Path) -> None:
-    """Nobody knows their times, but that they are no later than the next. (§0.10)"""
+    """Their times are unknown, but not later than that of the next record. (§0.10)"""
 
     async def story(runtime: Runtime) -> None:
         runtime.clock.not_before(runtime.now_ms + 10_000)
@@ -157,7 +158,8 @@ def test_damaged_records_expire_with_those_behind_them(rotten: Path) -> None:
 
 
 def test_damaged_records_make_room_and_can_be_deleted(rotten: Path) -> None:
-    """By a cap, by seq, with the topic; the counters end where the sound ones begin. (§5, §1.4)"""
+    """By a cap, by seq, with the topic; the counters end with those of the sound records. (§5,
+    §1.4)"""
 
     async def story(runtime: Runtime) -> None:
         _, sound, _ = state_of(runtime, "jobs")
@@ -182,7 +184,7 @@ def test_damaged_records_make_room_and_can_be_deleted(rotten: Path) -> None:
 
 
 def test_a_stream_loses_the_damaged_topic_alone(rotten: Path) -> None:
-    """An `error` frame names it; the other topics of the session go on. (§7.5)"""
+    """An `error` frame names it; the other topics of the session continue. (§7.5)"""
 
     async def story(runtime: Runtime) -> None:
         asked = orjson.dumps({"topics": {"jobs": {}, "other": {}}})
@@ -232,7 +234,7 @@ async def nothing(_: Runtime) -> None:
 
 
 def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: Path) -> None:
-    """A merge that meets damage leaves the damaged run alone, and the checkpoint comes about."""
+    """A merge that meets damage leaves the damaged run as it is, and the checkpoint is made."""
 
     async def first(runtime: Runtime) -> None:
         await told(runtime, append("jobs", *[1_111_111_111] * 20))
@@ -242,7 +244,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("jobs", *[2_222_222_222] * 20))
         await told(runtime, append("other", 3))
 
-        while runtime.engine.state.hot:
+        while runtime.engine.state.memory.unsealed:
             await runtime.keep_up(checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs
@@ -252,8 +254,8 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         rotten = await told(runtime, diff("jobs", from_seq=0))
         assert isinstance(sound.result, Outcome)
         assert isinstance(rotten.result, Outcome)
-        assert isinstance(payload(sound.result, blocking=True), list)
-        assert isinstance(payload(rotten.result, blocking=True), Rejection)
+        assert isinstance(payload(pieces_of(sound.result), blocking=True), list)
+        assert isinstance(payload(pieces_of(rotten.result), blocking=True), Rejection)
 
     play(tmp_path, first)
     rot(tmp_path, b"1111111111")
@@ -262,7 +264,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
 
 
 async def asked(runtime: Runtime, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Status and document of a POST, whenever they come."""
+    """Status and document of a POST, whenever it is answered."""
     headers = [(b"content-type", b"application/json")]
     admitted = TopicsExchange(runtime).begin(Head("POST", path.encode(), b"", headers))
     assert not isinstance(admitted, Answer)
@@ -299,13 +301,13 @@ def counters(runtime: Runtime) -> tuple[int, int, int]:
 
 
 def shown_damaged(runtime: Runtime) -> int:
-    """As the topic's state tells it; nothing where it is none."""
+    """`damaged` in the topic's state; 0 if it is left out."""
     topic = runtime.engine.state.topics["jobs"]
-    return queue_counters(topic, runtime.engine.state.queues[topic.topic_id]).get("damaged", 0)
+    return runtime.engine.state.queues[topic.topic_id].damaged
 
 
 def given(answer: dict[str, Any]) -> list[tuple[int, int]]:
-    """(seq, deliveries) of the jobs of an answer."""
+    """(seq, deliveries) of the jobs of a response."""
     assert answer["count"] == len(answer["claimed"])
     return [(job["$seq"], job["deliveries"]) for job in answer["claimed"]]
 
@@ -315,8 +317,8 @@ def given(answer: dict[str, Any]) -> list[tuple[int, int]]:
 def test_a_claim_passes_over_a_damaged_job(
     tmp_path: Path, durable: bool, jitter_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets the others, alone or in a cohort; the damaged one waits, is counted so, and is told
-    in the server's log once, with its file and offset. (§10.2, §10.7)"""
+    """It gets the others, alone or in a claim window; the damaged one is delayed, counted as
+    damaged, and logged once, with its file and offset. (§10.2, §10.7)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 5, leases_durable=durable, claim_jitter_ms=jitter_ms)
@@ -355,8 +357,8 @@ def test_a_claim_passes_over_a_damaged_job(
 
 
 def test_a_claim_for_one_goes_on_behind_many_that_are_damaged(tmp_path: Path) -> None:
-    """It is answered with the first job that can be read, in one request; nothing else that it
-    looked at is kept from others, or counts as delivered. (§10.2)"""
+    """It gets the first job that can be read, in one request; the other jobs that it looked at stay
+    available, and count as not delivered. (§10.2)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 40)
@@ -376,7 +378,7 @@ def test_a_claim_for_one_goes_on_behind_many_that_are_damaged(tmp_path: Path) ->
 
 
 def test_a_whole_damaged_run_is_passed_over(tmp_path: Path) -> None:
-    """Its columns say nothing of any of its jobs; what stands behind it is given. (§10.2)"""
+    """Damaged columns hide all jobs of their run; the jobs after it are delivered. (§10.2)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 20)
@@ -394,7 +396,8 @@ def test_a_whole_damaged_run_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_claim_that_waits_goes_on_waiting_behind_damage(tmp_path: Path) -> None:
-    """Nothing but damage is nothing: it is answered when there is a job. (§10.2)"""
+    """A claim that finds only damaged jobs keeps waiting, and is answered when there is another
+    job. (§10.2)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 2)
@@ -416,8 +419,8 @@ def test_a_claim_that_waits_goes_on_waiting_behind_damage(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("again", ["after a while", "after a restart"])
 def test_a_job_that_can_be_read_again_is_delivered(tmp_path: Path, again: str) -> None:
-    """A file came back from a backup, or the disk's trouble passed; that it could not be read was
-    no delivery. (§10.2)"""
+    """A file was restored from a backup, or the disk's trouble passed; the failed reads count as no
+    delivery. (§10.2)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 1, leases_durable=True)
@@ -443,7 +446,7 @@ def test_a_job_that_can_be_read_again_is_delivered(tmp_path: Path, again: str) -
 
 
 def test_a_stream_goes_on_beside_a_damaged_job(tmp_path: Path) -> None:
-    """The others of its hand are pushed, and the damaged one holds no place. (§10.8)"""
+    """The other jobs are pushed, and the damaged one takes no place of `max`. (§10.8)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 5)
@@ -468,7 +471,7 @@ def test_a_stream_goes_on_beside_a_damaged_job(tmp_path: Path) -> None:
 def test_a_damaged_dead_letter_stays_and_the_others_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By a claim; it is counted, and told in the log once. (§10.6)"""
+    """A claim moves the others; the damaged one is counted, and logged once. (§10.6)"""
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 3, leases_durable=True, max_deliveries=1, dead_letter="d")
@@ -491,7 +494,7 @@ def test_a_damaged_dead_letter_stays_and_the_others_go(
 
 
 def test_an_erasure_that_meets_damage_says_so(tmp_path: Path) -> None:
-    """It must not claim that bytes are gone which it could not rewrite. (§5)"""
+    """It must not report bytes as erased that it could not rewrite. (§5)"""
 
     async def first(runtime: Runtime) -> None:
         await told(runtime, append("jobs", *[1_111_111_111] * 20))
@@ -508,10 +511,10 @@ def test_an_erasure_that_meets_damage_says_so(tmp_path: Path) -> None:
     play(tmp_path, second)
 
 
-def test_a_bug_in_upkeep_does_not_end_it(
+def test_a_bug_in_maintenance_does_not_end_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told with its trace, and upkeep goes on."""
+    """It is logged with its traceback, and maintenance continues."""
 
     async def story(runtime: Runtime) -> None:
         failed = asyncio.Event()
@@ -521,7 +524,7 @@ def test_a_bug_in_upkeep_does_not_end_it(
             raise AssertionError("made up")
 
         with monkeypatch.context() as patched:
-            patched.setattr(runtime.driver.maintenance.upkeep, "drop_runs", broken)
+            patched.setattr(runtime.driver.maintenance.schedule.compaction, "drop_runs", broken)
             runtime.driver.maintenance.soon()
             runtime.nudge()
             await failed.wait()

@@ -12,7 +12,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Pending, Streaming
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase
 from topics.testing import START_MS, _Shell
 
 JSON = (b"content-type", b"application/json")
@@ -72,7 +72,7 @@ ORDER = [
 def test_earlier_refusals_come_first(
     what: str, method: str, target: str, status: int, name: str
 ) -> None:
-    """Path before method before size before type: one order for everybody. (§0.6)"""
+    """Path before method before size before type: one order for every request. (§0.6)"""
     desk = Desk(Limits(max_body_bytes=10))
     wrong = ((b"content-type", b"text/plain"), (b"content-length", b"11"))
 
@@ -82,7 +82,7 @@ def test_earlier_refusals_come_first(
 
 
 def test_type_comes_before_content() -> None:
-    """A body of another type is not looked into. (§0.3)"""
+    """A body of another type is not parsed. (§0.3)"""
     desk = Desk()
 
     answer = desk.ask("POST", "/v0/topics/a", None, (b"content-type", b"text/plain"), raw=b"{")
@@ -91,7 +91,7 @@ def test_type_comes_before_content() -> None:
 
 
 def test_content_comes_before_state() -> None:
-    """A malformed body is 400 on a topic that does not exist, too. (§0.6)"""
+    """A malformed body is 400 also on a topic that does not exist. (§0.6)"""
     desk = Desk()
 
     answer = desk.ask("POST", "/v0/topics/absent/diff", {"from_seq": -1})
@@ -153,7 +153,7 @@ def test_head_is_get_without_the_body(target: str) -> None:
 
 
 def test_a_large_answer_is_gzipped_on_request() -> None:
-    """From 1 KiB on, and only when it is asked for. (§0.3)"""
+    """From 1 KiB on, and only if the client accepts it. (§0.3)"""
     desk = Desk()
     desk.ask("POST", "/v0/topics/jobs", {"records": [{"data": "x" * 5000}]})
     asks = (JSON, (b"accept-encoding", b"gzip, br"))
@@ -165,6 +165,28 @@ def test_a_large_answer_is_gzipped_on_request() -> None:
     body = json.loads(gzip.decompress(b"".join(zipped.body)))
     assert body["records"][0]["data"] == "x" * 5000
     assert header(small, b"content-encoding") is None
+
+
+def test_a_large_page_is_compressed_on_a_thread() -> None:
+    """8 MiB take a tenth of a second, which the event loop has not got. (§0.3)"""
+    shell = Slow()
+    desk = Desk()
+    desk.exchange = TopicsExchange(shell)
+    desk.ask("POST", "/v0/topics/jobs", {"records": [{"data": "x" * 100_000}]})
+    head = Head("POST", b"/v0/topics/jobs/diff", b"", (JSON, (b"accept-encoding", b"gzip")))
+
+    admitted = desk.exchange.begin(head)
+    assert not isinstance(admitted, Answer)
+    pending = admitted.finish([b"{}"])
+    assert not isinstance(pending, Answer | Streaming)
+    told: list[Answer] = []
+    pending.then(told.append)
+    assert not told
+    shell.works.pop()()
+
+    assert header(told[0], b"content-encoding") == b"gzip"
+    body = json.loads(gzip.decompress(b"".join(told[0].body)))
+    assert body["records"][0]["data"] == "x" * 100_000
 
 
 GZIPPED = (JSON, (b"content-encoding", b"gzip"))
@@ -201,13 +223,16 @@ LARGE = gzip.compress(PLAIN)
 
 
 class Slow(_Shell):
-    """Its thread takes its time: work ends when the test says so."""
+    """A worker thread whose work ends when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__(Limits(), START_MS)
         self.works: list[Callable[[], None]] = []
         self.calls: list[Callable[[], Any]] = []
         self.cancelled = 0
+
+    def zip_in_thread(self, call: Callable[[], Any]) -> Any:
+        return self.decode_in_thread(call)
 
     def decode_in_thread(self, call: Callable[[], Any]) -> Any:
         shell = self
@@ -228,7 +253,7 @@ class Slow(_Shell):
 
 
 def pending(shell: Slow, raw: bytes) -> tuple[Pending, list[Answer]]:
-    """An append that waits, and where its answer will come."""
+    """An append that waits, and the future of its response."""
     sent = ZIPPED if raw.startswith(b"\x1f\x8b") else (JSON,)
     admitted = TopicsExchange(shell).begin(Head("POST", b"/v0/topics/a", b"", sent))
     assert not isinstance(admitted, Answer)
@@ -242,7 +267,7 @@ def pending(shell: Slow, raw: bytes) -> tuple[Pending, list[Answer]]:
 
 @pytest.mark.parametrize("raw", [LARGE, PLAIN], ids=["gzipped", "plain"])
 def test_a_large_body_is_made_a_command_elsewhere(raw: bytes) -> None:
-    """Nobody else waits meanwhile; the answer comes when it is done. (§0.3)"""
+    """Other clients do not wait meanwhile; the response comes when it is decoded. (§0.3)"""
     shell = Slow()
     _, answers = pending(shell, raw)
 
@@ -265,7 +290,7 @@ def test_a_large_body_is_made_a_command_elsewhere(raw: bytes) -> None:
     ids=["cut", "trailed", "no JSON", "bomb", "trailed text", "no text"],
 )
 def test_what_is_wrong_with_it_is_told_as_ever(raw: bytes, status: int, name: str) -> None:
-    """The envelope, and no topic comes of it. (§0.5, §0.6)"""
+    """The same envelope, and no topic is created. (§0.5, §0.6)"""
     shell = Slow()
     _, answers = pending(shell, raw)
 
@@ -276,8 +301,8 @@ def test_what_is_wrong_with_it_is_told_as_ever(raw: bytes, status: int, name: st
 
 
 def test_a_refused_body_is_let_go_at_once() -> None:
-    """The refusal comes from a thread with no frame of its trace, each of which holds the body: it
-    would stay until the next look for garbage, and so would the next one. (§2)"""
+    """The refusal comes from a thread without the frames of its traceback, each of which holds the
+    body: it would stay until the next garbage collection, and so would the next one. (§2)"""
     shell = Slow()
     admitted = TopicsExchange(shell).begin(Head("POST", b"/v0/topics/a", b"", (JSON,)))
     assert not isinstance(admitted, Answer)
@@ -292,7 +317,7 @@ def test_a_refused_body_is_let_go_at_once() -> None:
 
 
 def test_who_leaves_meanwhile_has_written_nothing() -> None:
-    """What is not begun is not done for nobody. (§2)"""
+    """A write whose client disconnects before it begins is not applied. (§2)"""
     shell = Slow()
     waits, answers = pending(shell, LARGE)
     waits.cancel()
@@ -303,7 +328,7 @@ def test_who_leaves_meanwhile_has_written_nothing() -> None:
 
 
 def test_a_stop_meanwhile_is_told() -> None:
-    """503 `shutting_down`: the phase counts when the body is known. (§8.2)"""
+    """503 `shutting_down`: the phase counts when the body is decoded. (§8.2)"""
     shell = Slow()
     _, answers = pending(shell, LARGE)
     shell.phase = Phase.DRAINING
@@ -315,7 +340,8 @@ def test_a_stop_meanwhile_is_told() -> None:
 
 
 def test_a_foreign_page_is_refused_before_any_work() -> None:
-    """Origin and Host, so that a web page cannot use a server on its visitor's machine."""
+    """Origin and Host are checked first, so that a web page cannot use a server on its visitor's
+    machine."""
     desk = Desk(origins=OriginRule(LOOPBACK_HOSTS, frozenset({b"https://app.example"})))
     host = (b"host", b"127.0.0.1:4000")
 
@@ -334,7 +360,7 @@ def test_a_foreign_page_is_refused_before_any_work() -> None:
 def test_a_bug_of_ours_is_a_500_in_the_envelope(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client gets `internal`, the log gets the trace. (§0.5)"""
+    """The client gets `internal`, the log gets the traceback. (§0.5)"""
     desk = Desk()
 
     def broken(*_: object, **__: object) -> None:
@@ -384,7 +410,7 @@ def test_every_json_answer_has_a_performance_block() -> None:
 
 
 def test_limits_tells_every_bound() -> None:
-    """What a client must stay within can be asked for."""
+    """A client can request every limit that applies to it."""
     answer = document(Desk(Limits(max_record_bytes=77)).ask("GET", "/v0/limits"))
 
     assert answer["max_record_bytes"] == 77
@@ -392,10 +418,11 @@ def test_limits_tells_every_bound() -> None:
 
 
 def test_a_poll_that_stops_before_the_head_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that only skipped, bounded in what it looks at, does not sleep on the rest. (§3.2)"""
-    from topics.protocol.state import topic
+    """A page that only skipped records, up to its limit, does not wait although records follow.
+    (§3.2)"""
+    from topics.protocol.state import selection
 
-    monkeypatch.setattr(topic, "SCAN_ROWS_MAX", 4)
+    monkeypatch.setattr(selection, "SCAN_ROWS_MAX", 4)
     desk = Desk()
     echoes = [{"data": i, "node": "me"} for i in range(6)]
     desk.ask("POST", "/v0/topics/a", {"records": [*echoes, {"data": "yours", "node": "you"}]})
@@ -420,7 +447,7 @@ def test_a_key_is_the_same_in_header_and_body() -> None:
 
 
 def test_a_listing_touches_only_when_asked() -> None:
-    """Listing does not make topics look read, unless `touch=true` says so. (§1.3)"""
+    """Listing does not set `last_read_ts`, unless `touch=true`. (§1.3)"""
     desk = Desk()
     desk.ask("PUT", "/v0/topics/a", {})
 
@@ -435,7 +462,7 @@ def test_a_listing_touches_only_when_asked() -> None:
 def test_metrics_leave_the_state_alone_while_it_is_replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """During replay the state belongs to another thread: a scrape must not even look. (§8.3)"""
+    """During replay the state belongs to another thread: a scrape must not read it. (§8.3)"""
     from topics.protocol.state.topic import Topic
 
     desk = Desk()
@@ -455,7 +482,8 @@ def test_metrics_leave_the_state_alone_while_it_is_replayed(
 
 
 def test_metrics_show_what_time_left() -> None:
-    """Nobody has read the queue since its jobs expired, one of them under a lease. (§8.3, §10.7)"""
+    """Jobs that expired since the queue was last read do not count, one of them under a lease.
+    (§8.3, §10.7)"""
     desk = Desk()
     desk.ask("PUT", "/v0/topics/x", {"type": "queue", "ttl_ms": 100})
     desk.ask("PUT", "/v0/topics/y", {"type": "queue"})
@@ -478,7 +506,8 @@ def test_metrics_show_what_time_left() -> None:
 
 
 def test_a_seek_does_not_step_over_a_loss() -> None:
-    """A time before everything that is left tells what went, though nothing is left. (§3.3)"""
+    """A time before all records that are left reports the loss, also if no record is left.
+    (§3.3)"""
     desk = Desk()
     desk.ask("PUT", "/v0/topics/a", {"ttl_ms": 50})
     desk.ask("POST", "/v0/topics/a", {"records": [{"data": 1}, {"data": 2}]})

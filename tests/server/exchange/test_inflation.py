@@ -1,4 +1,5 @@
-"""Gzipped bodies: what is one, how much of it, and where it is unpacked (§0.3, §0.6)."""
+"""Gzipped bodies: which are valid, how large they may be, and where they are decompressed (§0.3,
+§0.6)."""
 
 import gzip
 import os
@@ -28,7 +29,7 @@ NOISE = os.urandom(3 << 20)
 )
 @pytest.mark.parametrize("level", [0, 1, 9])
 def test_what_was_packed_comes_out(plain: bytes, level: int) -> None:
-    """Whatever the ratio, and however the output falls into pieces. (§0.3)"""
+    """Whatever the ratio, and however the output is split. (§0.3)"""
     assert inflate(gzip.compress(plain, level), LIMIT) == plain
 
 
@@ -53,7 +54,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_what_is_damaged_is_refused(kind: str) -> None:
-    """Not gzip at all, cut off, trailed, flipped: 400. (§0.6)"""
+    """Not gzip at all, truncated, with trailing bytes, flipped: 400. (§0.6)"""
     with pytest.raises(Rejection) as refused:
         inflate(DAMAGED[kind], LIMIT)
 
@@ -62,7 +63,7 @@ def test_what_is_damaged_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("size", [LIMIT + 1, 64 << 20])
 def test_a_bomb_stops_at_the_limit(size: int) -> None:
-    """413, whatever it would have become. (§0.6)"""
+    """413, however large the output would have been. (§0.6)"""
     with pytest.raises(Rejection) as refused:
         inflate(gzip.compress(b" " * size), LIMIT)
 
@@ -71,7 +72,7 @@ def test_a_bomb_stops_at_the_limit(size: int) -> None:
 
 
 def test_a_small_body_is_unpacked_at_once() -> None:
-    """It costs less than handing it to a thread."""
+    """Decompressing it costs less than passing it to a thread."""
     assert at_once(GOOD, LIMIT) == b'{"records":[{"data":1}]}'
     assert at_once(gzip.compress(b"x" * OUTPUT_BYTES), LIMIT) == b"x" * OUTPUT_BYTES
 
@@ -82,12 +83,12 @@ def test_a_small_body_is_unpacked_at_once() -> None:
     ids=["large as it came", "large when unpacked"],
 )
 def test_a_large_body_is_not_unpacked_at_once(body: bytes) -> None:
-    """Of neither kind: nobody else is served meanwhile."""
+    """Neither kind of a large body: no other client would be served meanwhile."""
     assert at_once(body, LIMIT) is None
 
 
 def test_a_small_limit_is_told_at_once() -> None:
-    """Beyond the limit there is nothing to go on with. (§0.6)"""
+    """A body beyond the limit is refused without a thread. (§0.6)"""
     with pytest.raises(Rejection) as refused:
         at_once(gzip.compress(b"x" * 100), 99)
 

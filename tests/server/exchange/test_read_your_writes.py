@@ -1,4 +1,5 @@
-"""The shell and routers: who works off what is owed to a command, and who waits for it (§6)."""
+"""Read-your-writes behind routers: which copies a command needs first, and which commands wait for
+them (§6)."""
 
 import asyncio
 from typing import Any
@@ -8,6 +9,8 @@ import orjson
 from server.runtime.test_runtime import WatchedStore, append, diff, play, put, told
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
+from topics.protocol.http.answers import pieces_of
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Command, DeleteTopic, GetRouter, GetTopic
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Outcome
@@ -22,7 +25,7 @@ def route(name: str, source: str, dest: str, **fields: object) -> Command:
 
 def shown(answer: Reply) -> Any:
     assert isinstance(answer.result, Outcome), answer.result
-    texts = payload(answer.result, blocking=True)
+    texts = payload(pieces_of(answer.result), blocking=True)
     assert isinstance(texts, list)
     return orjson.loads(b"".join(texts) + b"}")
 
@@ -37,7 +40,7 @@ async def until(condition: Any) -> None:
 
 
 def test_a_little_is_worked_off_at_once() -> None:
-    """Who reads behind a router what it just wrote before it is not made to wait for a turn. (§6)"""
+    """A reader behind a router does not wait a turn for the copies of its own writes. (§6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, route("r", "s", "d"))
@@ -53,7 +56,7 @@ def test_a_little_is_worked_off_at_once() -> None:
 
 
 def test_copies_are_made_without_anybody_asking() -> None:
-    """§6: off the write path, when everybody had a turn."""
+    """Copies are made off the write path, when other tasks had a turn. (§6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, route("r", "s", "d"))
@@ -66,7 +69,7 @@ def test_copies_are_made_without_anybody_asking() -> None:
 
 
 def test_much_is_waited_for_and_others_have_their_turns() -> None:
-    """A large backlog is worked off in slices, and the reader behind it gets all of it. (§6)"""
+    """A large backlog is copied in slices, and the reader behind it gets all of it. (§6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, route("r", "s", "d"))
@@ -87,7 +90,7 @@ def test_much_is_waited_for_and_others_have_their_turns() -> None:
 
 
 def test_copies_in_class_fsync_are_waited_for_until_their_sync() -> None:
-    """And the sync is asked for, not left to the flush timer. (§0.10)"""
+    """And the sync is requested, not left to the flush timer. (§0.10)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("d", durability="fsync"))
@@ -127,7 +130,8 @@ async def owed(
 
 
 def test_a_client_that_goes_is_forgotten() -> None:
-    """Nothing is decided for it any more; also where it went on to wait for records. (§3)"""
+    """No command of a disconnected client is decided any more; also if it went on to wait for
+    records. (§3)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         ticket, later = await owed(runtime, store, diff("d", from_seq=0))
@@ -152,7 +156,7 @@ def test_a_client_that_goes_is_forgotten() -> None:
 
 
 def test_what_is_refused_later_is_refused_all_the_same() -> None:
-    """The topic may go while its reader waits. (§3)"""
+    """A topic may be deleted while its reader waits. (§3)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         _, later = await owed(runtime, store, diff("d"))
@@ -161,13 +165,13 @@ def test_what_is_refused_later_is_refused_all_the_same() -> None:
         await until(lambda: later)
 
         assert isinstance(later[0].result, Rejection)
-        assert later[0].result.code.status == 404
+        assert STATUSES[later[0].result.code] == 404
 
     play(story)
 
 
 def test_a_failing_log_lets_nobody_wait() -> None:
-    """Reads go on with what is there. (§0.6)"""
+    """Reads are answered with the records that are there. (§0.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         _, later = await owed(runtime, store, diff("d"))
@@ -182,7 +186,7 @@ def test_a_failing_log_lets_nobody_wait() -> None:
 
 
 def test_a_stop_answers_who_waits() -> None:
-    """With what there is. (§0.6)"""
+    """Waiting reads are answered with the records that are there. (§0.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         _, later = await owed(runtime, store, diff("d"))
@@ -195,7 +199,7 @@ def test_a_stop_answers_who_waits() -> None:
 
 
 def test_a_stop_answers_who_would_wait_on() -> None:
-    """A long poll to which copies are owed does not begin to wait for records at a stop. (§8.2)"""
+    """A long poll that waits for copies does not begin to wait for records at a stop. (§8.2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         _, later = await owed(runtime, store, diff("d", from_seq=1, wait_ms=20_000))
@@ -208,7 +212,7 @@ def test_a_stop_answers_who_would_wait_on() -> None:
 
 
 def test_a_blocked_router_tries_again_by_the_clock() -> None:
-    """Nothing else happens until then. (§6.1)"""
+    """No other request is needed for its retry. (§6.1)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("d", cap_records=1, discard="reject", ttl_ms=100))

@@ -1,4 +1,4 @@
-"""Jobs that are pushed (§10.8): when a worker may see them, over a runtime with a store it can stop."""
+"""Pushed jobs (§10.8): when a worker may get them, over a runtime whose store the test can stop."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def pushed(runtime: Runtime) -> WorkFeed:
 
 
 async def settle() -> None:
-    """Let everything happen that waits for nothing but its turn."""
+    """Let every task run that waits for its turn only."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -26,7 +26,8 @@ async def settle() -> None:
 def test_a_lease_that_is_to_last_is_pushed_when_it_is_durable(
     durability: str, lasting: bool
 ) -> None:
-    """As a claim is answered: on `fsync` not before the sync, if `leases_durable`. (§10.8, §0.10)"""
+    """As a claim is answered: on `fsync` not before the sync, with `leases_durable`. (§10.8,
+    §0.10)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         config = {"type": "queue", "durability": durability, "leases_durable": lasting}
@@ -52,7 +53,7 @@ def test_a_lease_that_is_to_last_is_pushed_when_it_is_durable(
 
 
 def test_a_lease_that_was_not_synced_is_not_pushed() -> None:
-    """The log failed before it was durable: nobody works on a job that nobody may hold. (§10.8)"""
+    """The log failed before the lease was durable, so no worker gets the job. (§10.8)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", type="queue", durability="fsync", leases_durable=True))
@@ -73,7 +74,8 @@ def test_a_lease_that_was_not_synced_is_not_pushed() -> None:
 
 
 def test_who_leaves_before_the_sync_leaves_the_job_to_others() -> None:
-    """The connection broke while the lease was on its way to the disk. (§10.8)"""
+    """When the connection breaks before the lease is durable, another worker can claim the job.
+    (§10.8)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("jobs", type="queue", durability="fsync", leases_durable=True))

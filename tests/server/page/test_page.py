@@ -1,4 +1,4 @@
-"""The page at `/`: its headers, its policy, and that it needs nothing but the server it came from."""
+"""The page at `/`: its headers, its policy, and that it needs no other host."""
 
 import gzip
 import re
@@ -13,8 +13,8 @@ from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head
+from topics.server.exchange.shell import Phase
 from topics.server.page import page
-from topics.server.runtime.runtime import Phase
 from topics.testing import START_MS, _Shell
 
 TEXT = page.DOCUMENT.decode()
@@ -69,14 +69,14 @@ def directives() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_the_page_is_served_in_every_phase(phase: Phase) -> None:
-    """Whoever opens it during a replay sees the replay, not a refusal. (§9)"""
+    """During a replay it is served and shows the replay. (§9)"""
     answer = ask("GET", phase=phase)
 
     assert (answer.status, b"".join(answer.body)) == (200, page.DOCUMENT)
 
 
 def test_its_headers() -> None:
-    """It is HTML and nothing else, asked for again each time, and tells no site where it is. (§9)"""
+    """It is HTML and nothing else, revalidated each time, and sends no referrer. (§9)"""
     headers = dict(ask("GET").headers)
 
     assert headers == {
@@ -97,7 +97,7 @@ def test_head_has_the_same_headers_and_no_body() -> None:
 
 
 def test_it_is_compressed_for_who_takes_it() -> None:
-    """The same document, smaller. (§0.3)"""
+    """A client that accepts gzip gets the same document, smaller. (§0.3)"""
     answer = ask("GET", (b"accept-encoding", b"gzip"))
 
     assert dict(answer.headers)[b"content-encoding"] == b"gzip"
@@ -106,7 +106,7 @@ def test_it_is_compressed_for_who_takes_it() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_it_can_only_be_read(method: str) -> None:
-    """405 with what is allowed. (§0.6)"""
+    """405 with the allowed methods. (§0.6)"""
     answer = ask(method)
 
     assert answer.status == 405
@@ -135,7 +135,8 @@ def test_the_policy_lets_in_the_document_and_nothing_else(elements: Elements) ->
 
 
 def test_no_attribute_is_script_style_or_reference(elements: Elements) -> None:
-    """What the policy would refuse is not there; the only reference is the icon, which is inside."""
+    """The document has nothing that the policy would refuse; the only reference is the icon, which
+    is inline."""
     names = {name for _, name, _ in elements.attributes}
     references = [v for _, name, v in elements.attributes if name in ("src", "href", "action")]
 
@@ -144,7 +145,7 @@ def test_no_attribute_is_script_style_or_reference(elements: Elements) -> None:
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    """No address of another host but the name of SVG, which nobody fetches."""
+    """No address of another host but the name of SVG, which is not fetched."""
     assert set(re.findall(r"(?:https?:|wss?:)?//[\w.]+[^\s'\"]*", TEXT)) <= {
         "http://www.w3.org/2000/svg"
     }
@@ -152,13 +153,13 @@ def test_nothing_comes_from_elsewhere() -> None:
 
 
 def test_text_never_becomes_markup() -> None:
-    """What the server tells is written as text; no key goes into an address or is kept."""
+    """Data of the server is inserted as text; no key is put into an address or stored."""
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", TEXT)
     assert not re.search(r"localStorage|sessionStorage|cookie =|token=", TEXT)
 
 
 def test_it_is_modest() -> None:
-    """One document, its scripts in it, smaller than a photograph of it."""
+    """One document with its scripts inline, smaller than a picture of it."""
     script = files("topics.server.page").joinpath("page_routers.js").read_bytes()
 
     assert len(page.DOCUMENT) < SIZE_MAX_BYTES
@@ -174,7 +175,7 @@ LINK = (
 
 
 def test_a_link_from_another_site_leads_to_the_page() -> None:
-    """It holds no data, so a click on a link is let through; to anything below /v0 it is not."""
+    """It holds no data, so following a link to it is allowed; to anything below /v0 it is not."""
     assert ask("GET", *LINK).status == 200
     assert ask("GET", *LINK, path=b"/v0/topics").status == 403
 

@@ -32,7 +32,7 @@ def raised(message: str) -> BaseException:
 
 @pytest.mark.parametrize("code", [0, 7, 8, 10, 13, 27, 0x7F, 0x85, 0x9B, 0x2028, 0x2029])
 def test_no_control_character_reaches_the_log(code: int) -> None:
-    """Neither a line's end nor an escape sequence of a terminal."""
+    """Neither a line break nor a terminal's escape sequence."""
     text = escaped(f"a{chr(code)}b")
 
     assert chr(code) not in text
@@ -41,7 +41,7 @@ def test_no_control_character_reaches_the_log(code: int) -> None:
 
 @pytest.mark.parametrize("form", [TextFormat(), JsonFormat()])
 def test_a_record_is_one_line(form: logging.Formatter) -> None:
-    """Also where its message holds line ends and lone surrogates."""
+    """Also if its message has line breaks and lone surrogates."""
     text = form.format(record("name %s", "x\r\n00:00:00 error fake\ud800"))
 
     assert len(text.splitlines()) == 1
@@ -60,7 +60,7 @@ def test_a_traceback_cannot_pass_for_a_record() -> None:
 
 
 def test_a_kind_of_line_is_bounded_and_the_rest_counted() -> None:
-    """A kind is a message without its arguments; the count comes with the next line."""
+    """A kind is a message without its arguments; the next line has the count."""
     now_s = [0.0]
     limit = RateLimit(lambda: now_s[0])
 
@@ -76,7 +76,7 @@ def test_a_kind_of_line_is_bounded_and_the_rest_counted() -> None:
 
 
 def test_a_flood_of_kinds_holds_no_memory() -> None:
-    """Beyond a bound all kinds start afresh."""
+    """Beyond a limit all kinds are forgotten."""
     limit = RateLimit(lambda: 0.0)
 
     assert all(limit.filter(record(f"kind {i}")) for i in range(3 * KINDS_MAX))
@@ -84,7 +84,7 @@ def test_a_flood_of_kinds_holds_no_memory() -> None:
 
 
 def test_configure_replaces_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One handler, whoever configured before."""
+    """One handler, also after an earlier configuration."""
     from topics.server.process.logs import configure
 
     root = logging.getLogger()

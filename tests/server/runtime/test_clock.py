@@ -4,7 +4,7 @@ from topics.server.runtime.clock import JUMP_MS, LASTING_MS, SLOWER_BY, Clock
 
 
 class Hands:
-    """Two clocks that a test moves by hand, milliseconds."""
+    """Two clocks that a test moves, milliseconds."""
 
     def __init__(self) -> None:
         self.wall = 1_000_000
@@ -29,7 +29,7 @@ def test_time_runs_with_the_steady_clock() -> None:
 
 
 def test_a_jump_of_the_wall_clock_expires_nothing_at_once() -> None:
-    """A clock set a day ahead is not believed until it has lasted a minute."""
+    """A clock set a day ahead is not followed until it has lasted a minute."""
     hands = Hands()
     clock = hands.clock()
 
@@ -42,7 +42,7 @@ def test_a_jump_of_the_wall_clock_expires_nothing_at_once() -> None:
 
 
 def test_a_lasting_difference_is_taken_over_once() -> None:
-    """After a minute the wall clock is right."""
+    """After a minute the clock follows the wall clock."""
     hands = Hands()
     clock = hands.clock()
 
@@ -73,7 +73,7 @@ def test_a_jump_that_is_taken_back_is_forgotten() -> None:
 
 
 def test_a_small_difference_is_left_alone() -> None:
-    """Slewing by less than a second is the system's business."""
+    """Differences below a second are left to the operating system."""
     hands = Hands()
     clock = hands.clock()
 
@@ -89,7 +89,7 @@ DAY_MS = 86_400_000
 
 
 def test_a_clock_that_was_set_back_goes_on_slower() -> None:
-    """It neither falls nor stands still: a lease of 30 s would last a day longer. (§10.2)"""
+    """It neither goes back nor stands still: a lease of 30 s would last a day longer. (§10.2)"""
     hands = Hands()
     clock = hands.clock()
     hands.wall -= DAY_MS
@@ -113,7 +113,7 @@ def test_a_clock_that_was_set_back_goes_on_slower() -> None:
 
 
 def test_a_clock_that_is_put_right_again_was_never_wrong() -> None:
-    """Set back and forth, each for long: time went on all the while."""
+    """Set back and then forward, each for long: time advanced throughout."""
     hands = Hands()
     clock = hands.clock()
     seen = [clock.now_ms()]
@@ -149,7 +149,7 @@ def test_a_start_goes_on_from_the_newest_time_in_the_log() -> None:
 
 
 def test_a_start_behind_the_log_is_nothing_special() -> None:
-    """What is in the log was before."""
+    """A log whose newest time is in the past changes nothing."""
     hands = Hands()
     clock = hands.clock()
 

@@ -1,4 +1,4 @@
-"""The garbage collector of a server's process."""
+"""The garbage collector of the server's process."""
 
 import gc
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
 
 
 def test_nothing_is_collected_while_the_data_is_read(server: Server) -> None:
-    """And what was read is out of sight afterwards."""
+    """And the objects that were read are not scanned afterwards."""
     server.collector.start()
     assert not gc.isenabled()
     held = [[] for _ in range(1000)]  # type: ignore[var-annotated]
@@ -36,7 +36,7 @@ def test_nothing_is_collected_while_the_data_is_read(server: Server) -> None:
 
 
 def test_more_topics_are_taken_out_of_sight_after_a_full_collection(server: Server) -> None:
-    """When they have become many; a few more are not worth it."""
+    """When many topics were created they are frozen; a few are not worth it."""
     server.collector.start()
     server.collector.settle()
     known = gc.get_freeze_count()
@@ -55,7 +55,7 @@ def test_more_topics_are_taken_out_of_sight_after_a_full_collection(server: Serv
 
 
 def test_a_server_that_ended_leaves_the_collector_as_it_was(server: Server) -> None:
-    """Also one that never came so far as to read anything."""
+    """Also one that ended before it had read anything."""
     before = list(gc.callbacks)
     server.collector.start()
     server.collector.settle()
@@ -74,8 +74,8 @@ def full_collections() -> int:
 
 
 def test_a_crowd_brings_no_full_collection(server: Server) -> None:
-    """10,000 connections, forty objects each, come without a collection that stops everybody for as
-    long as it takes to look at all of them; garbage is collected in the end."""
+    """10,000 connections, forty objects each, cause no collection that stops the process for as
+    long as a scan of all of them takes; garbage is collected in the end."""
     server.collector.start()
     server.collector.settle()
     gc.collect()

@@ -11,11 +11,12 @@ import pytest
 from protocol.harness import text_of
 
 from server.runtime.test_runtime import LIMITS, append, diff, told
-from topics.protocol.driver import rounds
+from topics.protocol.driver import maintenance
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Command, DeleteTopic
 from topics.protocol.model.outcomes import Outcome
-from topics.server.runtime.runtime import Phase, Runtime
+from topics.server.exchange.shell import Phase
+from topics.server.runtime.runtime import Runtime
 from topics.store.files import OsFiles
 from topics.store.store import DiskStore
 
@@ -56,20 +57,20 @@ def segment_bytes(data_dir: Path) -> int:
 
 
 async def deletion(runtime: Runtime, command: Command) -> dict[str, Any]:
-    """The answer of a delete that was carried out."""
+    """The response of a delete that was applied."""
     answer = await told(runtime, command)
     assert isinstance(answer.result, Outcome)
     return json.loads(text_of(answer.result))  # type: ignore[no-any-return]
 
 
 async def tidied(runtime: Runtime) -> None:
-    """A round of upkeep, and the sync after which files go."""
+    """A round of maintenance, and the sync after which files are unlinked."""
     await runtime.keep_up(checkpoint=True)
     assert await runtime.synced()
 
 
 async def texts(runtime: Runtime, topic: str) -> str:
-    """All that a reader of a topic gets."""
+    """All records that a reader of a topic gets."""
     answer = await told(runtime, diff(topic, from_seq=0))
     assert isinstance(answer.result, Outcome)
     return text_of(answer.result).decode()
@@ -92,7 +93,7 @@ def test_erased_bytes_are_nowhere_when_the_answer_comes(tmp_path: Path) -> None:
 
 
 def test_sealed_bytes_are_erased_too(tmp_path: Path) -> None:
-    """From a segment: it is written anew, and the old file is unlinked."""
+    """From a segment: it is rewritten, and the old file is unlinked."""
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret", "kept"))
@@ -125,7 +126,7 @@ def test_what_was_deleted_before_is_erased_as_well(tmp_path: Path) -> None:
 
 
 def test_a_segment_shared_with_others_is_erased(tmp_path: Path) -> None:
-    """What lives in it, of every topic, moves to a new file; the old one is gone at the answer."""
+    """Its live records, of every topic, move to a new file; the old one is gone at the response."""
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret"))
@@ -150,7 +151,7 @@ def test_a_segment_shared_with_others_is_erased(tmp_path: Path) -> None:
 
 
 def test_a_run_of_nothing_but_deleted_records_is_erased(tmp_path: Path) -> None:
-    """Its file goes before the answer, whether or not anything is written later."""
+    """Its file is unlinked before the response, also without a later write."""
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret"))
@@ -165,7 +166,8 @@ def test_a_run_of_nothing_but_deleted_records_is_erased(tmp_path: Path) -> None:
 
 
 def test_what_was_deleted_and_let_go_of_before_is_erased(tmp_path: Path) -> None:
-    """Its run is forgotten, its file is not: others still live in it. Over a restart, too."""
+    """Its run is dropped, but not its file, in which other topics have live records. Also over a
+    restart."""
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret"))
@@ -194,8 +196,8 @@ def test_what_was_deleted_and_let_go_of_before_is_erased(tmp_path: Path) -> None
 def test_a_file_that_cannot_be_unlinked_holds_up_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The erasure is tried again until nothing holds the bytes."""
-    monkeypatch.setattr(rounds, "RETRY_MS", 0)
+    """The erasure is retried until no file holds the bytes."""
+    monkeypatch.setattr(maintenance, "RETRY_MS", 0)
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("a secret", "kept"))
@@ -222,7 +224,8 @@ def test_a_file_that_cannot_be_unlinked_holds_up_the_answer(
 
 
 def test_a_segment_is_given_back_when_little_of_it_lives(tmp_path: Path) -> None:
-    """Dead space of a shared file: of a topic that was emptied, and of one that was deleted."""
+    """Dead space of a shared file is freed: of a topic that was emptied, and of one that was
+    deleted."""
 
     async def story(runtime: Runtime) -> None:
         for topic in ("jobs", "gone"):
@@ -244,7 +247,7 @@ def test_a_segment_is_given_back_when_little_of_it_lives(tmp_path: Path) -> None
 
 
 def test_dead_space_is_found_after_a_restart(tmp_path: Path) -> None:
-    """Deleted just before the stop: nobody has looked at the segment since."""
+    """Records deleted just before the stop, with no maintenance since."""
 
     async def story(runtime: Runtime) -> None:
         await told(runtime, tagged("x" * 100_000, "kept"))

@@ -1,4 +1,5 @@
-"""The shell: one write a turn, one sync for many, what a failure shows, start and stop."""
+"""The shell: one write a turn, one sync for many, what is visible after a failure, start and
+stop."""
 
 import asyncio
 import threading
@@ -10,7 +11,7 @@ import msgspec
 import orjson
 import pytest
 
-from topics.protocol.driver import rounds
+from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
 from topics.protocol.model.codec import Frames, decode_all
@@ -18,12 +19,13 @@ from topics.protocol.model.commands import Command, DeleteTopic, GetTopic
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection, WriteFailed
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.outcomes import Outcome, Page
 from topics.protocol.model.ports import Recovery, RecoverySink, SealEntry
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.state import State
+from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
-from topics.server.runtime.runtime import PHASES, Phase, Runtime
+from topics.server.runtime.runtime import Runtime
 from topics.store.memory import MemoryStore
 
 LIMITS = Limits()
@@ -119,14 +121,14 @@ def claim(topic: str, **asked: object) -> Command:
 
 
 async def told(runtime: Runtime, command: Command) -> Reply:
-    """What a command is told, whenever it is."""
+    """The response to a command, whenever it comes."""
     later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
     now = runtime.submit(command, later.set_result)
     return now if isinstance(now, Reply) else await later
 
 
 def test_large_bodies_are_decoded_one_at_a_time() -> None:
-    """What each of them takes is memory; the loop goes on meanwhile. (§2)"""
+    """Each of them takes memory; the loop continues meanwhile. (§2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         may_end = [threading.Event() for _ in range(3)]
@@ -151,8 +153,8 @@ def test_large_bodies_are_decoded_one_at_a_time() -> None:
 def test_a_start_with_an_earlier_clock_goes_on_from_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The wall clock was set back an hour while the server was down: time goes on from where it
-    was, and a lease takes no hour more. (§10.2)"""
+    """The wall clock was set back an hour while the server was down: time continues from the log,
+    and a lease does not last an hour longer. (§10.2)"""
     logged_ms = 10**12
 
     class Logged(WatchedStore):
@@ -177,7 +179,7 @@ def test_a_start_with_an_earlier_clock_goes_on_from_the_log(
 
 
 def test_all_commands_of_one_turn_are_one_write() -> None:
-    """Group commit: what arrives in one turn of the loop goes into one write. (§0.10)"""
+    """Group commit: all commands of one turn of the loop are one write. (§0.10)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 0))
@@ -206,7 +208,7 @@ def test_a_disk_write_is_told_without_a_sync() -> None:
 
 
 def test_fsync_writes_wait_for_one_sync_together() -> None:
-    """`fsync` is acknowledged by a sync, which everybody who came meanwhile shares. (§0.10)"""
+    """`fsync` is acknowledged by a sync, shared by all writes that came meanwhile. (§0.10)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("safe", 0, config={"durability": "fsync"}))
@@ -229,7 +231,8 @@ def test_fsync_writes_wait_for_one_sync_together() -> None:
 
 
 def test_an_unsynced_fsync_record_is_not_shown() -> None:
-    """A reader never sees what a power loss could still take from an `fsync` topic. (§0.10)"""
+    """A reader never gets a record of an `fsync` topic that a power loss could still take.
+    (§0.10)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("safe", 0, config={"durability": "fsync"}))
@@ -260,15 +263,15 @@ def test_a_parked_read_wakes_with_the_write() -> None:
         await told(runtime, append("jobs", 1))
         answer = await waiting
 
-        assert isinstance(answer.result, Outcome)
+        assert isinstance(answer.result, Page)
         assert answer.result.scanned == 1
 
     play(story)
 
 
 def test_no_timer_touches_a_store_that_is_closed() -> None:
-    """The flush timer may come up while another thread takes the last checkpoint: it lets the log
-    alone. (§8.2)"""
+    """The flush timer may fire while another thread makes the last checkpoint: it then does
+    nothing. (§8.2)"""
 
     class Closing(WatchedStore):
         runtime: Runtime
@@ -299,9 +302,9 @@ def test_no_timer_touches_a_store_that_is_closed() -> None:
 def test_what_was_read_for_a_dead_letter_is_written_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A job whose text had to be waited for reaches the dead-letter topic though nothing else
-    happens; who waits there is woken. (§10.6)"""
-    monkeypatch.setattr(rounds, "ROUND_EVERY_MS", 1_000_000)
+    """A job whose text had to be read from the disk reaches the dead-letter topic without another
+    request, and wakes a read that waits there. (§10.6)"""
+    monkeypatch.setattr(maintenance, "ROUND_EVERY_MS", 1_000_000)
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, put("q", type="queue", max_deliveries=1, dead_letter="d"))
@@ -341,7 +344,7 @@ def test_a_parked_read_hears_that_its_topic_went() -> None:
 
 
 def test_a_cancelled_poll_leaves_nothing_behind() -> None:
-    """A client that hangs up holds no place in line."""
+    """A client that disconnects is no longer registered as waiting."""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 0))
@@ -351,13 +354,13 @@ def test_a_cancelled_poll_leaves_nothing_behind() -> None:
         ticket.cancel()
 
         assert not runtime.driver.parked
-        assert not runtime.engine._parked
+        assert not runtime.engine.reads.parked
 
     play(story)
 
 
 def test_draining_answers_those_who_wait() -> None:
-    """A stop does not keep a long poll hanging. (§8.2)"""
+    """A stop answers waiting reads. (§8.2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 0))
@@ -375,7 +378,8 @@ def test_draining_answers_those_who_wait() -> None:
 
 @pytest.mark.parametrize("what", ["write", "sync"])
 def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
-    """A failed write or sync leaves a read-only log; its outcome is told as unknown. (§0.6)"""
+    """A failed write or sync leaves a read-only log; the outcome of its writes is unknown.
+    (§0.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("safe", 0, config={"durability": "fsync"}))
@@ -394,7 +398,7 @@ def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
         assert refused.value.code is ErrorCode.NOT_READY
         assert len(store.writes) == writes
         page = await told(runtime, diff("safe"))
-        assert isinstance(page.result, Outcome)
+        assert isinstance(page.result, Page)
         assert page.result.scanned == 1
         assert not runtime.process().ready
         assert runtime.process().read_only
@@ -402,8 +406,8 @@ def test_after_a_failure_nothing_is_written_and_reads_go_on(what: str) -> None:
     play(story)
 
 
-def test_a_failure_during_upkeep_leaves_a_read_only_log() -> None:
-    """A flag that cannot be flipped is a failed write like any other. (§0.6)"""
+def test_a_failure_during_maintenance_leaves_a_read_only_log() -> None:
+    """A flag that cannot be written is a failed write like any other. (§0.6)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 0))
@@ -422,7 +426,7 @@ def test_a_failure_during_upkeep_leaves_a_read_only_log() -> None:
 
 
 def test_a_refused_replay_is_reported_and_serves_nothing() -> None:
-    """Proven corruption: the runtime says so instead of serving. (§8.2)"""
+    """On proven corruption the runtime reports it and serves nothing. (§8.2)"""
     store = WatchedStore()
     store.fails.add("recover")
 
@@ -436,7 +440,7 @@ def test_a_refused_replay_is_reported_and_serves_nothing() -> None:
 
 
 def test_a_clean_stop_leaves_a_checkpoint_of_everything() -> None:
-    """What was written is sealed, and the store is closed with an image that names it. (§8.2)"""
+    """All records are sealed, and the store is closed with a checkpoint that names them. (§8.2)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         await told(runtime, append("jobs", 0))
@@ -455,7 +459,7 @@ def test_a_clean_stop_leaves_a_checkpoint_of_everything() -> None:
 
 
 def test_a_refused_command_in_a_busy_turn_harms_nobody() -> None:
-    """One refusal does not touch the others of its turn. (§0.5)"""
+    """A refusal does not affect the other commands of its turn. (§0.5)"""
 
     async def story(runtime: Runtime, store: WatchedStore) -> None:
         good = asyncio.ensure_future(told(runtime, append("jobs", 1)))
@@ -471,7 +475,7 @@ def test_a_refused_command_in_a_busy_turn_harms_nobody() -> None:
 @pytest.mark.parametrize("source", Phase)
 @pytest.mark.parametrize("target", Phase)
 def test_every_cell_of_the_phase_table(source: Phase, target: Phase) -> None:
-    """The server's life moves as its table says, and no other way."""
+    """The server's phases change as the table says, and no other way."""
     runtime = Runtime(LIMITS, MemoryStore(), clock=Clock())
     runtime.phase = source
 
@@ -484,7 +488,7 @@ def test_every_cell_of_the_phase_table(source: Phase, target: Phase) -> None:
 
 
 class SmallDisk(WatchedStore):
-    """A store in memory whose log has so much room."""
+    """A store in memory whose log has limited space."""
 
     free = 1 << 30
 
@@ -493,7 +497,8 @@ class SmallDisk(WatchedStore):
 
 
 def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    """However many writes are refused; and not again for space that comes and goes by one. (§11)"""
+    """Logged once, however many writes are refused; and not again while space comes and goes.
+    (§11)"""
     store = SmallDisk()
 
     async def refused(runtime: Runtime) -> None:

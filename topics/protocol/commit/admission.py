@@ -1,9 +1,9 @@
 """Whether a batch may come in, and what it becomes: caps, quotas, keys, eviction, seqs, bytes.
 
-Decides only: reads the state and refuses or returns the event, with every outcome in it (§2).
+Reads the state, and refuses or returns the event with every outcome in it (§2).  It changes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,32 +16,27 @@ from topics.protocol.model.events import Cause, Floors, RecordsAppended, TopicCr
 from topics.protocol.model.limits import Limits, throttled
 from topics.protocol.model.records import Batch
 from topics.protocol.model.render import render_batch
+from topics.protocol.state.floors import floors_with
 from topics.protocol.state.hot_run import HOT_ROW_BYTES
-from topics.protocol.state.state import State, floors_with
+from topics.protocol.state.state import State
 from topics.protocol.state.topic import NOTHING_REMOVED, RESERVE_FIRST, Removal, Topic, text_size
 
 FRAME_BYTES: Final = 4096
-"""Room that a frame's head and its batch's header may take, beyond columns and text."""
-DUE_MAX: Final = 1024
-"""Topics from which one write lets expire what is due, before it is refused for want of room: some
-ten milliseconds' work.  Those that have waited longest come first."""
+"""Room that a frame's head and its batch's header may take, beside columns and text."""
 _ROW_BYTES: Final = 32
 """Room that one record's columns may take in a frame, tag and node aside."""
 
 
 class Admission:
-    """What stands between an append and the log.
+    """What stands between an append and the log: caps, quotas, limits.
 
-    Args:
-        expire_due: Lets expire what is due of all topics, or of so many; whether there was any.
+    Decides and changes nothing.  Time has passed for the topic before (`UnitOfWork.expire`,
+    `let_leases_end`).
     """
 
-    def __init__(
-        self, limits: Limits, state: State, *, expire_due: Callable[[int, int], bool]
-    ) -> None:
+    def __init__(self, limits: Limits, state: State) -> None:
         self.limits = limits
         self.state = state
-        self._expire_due = expire_due
 
     def creation(self, name: str, config: TopicConfig, now_ms: int) -> TopicCreated:
         limit = self.limits.max_topics
@@ -54,7 +49,7 @@ class Admission:
         n, config = len(command.datas), topic.config
         if config.discard == "reject" and config.cap_records:
             self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
-        key = self._admitted_key(topic, command, now_ms)
+        key = self._admitted_key(topic, command)
         batch = render_batch(
             command.datas,
             first_seq=topic.head_seq + 1,
@@ -64,13 +59,7 @@ class Admission:
             metas=command.metas,
         )
         pressed = not command.disable_backpressure
-        try:
-            return self._event(topic, batch, now_ms, key=key, pressed=pressed)
-        except Rejection as refusal:
-            # Expired records free room, whether anybody has looked at their topic since or not.
-            if refusal.code is not ErrorCode.THROTTLED or not self._expire_due(now_ms, DUE_MAX):
-                raise
-            return self._event(topic, batch, now_ms, key=key, pressed=pressed)
+        return self._event(topic, batch, now_ms, key=key, pressed=pressed)
 
     def copied(
         self,
@@ -124,14 +113,12 @@ class Admission:
         strings = _strings_bytes(batch.tags) + _strings_bytes(batch.nodes)
         return event, len(batch.text) + n * _ROW_BYTES + strings + FRAME_BYTES
 
-    def _admitted_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
+    def _admitted_key(self, topic: Topic, command: Append) -> bytes:
         if not command.key or not topic.config.idempotency_window_ms:
             return b""
         limit = self.limits.max_idempotency_keys
-        if limit and self.state.keys_total >= limit:
-            self.state.forget_keys(now_ms)
-            if self.state.keys_total >= limit:
-                raise throttled("max_idempotency_keys", limit)
+        if limit and self.state.keys.count >= limit:
+            raise throttled("max_idempotency_keys", limit)
         return command.key
 
     @staticmethod
@@ -154,7 +141,7 @@ class Admission:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
         ones where it is larger than the cap; never its last."""
         config, n = topic.config, len(batch)
-        volatile = config.durability == "ephemeral"
+        volatile = not topic.durability.is_logged
         if pressed or volatile:
             self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)
         if config.discard != "old":
@@ -163,6 +150,7 @@ class Admission:
         too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
         if records <= 0 and too_many_bytes <= 0:
             return topic.floors, NOTHING_REMOVED
+        # A leased job is never evicted: its worker may be half done with it.
         held = self.first_held(topic)
         old = topic.eviction(records, too_many_bytes, before_seq=held or topic.head_seq + 1)
         gone = old or NOTHING_REMOVED
@@ -179,13 +167,10 @@ class Admission:
     def first_held(self, topic: Topic) -> int | None:
         """The first job of a queue under a live lease: eviction stops there."""
         queue = self.state.queues.get(topic.topic_id)
-        if queue is None:
-            return None
-        queue.settle(self.state.now_ms)
-        return queue.first_held()
+        return None if queue is None else queue.first_held()
 
     def _require_leased_room(self, topic: Topic, records: int, size_bytes: int) -> None:
-        """What a live lease keeps from being evicted may pass a cap, up to twice."""
+        """Jobs that a live lease keeps from eviction may exceed a cap, up to twice it."""
         config = topic.config
         for cap, limit, wanted in (
             ("cap_records", config.cap_records, topic.count + records),
@@ -200,19 +185,20 @@ class Admission:
 
     def _require_hot_room(self, topic: Topic, need: int) -> None:
         """Memory for unsealed records is bounded: what seals too slowly, or cannot be sealed and
-        may not be evicted, pushes back.  What may be evicted is, once the write is in (`relief`)."""
-        state, limit = self.state, self.limits.max_hot_bytes
-        over = state.hot_bytes + need - limit
+        may not be evicted, pushes back.  What may be evicted is evicted once the write is in
+        (`commit.memory_eviction`)."""
+        memory, limit = self.state.memory, self.limits.max_hot_bytes
+        over = memory.total_bytes + need - limit
         if over <= 0:
             return
-        if topic.config.durability == "ephemeral" and topic.config.discard == "old":
-            # Where what was held before could not be evicted, the topic's own may have to do.
-            others = state.hot_bytes - topic.volatile_bytes
-            refused = state.hot_bytes > limit < others + need
+        volatile = not topic.durability.is_logged
+        if volatile and topic.config.discard == "old":
+            # What other topics hold may be protected from eviction; the topic's own records are not.
+            others = memory.total_bytes - topic.volatile_bytes
+            refused = memory.total_bytes > limit < others + need
         else:
-            volatile = topic.config.durability == "ephemeral"
-            others = state.hot_bytes if volatile else state.logged_bytes
-            refused = over > state.volatile_bytes - state.firm_bytes - limit // 2
+            others = memory.total_bytes if volatile else memory.logged_bytes
+            refused = over > memory.volatile_bytes - memory.firm_bytes - limit // 2
         if refused and others:
             raise throttled("max_hot_bytes", limit)
 

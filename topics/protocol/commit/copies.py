@@ -1,8 +1,8 @@
 """Copies of records: what a router or a dead letter appends elsewhere, rendered from stored text.
 
-A copy has a `$seq` and a `$ts` of its own; everything behind them is the source's text, taken as it
-stands, so `data` and `meta` are never parsed.  Only a stamp in `meta` makes a new `meta`, by
-splicing.  One pass over columns says where to cut, one join makes the text (§6.1, §10.6).
+A copy has a `$seq` and a `$ts` of its own; the rest is the source's text as it stands, so `data` and
+`meta` are never parsed.  Only a stamp in `meta` makes a new `meta`, by splicing.  One pass over
+columns finds where to cut, one join makes the text (§6.1, §10.6).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _META: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(slots=True)
 class Copies:
-    """Records on their way from one topic to another, n of them, ascending by source seq.
+    """n records to be appended to another topic, ascending by source seq.
 
     Attributes:
         tails: Text of each behind its `$ts`, last brace included.
@@ -206,7 +206,7 @@ def _cut_one(
     stamp: Stamp | None,
     hop: bool,
 ) -> Copies:
-    """As `_cut`, for a record that comes alone: most do, and columns are dear for one."""
+    """As `_cut`, for a single record: most copies are, and numpy costs more than a row does."""
     columns = run.columns
     seq, size = run.first_seq + row, int(columns.size[row])
     data_size, meta_size = int(columns.data_size[row]), int(columns.meta_size[row])
@@ -254,7 +254,7 @@ def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:
     added = b",".join([b"%b:%b" % (_quoted(k), v) for k, v in stamp.items()])
     if not meta:
         return b"{%b}" % added
-    # A key may be written with escapes; those few are looked at more closely.
+    # A key may be written with escapes: only then, or where a key occurs, the object is parsed.
     if b"\\u" in meta or any(b'"%b"' % key.encode() in meta for key in stamp):
         own = _META.decode(meta)
         if not stamp.keys().isdisjoint(own):

@@ -1,12 +1,12 @@
-"""Who gives way when memory is full: records that live in memory only, the largest topics first.
+"""Memory eviction: which records go when memory is full: those in memory only, largest topics first.
 
-`ephemeral` records count in `max_hot_bytes` together with those that wait for their segment.  The
-latter go to the disk; the former can only be evicted.  So that neither kind pushes the other out,
-half of the memory is each one's own: records that are logged push ephemeral ones back to half of it
-and no further, and what comes in as ephemeral takes the place of its own kind.
+`ephemeral` records count in `max_hot_bytes` together with those that wait for their segment (§11).
+The latter go to the disk; the former can only be evicted.  So that neither kind pushes the other out,
+half of the memory is each kind's own: logged records push ephemeral ones back to half of it and no
+further, and an ephemeral append takes the place of ephemeral records.
 
-Whoever holds most gives first, its oldest, and half of it at most before the next is asked: so
-topics that are large end up about as large as each other, and one that is small loses nothing.
+The topic that holds most gives up its oldest records first, half of them at most before the next
+topic is asked.  So large topics end up about as large as each other, and a small one loses nothing.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,18 @@ from typing import Final
 
 from topics.protocol.model.events import FloorsRaised
 from topics.protocol.model.limits import Limits
+from topics.protocol.state.floors import floors_with
 from topics.protocol.state.hot_run import HotRun
-from topics.protocol.state.state import State, floors_with
+from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 
 _AHEAD: Final = 32
-"""One part in so many of the memory is freed beyond what is needed, so that topics are not compared
-for every write."""
+"""One part in so many of the memory is freed beyond what is needed, so that not every write compares
+topics."""
 
 
-class Relief:
-    """Evicts for memory.
+class MemoryEviction:
+    """Evicts records that are in memory only.
 
     Args:
         first_held: The first seq of a topic that may not go, because it is leased.
@@ -44,21 +45,25 @@ class Relief:
         self._first_held = first_held
         self._emit = emit
 
-    def relieve(self, came_in: int) -> None:
-        """Evict what is too much, of which so much has just come in as ephemeral."""
-        state, half = self._state, self._limits.max_hot_bytes // 2
-        over = state.hot_bytes - self._limits.max_hot_bytes
-        give = min(over, max(state.volatile_bytes - half, came_in))
+    def evict(self, came_in: int) -> None:
+        """Evict what is over the limit.
+
+        Args:
+            came_in: Bytes of ephemeral records that were appended since the last call.
+        """
+        memory, half = self._state.memory, self._limits.max_hot_bytes // 2
+        over = memory.total_bytes - self._limits.max_hot_bytes
+        give = min(over, max(memory.volatile_bytes - half, came_in))
         if give > 0:
-            spare = state.volatile_bytes - half - give
+            spare = memory.volatile_bytes - half - give
             self._take(give + max(min(spare, self._limits.max_hot_bytes // _AHEAD), 0))
 
     def _take(self, wanted: int) -> None:
-        # Records that the log holds lie below those of a topic whose class was changed, and would
-        # go with them: it comes last.
+        # A topic whose class was changed may hold logged records below its ephemeral ones, which an
+        # eviction would take with them: such topics come last.
         heap = [
             (len(topic.runs) > topic.volatile_runs, -topic.volatile_bytes, topic.topic_id)
-            for topic in self._state.volatile.values()
+            for topic in self._state.memory.volatile.values()
         ]
         heapify(heap)
         while wanted > 0 and heap:
@@ -77,14 +82,14 @@ class Relief:
         if packed >= wanted or topic.config.discard != "old" or not topic.volatile_bytes:
             return packed
         first = next(run for run in topic.runs if isinstance(run, HotRun) and run.volatile)
-        # Less than half of a run would be evicted and not be free.
+        # A run is packed once half of it is gone: less than that would be lost and free nothing.
         part = max(wanted - packed, first.memory_bytes // 2)
         self._evict(topic, min(part, (topic.volatile_bytes + 1) // 2))
         self._state.pack(topic, wanted - packed)
         return before - topic.volatile_bytes
 
     def _evict(self, topic: Topic, size_bytes: int) -> None:
-        """The oldest records go that hold so much, the newest one of all stays."""
+        """Evict the topic's oldest records that hold so much; its newest record stays."""
         held = self._first_held(topic)
         before_seq = topic.head_seq if held is None else min(held, topic.head_seq)
         through = _through(topic, size_bytes)

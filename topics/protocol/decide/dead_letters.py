@@ -1,7 +1,8 @@
-"""Dead letters: jobs that were delivered too often, on their way to another topic (§10.6).
+"""Dead letters: jobs that were delivered too often move to another topic (§10.6).
 
-The joint between queues and copies.  A job leaves its queue and arrives where it goes in one entry
-of the log; what is refused there stays, and is tried again after a pause.
+The joint between queues and copies.  A job leaves its queue and arrives in the dead-letter topic in
+one entry of the log, so that a crash neither loses it nor leaves it in both; a job that is refused
+there stays, and is tried again after a pause.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,32 +15,31 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, gather
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, holds_logged, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
+from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import DeadLettered, RecordsDeleted, TopicCreated
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Fetch, Gate
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.queue import Job, Place, Queue
+from topics.protocol.state.queue import Job, JobPlace, Queue
 from topics.protocol.state.topic import Topic, seq_spans
 
+MOVED_MAX: Final = 1000
+"""Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
 DAMAGED_REST_MS: Final = 600_000
-"""After which a job that could not be read is tried again: a disk's trouble may have passed, or a
-file have come back."""
-BACKOFF_FIRST_MS: Final = 50
-BACKOFF_MAX_MS: Final = 5000
+"""After this, a job that could not be read is tried again: the disk may have recovered, or the file
+be back."""
 
 
 class DeadLetters:
-    """Dying jobs of the queues of one engine.
+    """Exhausted jobs of the queues of one engine, on their way to dead-letter topics.
 
     Args:
-        moved: Called for a queue whose dying jobs were moved, or refused, later than asked.
+        moved: Called for a queue whose exhausted jobs were moved, or refused, later than asked.
         report: Called with a sentence about damage that an operator should hear of.
-
-    Attributes:
-        gate: What must have happened before those moved since somebody set it to NOW are shown.
     """
 
     def __init__(
@@ -52,10 +52,21 @@ class DeadLetters:
         self._report = report
         self._state = unit.state
         self._moved = moved
-        self.gate = Gate.NOW
 
-    def bury(self, topic: Topic, queue: Queue, jobs: list[Job], now_ms: int, room: Room) -> None:
-        """Move dying jobs to the dead-letter topic, as soon as their text is here (§10.6)."""
+    def move(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
+        """Jobs that may be claimed, and were delivered too often, move as soon as their text is
+        here; nobody can claim them meanwhile.
+
+        That they are exhausted is no event: after a crash the next claim finds it out again.
+
+        Returns:
+            What must have happened before the dead letters that moved at once are shown.
+        """
+        for job in jobs:
+            queue.exhaust(job)
+        return self._read(topic, queue, jobs, moment)
+
+    def _read(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
         jobs = sorted(jobs, key=lambda job: job.seq)
         extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
         texts: list[list[Buffer]] = []
@@ -63,36 +74,41 @@ class DeadLetters:
             try:
                 found = run.read(spans)
             except (Corrupt, OSError) as error:
-                self._unreadable(topic, queue, jobs, error, now_ms, room)
-                return
+                return self._unreadable(topic, queue, jobs, error, moment)
             if found is None:
-                done = partial(self._fetched, topic, jobs, extents, room)
+                done = partial(self._fetched, topic, jobs, extents, moment)
                 self._unit.fetches.append(Fetch(extents, done))
-                return
+                return Gate.NOW
             texts.append(found)
-        self._move(topic, queue, jobs, extents, texts, now_ms, room)
+        return self._copy(topic, queue, jobs, extents, texts, moment)
+
+    def _read_halves(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
+        """Some of the jobs cannot be read, or are refused: find out which, half by half."""
+        half = len(jobs) // 2
+        first = self._read(topic, queue, jobs[:half], moment)
+        return _later(first, self._read(topic, queue, jobs[half:], moment))
 
     def _fetched(
         self,
         topic: Topic,
         jobs: list[Job],
         extents: list[Extent],
-        room: Room,
+        asked_at: Moment,
         texts: list[list[Buffer]] | Exception,
     ) -> None:
-        """The text of dying jobs has come; some of them may have gone meanwhile."""
+        """The text of exhausted jobs has come; some of them may have gone meanwhile."""
         queue = self._state.queues.get(topic.topic_id)
         if queue is None or self._unit.read_only:
             return
-        now_ms = self._state.now_ms
-        self._unit.expire(topic, now_ms)
-        left = [job for job in jobs if job.place is Place.DYING]
+        moment = Moment(self._state.now_ms, asked_at.room)
+        self._unit.expire(topic, moment.now_ms)
+        left = [job for job in jobs if job.place is JobPlace.DYING]
         if isinstance(texts, Exception):
-            self._unreadable(topic, queue, left, texts, now_ms, room)
+            self._unreadable(topic, queue, left, texts, moment)
         elif len(left) == len(jobs):
-            self._move(topic, queue, jobs, extents, texts, now_ms, room)
+            self._copy(topic, queue, jobs, extents, texts, moment)
         elif left:
-            self.bury(topic, queue, left, now_ms, room)
+            self._read(topic, queue, left, moment)
         self._moved(topic, queue)
 
     def _unreadable(
@@ -101,22 +117,18 @@ class DeadLetters:
         queue: Queue,
         jobs: list[Job],
         error: Exception,
-        now_ms: int,
-        room: Room,
-    ) -> None:
+        moment: Moment,
+    ) -> Gate:
         """The text of some of these cannot be read: they are passed over, and the others move, once
         it is known which."""
         spoiled = jobs if len(jobs) <= 1 else []
         if isinstance(error, DamagedRun):
             spoiled = [job for job in jobs if error.first_seq <= job.seq <= error.last_seq]
         if spoiled:
-            self.spoil(topic, queue, [(job, error) for job in spoiled], now_ms)
-            if left := [job for job in jobs if job.place is Place.DYING]:
-                self.bury(topic, queue, left, now_ms, room)
-            return
-        half = len(jobs) // 2
-        self.bury(topic, queue, jobs[:half], now_ms, room)
-        self.bury(topic, queue, jobs[half:], now_ms, room)
+            self.spoil(topic, queue, [(job, error) for job in spoiled], moment.now_ms)
+            left = [job for job in jobs if job.place is JobPlace.DYING]
+            return self._read(topic, queue, left, moment) if left else Gate.NOW
+        return self._read_halves(topic, queue, jobs, moment)
 
     def spoil(
         self, topic: Topic, queue: Queue, jobs: Sequence[tuple[Job, Exception]], now_ms: int
@@ -126,21 +138,20 @@ class DeadLetters:
         for job, error in jobs:
             if queue.spoil(job, now_ms + DAMAGED_REST_MS):
                 news.setdefault(str(error), []).append(job.seq)
-        self._state.heed_end(topic.topic_id)
+        self._state.note_job_ends(topic.topic_id)
         for what, seqs in news.items():
             named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
             self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
 
-    def _move(
+    def _copy(
         self,
         topic: Topic,
         queue: Queue,
         jobs: list[Job],
         extents: list[Extent],
         texts: list[list[Buffer]],
-        now_ms: int,
-        room: Room,
-    ) -> None:
+        moment: Moment,
+    ) -> Gate:
         """The jobs leave the queue and stand in the dead-letter topic, in one entry of the log; a
         job that is refused there stays, and is tried again later.
 
@@ -157,9 +168,9 @@ class DeadLetters:
                 "$dead_letter_src_seq": b"%d" % seq,
             }
 
-        is_logged = topic.config.durability != "ephemeral" or holds_logged(topic)
+        is_logged = logs_deletes(topic)
         if is_logged:
-            self._unit.log_expiry(topic, now_ms)
+            self._unit.log_expiry(topic, moment.now_ms)
         size_bytes = _size_of(topic, spans)
         raw, left = spans.astype("<u8").tobytes(), topic.count - len(jobs)
         left_bytes = topic.size_bytes - size_bytes
@@ -167,46 +178,39 @@ class DeadLetters:
         cause = DeadLettered(topic.topic_id, known, len(jobs), left, left_bytes)
         copies = gather(extents, texts, stamp=stamp)
         try:
-            dest = self._dest(topic, copies, now_ms, room)
-            gate = self._unit.copy_into(dest, copies, cause, now_ms, room, freed_bytes=size_bytes)
-            self.gate = max(self.gate, gate, key=GATES.index)
+            dest = self._dest(topic, copies, moment)
+            gate = self._unit.copy_into(dest, copies, cause, moment, freed_bytes=size_bytes)
             if not is_logged:
-                gone = RecordsDeleted(now_ms, topic.topic_id, raw, left, left_bytes)
+                gone = RecordsDeleted(moment.now_ms, topic.topic_id, raw, left, left_bytes)
                 self._unit.emit(gone, logged=False)
+            return gate
         except Rejection:
-            if len(jobs) == 1:
-                self._refused(topic, jobs[0], now_ms)
-                return
-            if not self._takes_any(topic, jobs, copies, now_ms, room):
-                for job in jobs:
-                    self._refused(topic, job, now_ms)
-                return
-            half = len(jobs) // 2
-            self.bury(topic, queue, jobs[:half], now_ms, room)
-            self.bury(topic, queue, jobs[half:], now_ms, room)
+            if len(jobs) > 1 and self._takes_any(topic, jobs, copies, moment):
+                return self._read_halves(topic, queue, jobs, moment)
+            for job in jobs:
+                self._refused(topic, job, moment.now_ms)
+            return Gate.NOW
 
-    def _takes_any(
-        self, topic: Topic, jobs: list[Job], copies: Copies, now_ms: int, room: Room
-    ) -> bool:
+    def _takes_any(self, topic: Topic, jobs: list[Job], copies: Copies, moment: Moment) -> bool:
         """Whether any of the jobs is taken alone: none is where the smallest is not."""
         least = min(range(len(copies)), key=lambda i: len(copies.tails[i]))
         one = copies.only(least)
         size_bytes = _size_of(topic, seq_spans(np.array([jobs[least].seq], np.uint64)))
         try:
-            dest = self._known_dest(topic, now_ms)
+            dest = self._known_dest(topic, moment.now_ms)
             if dest is None:
-                self._creation(topic, one, now_ms, room)
+                self._creation(topic, one, moment)
             else:
-                self._unit.admit(dest, one, None, now_ms, room, freed_bytes=size_bytes)
+                self._unit.admit(dest, one, None, moment, freed_bytes=size_bytes)
         except Rejection:
             return False
         return True
 
-    def _dest(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> Topic:
+    def _dest(self, topic: Topic, copies: Copies, moment: Moment) -> Topic:
         """The dead-letter topic, made where there is none and the queue's `auto_create` lets it."""
-        dest = self._known_dest(topic, now_ms)
+        dest = self._known_dest(topic, moment.now_ms)
         if dest is None:
-            dest = self._unit.create(self._creation(topic, copies, now_ms, room))
+            dest = self._unit.create(self._creation(topic, copies, moment))
         return dest
 
     def _known_dest(self, topic: Topic, now_ms: int) -> Topic | None:
@@ -221,21 +225,24 @@ class DeadLetters:
             raise no_such_topic(name)
         return dest
 
-    def _creation(self, topic: Topic, copies: Copies, now_ms: int, room: Room) -> TopicCreated:
+    def _creation(self, topic: Topic, copies: Copies, moment: Moment) -> TopicCreated:
         """What is refused makes no topic."""
         name, config = topic.config.dead_letter or "", TopicConfig()
-        created = self._unit.admission.creation(name, config, now_ms)
+        created = self._unit.admission.creation(name, config, moment.now_ms)
         absent = Topic(created.topic_id, name, config, "")
-        _, log_bytes = self._unit.admission.copied(absent, copies, now_ms, cause=None)
-        self._unit.require_writable(room(False), log_bytes + 2 * FRAME_BYTES)
+        _, log_bytes = self._unit.admission.copied(absent, copies, moment.now_ms, cause=None)
+        self._unit.require_writable(moment, log_bytes + 2 * FRAME_BYTES)
         return created
 
     def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
-        backoff_ms = min(BACKOFF_FIRST_MS << min(job.refusals, 16), BACKOFF_MAX_MS)
-        self._state.postpone_job(topic, job, now_ms + backoff_ms)
+        self._state.postpone_job(topic, job, now_ms + backoff_ms(job.refusals))
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
     """Bytes of the text of records."""
     rows_of = topic.rows_of(spans)
     return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)
+
+
+def _later(one: Gate, other: Gate) -> Gate:
+    return max(one, other, key=GATES.index)

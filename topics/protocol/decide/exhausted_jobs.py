@@ -1,7 +1,7 @@
-"""Burials: dead letters that no claim asks for (§10.6).
+"""Exhausted jobs: dead letters that no claim asks for (§10.6).
 
-A job that was delivered as often as it may be goes to the dead-letter topic at its next delivery.
-Where nobody claims, it goes all the same, once it has been claimable for `dead_letter_after_ms`:
+A job that was delivered as often as it may be moves to the dead-letter topic at its next delivery.
+Where nobody claims, it moves all the same, once it has been claimable for `dead_letter_after_ms`:
 until then a raised `max_deliveries` saves it.  Its queue knows when that is (`Queue.next_end_ms`);
 here are the alarms of all queues, a bound on what one turn moves, and the pause of a queue whose
 dead-letter topic takes nothing.  A queue without such a job costs nothing.
@@ -9,32 +9,31 @@ dead-letter topic takes nothing.  A queue without such a job costs nothing.
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final
 
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork
-from topics.protocol.decide.dead_letters import BACKOFF_FIRST_MS, BACKOFF_MAX_MS, DeadLetters
-from topics.protocol.state.queue import Job, Place
+from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
+from topics.protocol.model.backoff import backoff_ms
+from topics.protocol.model.moment import Moment
+from topics.protocol.state.queue import Job, JobPlace
 from topics.protocol.state.topic import Topic
-
-BURIED_MAX: Final = 1000
-"""Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
 
 
 @dataclass(slots=True)
 class _Pause:
-    """Nothing was taken, so often in a row; nothing is tried before `until_ms`."""
+    """The dead-letter topic took none of the jobs, so often in a row before the last time; none is
+    tried before `until_ms`."""
 
     until_ms: int
     refusals: int
 
 
-class Burials:
+class ExhaustedJobs:
     """Jobs of all queues of one engine that end by time."""
 
-    def __init__(self, unit: UnitOfWork, letters: DeadLetters) -> None:
+    def __init__(self, unit: UnitOfWork, dead_letters: DeadLetters) -> None:
         self._unit = unit
         self._state = unit.state
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._alarms: list[tuple[int, int]] = []
         self._alarm_of: dict[int, int] = {}
         self._due: dict[int, None] = {}
@@ -79,47 +78,44 @@ class Burials:
 
     # ------------------------------------------------------------------ moving
 
-    def step(self, now_ms: int, room: Room) -> None:
-        """Move what has had its time, as much of it as one turn may."""
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+    def step(self, moment: Moment) -> None:
+        """Move the jobs whose time is over, as many of them as one turn may."""
+        while (at_ms := self.alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, topic_id = heappop(self._alarms)
             del self._alarm_of[topic_id]
             self._due[topic_id] = None
         if self._unit.read_only:
             self._due.clear()
-        left = BURIED_MAX
+        left = MOVED_MAX
         while self._due and left:
             topic_id = next(iter(self._due))
             del self._due[topic_id]
             topic = self._state.by_id.get(topic_id)
             if topic is not None:
-                left -= self._bury(topic, now_ms, room, left)
+                left -= self._move(topic, moment, left)
 
-    def _bury(self, topic: Topic, now_ms: int, room: Room, limit: int) -> int:
-        """Returns how much of the turn's share that was."""
+    def _move(self, topic: Topic, moment: Moment, limit: int) -> int:
+        """Move jobs of one queue; returns how much of the turn's share that took."""
         queue = self._state.queues[topic.topic_id]
-        self._unit.expire(topic, now_ms)
-        queue.settle(now_ms)
-        jobs = queue.take_ended(now_ms, limit)
-        for job in jobs:
-            queue.exhaust(job)
+        self._unit.expire(topic, moment.now_ms)
+        queue.settle(moment.now_ms)
+        jobs = queue.take_ended(moment.now_ms, limit)
         if jobs:
             self._moving[topic.topic_id] = jobs
-            self._letters.bury(topic, queue, jobs, now_ms, room)
-        self.on_moved(topic, now_ms)
+            self._dead_letters.move(topic, queue, jobs, moment)
+        self.on_moved(topic, moment.now_ms)
         return limit if queue.is_sorting else len(jobs)
 
     def on_moved(self, topic: Topic, now_ms: int) -> None:
-        """Dying jobs of a queue went, or came back to wait; or none was to be moved."""
+        """Exhausted jobs of a queue were moved, or came back to wait; or there was none."""
         jobs = self._moving.get(topic.topic_id, [])
-        if any(job.place is Place.DYING for job in jobs):
+        if any(job.place is JobPlace.DYING for job in jobs):
             return  # their text is being read: one part of a queue at a time
         self._moving.pop(topic.topic_id, None)
-        if jobs and all(job.place is Place.DELAYED and job.refusals for job in jobs):
+        if jobs and all(job.place is JobPlace.DELAYED and job.refusals for job in jobs):
             before = self._pauses.get(topic.topic_id)
             refusals = 0 if before is None else before.refusals + 1
-            backoff_ms = min(BACKOFF_FIRST_MS << min(refusals, 16), BACKOFF_MAX_MS)
-            self._pauses[topic.topic_id] = _Pause(now_ms + backoff_ms, refusals)
+            self._pauses[topic.topic_id] = _Pause(now_ms + backoff_ms(refusals), refusals)
         elif jobs:
             self._pauses.pop(topic.topic_id, None)
         self._set_alarm(topic.topic_id)

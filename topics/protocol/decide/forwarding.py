@@ -1,10 +1,11 @@
-"""Passes: the copies that routers owe, made in slices (§6.1).
+"""Forwarding: routers copy what their sources show, in slices (§6.1).
 
-A publication marks its topic in O(1), however many routers lead out of it; a slice then goes round
-the marked topics, one router each, and a round round the routers of a topic.  A pass selects by
-columns what a router is to copy, cuts it out of the source's text and appends it, with the cursor
-that it leads to, as one entry of the log.  What a source lost before it was copied becomes a hole
-of the same size in the destination.  Which pass is under way is known to this process only.
+A publication marks its topic in O(1), however many routers lead out of it.  A slice of work goes
+round the marked topics and visits one router of each; the routers of a topic take turns.  A visit
+selects by columns what the router is to copy, cuts it out of the source's text and appends it, with
+the cursor that it leads to, as one entry of the log: a replay needs neither the source nor a look
+at the destination.  What a source lost before it was copied becomes a hole of the same size in the
+destination.  Which visit is under way is known to this process only.
 """
 
 from collections import deque
@@ -20,27 +21,31 @@ from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.copies import Copies, Stamp, gather
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork
+from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.events import CursorsMoved, Forwarded, Loss
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.routers import Router
-from topics.protocol.state.topic import Reading, Topic, spans_of
+from topics.protocol.state.selection import ReadQuery, select
+from topics.protocol.state.topic import Topic, spans_of
 
-PASS_ROWS: Final = 1000
-PASS_BYTES: Final = 512 << 10
-"""Records, and bytes of their text, that one pass copies at most."""
+VISIT_ROWS: Final = 1000
+VISIT_BYTES: Final = 512 << 10
+"""Records, and bytes of their text, that one visit copies at most."""
 SLICE_ROWS: Final = 2000
 SLICE_BYTES: Final = 1 << 20
 SLICE_ROUTERS: Final = 64
+"""What one slice copies, and how many routers it visits, at most: requests have their turn between
+two slices."""
 SLICE_LOOKS: Final = 10_000
-"""Routers that a slice finds with nothing to do."""
+"""Routers that a slice finds with nothing to do, at most."""
 MOVE_BYTES: Final = 32
 """Room that one cursor may take in a frame."""
 SCANNED_ROWS_EACH: Final = 100
-"""Rows passed over by their columns that cost as much as one that is copied."""
+"""Rows that a filter leaves out, by their columns, that cost as much as one that is copied."""
 
 
 @dataclass(slots=True)
@@ -71,7 +76,7 @@ class _Plan:
     """Text on its way from a disk, or here: `extents` of the source, for one router.
 
     Attributes:
-        through: Where the pass leads.
+        through: The cursor after the visit.
         texts: One buffer a span, the error that came instead, or None until either has come.
     """
 
@@ -80,8 +85,8 @@ class _Plan:
     texts: list[list[Buffer]] | Exception | None = None
 
 
-class Passes:
-    """What routers owe, over the topics of one engine.
+class Forwarding:
+    """The routers of one engine at work.
 
     Args:
         rested: Called after each slice: routers may have come to rest without a copy.
@@ -96,7 +101,7 @@ class Passes:
         self._rounds: dict[int, _Round] = {}
         self._retries: list[tuple[int, int]] = []
         self._plans: WeakKeyDictionary[Router, _Plan] = WeakKeyDictionary()
-        """What a router that went, or another config of it, has asked for goes with it."""
+        """Weak: the plan of a router that was deleted, or configured anew, goes with it."""
         self._same: tuple[tuple[list[Extent], bool, bool, bool], Copies] | None = None
         self._passed: dict[int, int] = {}
         """Router id -> cursor, where the slice only passed over records."""
@@ -104,7 +109,7 @@ class Passes:
     # ------------------------------------------------------------------ what is due
 
     def mark(self, source_id: int) -> None:
-        """The routers of a topic may owe something."""
+        """The routers of a topic may have something to copy."""
         known = self._rounds.get(source_id)
         if known is not None:
             known.again = True
@@ -132,7 +137,7 @@ class Passes:
         router.retry()
         self.mark(router.source_id)
 
-    def owes(self, router: Router) -> bool:
+    def has_work(self, router: Router) -> bool:
         """Whether a router has something to do that it can do."""
         if router.is_blocked(self._state.now_ms) or self._unit.read_only:
             return False
@@ -140,11 +145,11 @@ class Passes:
 
     # ------------------------------------------------------------------ slices
 
-    def step(self, now_ms: int, room: Room) -> None:
+    def step(self, moment: Moment) -> None:
         """One slice, fair to all that are due."""
         if self._unit.read_only:
             return
-        while (at_ms := self.alarm_ms()) is not None and at_ms <= now_ms:
+        while (at_ms := self.alarm_ms()) is not None and at_ms <= moment.now_ms:
             _, router_id = heappop(self._retries)
             self.retry(self._routers.by_id[router_id])
         left = Slice()
@@ -158,40 +163,40 @@ class Passes:
                 one.left.extend(self._routers.out_of(one.source_id))
             if one.left:
                 router = one.left.popleft()
-                self._visit(router, now_ms, room, left)
-                one.again |= self._is_ready(router, now_ms)
+                self._visit(router, moment, left)
+                one.again |= self._is_ready(router, moment.now_ms)
             self._line.append(one)
-        self._end_slice(now_ms, room)
+        self._end_slice(moment)
 
-    def work(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
-        """Go on with one router, whoever else is due, until it waits or the slice is over."""
-        while not left.is_over and self._is_ready(router, now_ms):
-            self._visit(router, now_ms, room, left)
-        self._end_slice(now_ms, room)
+    def work(self, router: Router, moment: Moment, left: Slice) -> None:
+        """Go on with one router, before all others, until it waits or the slice is over."""
+        while not left.is_over and self._is_ready(router, moment.now_ms):
+            self._visit(router, moment, left)
+        self._end_slice(moment)
 
-    def _end_slice(self, now_ms: int, room: Room) -> None:
+    def _end_slice(self, moment: Moment) -> None:
         self._same = None
-        self._log_passed(now_ms, room)
-        self._unit.relieve(now_ms)
+        self._log_passed(moment)
+        self._unit.evict_for_memory(moment.now_ms)
         self._rested()
 
-    def _log_passed(self, now_ms: int, room: Room) -> None:
-        """Cursors that moved without a copy are told together, so that what was only passed over
-        is not taken for lost where it is evicted later."""
+    def _log_passed(self, moment: Moment) -> None:
+        """Cursors that moved without a copy are logged together, so that records which a filter left
+        out are not taken for lost where they are evicted later."""
         passed, self._passed = self._passed, {}
         by_id = self._routers.by_id
         moved = [(by_id[i], cursor) for i, cursor in passed.items() if i in by_id]
         if not moved:
             return
         try:
-            self._unit.require_writable(room(False), FRAME_BYTES + MOVE_BYTES * len(moved))
+            self._unit.require_writable(moment, FRAME_BYTES + MOVE_BYTES * len(moved))
         except Rejection as refusal:
             for router, _ in moved:
-                self._block(router, refusal.code.code, refusal.message, now_ms)
+                self._block(router, refusal.code.code, refusal.message, moment.now_ms)
         else:
             moves = [(router.router_id, cursor, 0) for router, cursor in moved]
             self._unit.emit(
-                CursorsMoved(now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
+                CursorsMoved(moment.now_ms, moves), log_bytes=FRAME_BYTES + MOVE_BYTES * len(moves)
             )
 
     def _is_ready(self, router: Router, now_ms: int) -> bool:
@@ -208,46 +213,46 @@ class Passes:
     def _cursor(self, router: Router) -> int:
         return self._passed.get(router.router_id, router.cursor)
 
-    # ------------------------------------------------------------------ one pass
+    # ------------------------------------------------------------------ one visit
 
-    def _visit(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+    def _visit(self, router: Router, moment: Moment, left: Slice) -> None:
         left.looks -= 1
-        if not self._is_ready(router, now_ms):
+        if not self._is_ready(router, moment.now_ms):
             return
         left.routers -= 1
         try:
-            self._copy(router, now_ms, room, left)
+            self._copy(router, moment, left)
         except Rejection as refusal:
-            self._block(router, refusal.code.code, refusal.message, now_ms)
+            self._block(router, refusal.code.code, refusal.message, moment.now_ms)
         except (Corrupt, OSError) as error:
             code = ErrorCode.INTERNAL.code
-            self._block(router, code, f"the source cannot be read: {error}", now_ms)
+            self._block(router, code, f"the source cannot be read: {error}", moment.now_ms)
 
     def _block(self, router: Router, code: str, message: str, now_ms: int) -> None:
         router.block(code, message, now_ms)
         assert router.blocked is not None
         heappush(self._retries, (router.blocked.retry_at_ms, router.router_id))
 
-    def _copy(self, router: Router, now_ms: int, room: Room, left: Slice) -> None:
+    def _copy(self, router: Router, moment: Moment, left: Slice) -> None:
         source, dest = self._state.by_id[router.source_id], self._state.by_id[router.dest_id]
-        self._unit.expire(source, now_ms)
-        self._unit.expire(dest, now_ms)
+        self._unit.expire(source, moment.now_ms)
+        self._unit.expire(dest, moment.now_ms)
         allowed = self._routers.hops_allowed(router)
-        while self._pass_loss(router, source, dest, allowed, now_ms, room):
+        while self._pass_loss(router, source, dest, allowed, moment):
             if self._cursor(router) >= source.published_seq:
                 router.blocked = None
                 return
         plan = self._plans.pop(router, None)
         if plan is not None and isinstance(plan.texts, Exception):
             raise plan.texts
-        reading = Reading(
+        reading = ReadQuery(
             self._cursor(router),
-            PASS_ROWS,
-            PASS_BYTES,
+            VISIT_ROWS,
+            VISIT_BYTES,
             match=router.match,
             through=None if plan is None else plan.through,
         )
-        page = source.select(reading)
+        page = select(source, reading)
         assert page.tombstone is None
         extents = page.extents if allowed is None else _within(page.extents, allowed)
         left.rows -= page.scanned // SCANNED_ROWS_EACH
@@ -263,7 +268,7 @@ class Passes:
             return
         left.rows -= len(copies)
         left.size_bytes -= int(copies.data_size.sum(dtype=np.int64))
-        self._append(router, dest, copies, page.next_seq, now_ms, room)
+        self._append(router, dest, copies, page.next_seq, moment)
         self._passed.pop(router.router_id, None)
         router.blocked = None
 
@@ -273,13 +278,13 @@ class Passes:
         dest: Topic,
         copies: Copies,
         through: int,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> None:
         """As many of the copies as the destination takes at once.  Raises Rejection: not one."""
         if self._passed and self._routers.is_source(dest.topic_id):
-            # What these copies push out there was passed over before, and the log says so.
-            self._log_passed(now_ms, room)
+            # The copies may evict records there that its own routers have passed over.  The log has
+            # to say so first, or a replay would take these for lost.
+            self._log_passed(moment)
         n = len(copies)
         config = dest.config
         if config.discard == "reject" and config.cap_records:
@@ -288,7 +293,7 @@ class Passes:
             part = copies if n == len(copies) else copies.first(n)
             cursor = through if part is copies else int(part.seqs[-1])
             try:
-                self._unit.copy_into(dest, part, Forwarded(router.router_id, cursor), now_ms, room)
+                self._unit.copy_into(dest, part, Forwarded(router.router_id, cursor), moment)
                 return
             except Rejection:
                 if n == 1:
@@ -303,27 +308,26 @@ class Passes:
         source: Topic,
         dest: Topic,
         allowed: int | None,
-        now_ms: int,
-        room: Room,
+        moment: Moment,
     ) -> bool:
-        """Go past what the source lost behind the cursor, if anything, and say so in the
-        destination (§3.3 `source_trim`)."""
+        """Go past what the source lost behind the cursor, and leave a hole in the destination (§3.3
+        `source_trim`); False where it lost nothing there."""
         cursor, hops = self._cursor(router), 0
         stone = source.tombstone(cursor)
         if stone is not None:
             # What was deleted behind the floor is no loss.
-            loss = Loss(stone.gap_from, source.evict_floor - 1, stone.reason, now_ms)
+            loss = Loss(stone.gap_from, source.evict_floor - 1, stone.reason, moment.now_ms)
         elif (hole := source.hole_at(cursor + 1)) is not None:
-            loss = Loss(cursor + 1, hole.last_seq, hole.reason, now_ms)
+            loss = Loss(cursor + 1, hole.last_seq, hole.reason, moment.now_ms)
             hops = hole.hops
         else:
             return False
         if allowed is not None and hops >= allowed:
-            # It has been all around the ring.
+            # The gap has been all around the ring.
             self._passed[router.router_id] = loss.gap_to
             return True
         hops = 0 if allowed is None else hops + 1
-        self._unit.skip(dest, router.router_id, loss, now_ms, room, hops=hops)
+        self._unit.skip(dest, router.router_id, loss, moment, hops=hops)
         self._passed.pop(router.router_id, None)
         return True
 
@@ -381,7 +385,7 @@ class Passes:
 
 
 def _stamp(router: Router, source: Topic) -> Stamp:
-    """What tells the copies of an `exactly_once` router: source, its instance, seq, and a key."""
+    """What a copy of an `exactly_once` router says of its origin: source, epoch, seq, and a key."""
     name, epoch = orjson.dumps(source.name), orjson.dumps(source.epoch)
     head = b'{"source":%b,"epoch":%b,"seq":' % (name, epoch)
     key = orjson.dumps(f"{router.name}@{source.epoch}:")[:-1]

@@ -1,8 +1,8 @@
-"""Sweeps: reads and deletes that look at more runs than one turn may.
+"""Partial scans: reads and deletes that look at more runs than one turn may.
 
 A command that finds its records by tag, or deletes many, looks at the runs of its topic one by one.
-What takes longer than a moment goes on in later turns (`Sweeps`), so that it holds nobody up: a read
-goes on filling its page, and a delete goes on finding (`Finding`) and is decided in one turn at its
+A turn looks at a bounded number of them, so that other clients have theirs: a read goes on filling
+its page in later turns, and a delete goes on finding (`Finding`) and is decided in one turn at its
 end, as one event, which takes a bit for each record of a run at most.  Columns that a disk must give
 first are read on a thread meanwhile.
 
@@ -17,29 +17,30 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.events import MARKS_BYTES, SPAN_BYTES, Marks
 from topics.protocol.model.limits import LOOKS_MAX
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost, seq_spans
 
-PASSES_MAX: Final = 8
+LOOKS_AGAIN_MAX: Final = 8
 """After so many looks at pieces that changed meanwhile, those that changed again are looked at in
 one turn: a topic that changes faster than it is looked at must not keep a delete from its end."""
 FOUND_COST: Final = 1024
 """Rows found that cost as much as a look at a run: their spans and sizes."""
 
-Sweep: TypeAlias = "Generator[Sequence[Run], tuple[int, Room], Outcome | None]"
+Scan: TypeAlias = "Generator[Sequence[Run], Moment, Outcome | None]"
 """A command in parts: yields, at the end of each, runs to be warmed before the next; is sent the
-time and the room in the log.  Its end is None where the command waits on elsewhere."""
+moment of each.  Its end is None where the command waits on elsewhere."""
 
 
 @dataclass(slots=True)
 class Warming(Fetch):
-    """Implements `effects.Fetch` for columns: nothing is handed over."""
+    """A fetch of columns: nothing is handed over."""
 
     runs: Sequence[Run] = ()
 
@@ -49,93 +50,93 @@ class Warming(Fetch):
             try:
                 run.warm()
             except (Corrupt, OSError) as error:
-                return error  # met again by who looks at it, and told there
+                return error  # the scan meets it again when it looks, and is refused
         return []
 
 
 @dataclass(slots=True, eq=False)
-class _Going:
-    """A sweep that is not at its end."""
+class _Running:
+    """A scan that is not at its end."""
 
     token: object
     topic: Topic
-    sweep: Sweep
+    scan: Scan
     is_reading: bool = False
     is_late: bool = False
 
 
-class Sweeps:
-    """The sweeps of one engine: a part of each at a time, one after the other."""
+class PartialScans:
+    """The scans of one engine: a part of each at a time, one after the other."""
 
     def __init__(self, unit: UnitOfWork) -> None:
         self._unit = unit
         self._state = unit.state
-        self._going: dict[object, _Going] = {}
-        self._due: dict[_Going, None] = {}
+        self._running: dict[object, _Running] = {}
+        self._due: dict[_Running, None] = {}
 
     def __contains__(self, token: object) -> bool:
-        return token in self._going
+        return token in self._running
 
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
         return bool(self._due)
 
-    def begin(self, topic: Topic, token: object, sweep: Sweep) -> Outcome | None:
-        """Do the first part; None where there are more, and a wake will tell the outcome.
+    def begin(self, topic: Topic, token: object, scan: Scan) -> Outcome | None:
+        """Do the first part; None where there are more, and the outcome comes with a wake.
 
         Raises:
             Rejection, DamagedRun: The command's own refusals.
         """
         try:
-            runs = next(sweep)
+            runs = next(scan)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        going = self._going[token] = _Going(token, topic, sweep)
-        self._go_on(going, runs)
+        running = self._running[token] = _Running(token, topic, scan)
+        self._go_on(running, runs)
         return None
 
-    def step(self, now_ms: int, room: Room) -> None:
-        """One part of that sweep which has waited longest."""
+    def step(self, moment: Moment) -> None:
+        """Do one part of the scan that has waited longest."""
         if self._due:
-            going = next(iter(self._due))
-            del self._due[going]
-            self._part(going, now_ms, room)
+            running = next(iter(self._due))
+            del self._due[running]
+            self._part(running, moment)
 
     def forget(self, token: object) -> None:
-        """The client is gone: what was not decided yet is not decided at all."""
-        going = self._going.pop(token, None)
-        if going is not None:
-            self._due.pop(going, None)
-            going.sweep.close()
+        """The client is gone: a scan is not decided before its end, so nothing was done."""
+        running = self._running.pop(token, None)
+        if running is not None:
+            self._due.pop(running, None)
+            running.scan.close()
 
     def hurry(self, token: object) -> None:
-        """The time is over that a sweep's command would have waited for more."""
-        if token in self._going:
-            self._going[token].is_late = True
+        """The command's time is over: the scan answers with what it finds, and waits for no more."""
+        if token in self._running:
+            self._running[token].is_late = True
 
     def is_late(self, token: object) -> bool:
-        return token in self._going and self._going[token].is_late
+        return token in self._running and self._running[token].is_late
 
     def refuse_all(self) -> None:
-        """The server is stopping: what was not decided yet is not decided at all."""
-        for token, going in self._going.items():
-            going.sweep.close()
+        """The server is stopping: a scan is not decided before its end, so nothing was done."""
+        for token, running in self._running.items():
+            running.scan.close()
             why = Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping; nothing was done")
             self._unit.wakes.append(Wake(token, why))
-        self._going.clear()
+        self._running.clear()
         self._due.clear()
 
-    def _part(self, going: _Going, now_ms: int, room: Room) -> None:
-        topic = going.topic
+    def _part(self, running: _Running, moment: Moment) -> None:
+        topic = running.topic
         result: Outcome | Exception | None
         if self._state.by_id.get(topic.topic_id) is not topic:
             result = no_such_topic(topic.name)
-            going.sweep.close()
+            running.scan.close()
         else:
-            self._unit.expire(topic, now_ms)
+            self._unit.expire(topic, moment.now_ms)
             try:
-                runs = going.sweep.send((now_ms, room))
+                runs = running.scan.send(moment)
             except StopIteration as end:
                 result = end.value
             except DamagedRun as damage:
@@ -144,23 +145,23 @@ class Sweeps:
             except Rejection as refusal:
                 result = refusal
             else:
-                self._go_on(going, runs)
+                self._go_on(running, runs)
                 return
-        del self._going[going.token]
+        del self._running[running.token]
         if result is not None:
-            self._unit.wakes.append(Wake(going.token, result))
+            self._unit.wakes.append(Wake(running.token, result))
 
-    def _go_on(self, going: _Going, runs: Sequence[Run]) -> None:
+    def _go_on(self, running: _Running, runs: Sequence[Run]) -> None:
         if not runs:
-            self._due[going] = None
+            self._due[running] = None
             return
 
         def warmed(_: object) -> None:
-            if self._going.get(going.token) is going and going.is_reading:
-                going.is_reading = False
-                self._due[going] = None
+            if self._running.get(running.token) is running and running.is_reading:
+                running.is_reading = False
+                self._due[running] = None
 
-        going.is_reading = True
+        running.is_reading = True
         self._unit.fetches.append(Warming((), warmed, runs))
 
 
@@ -199,16 +200,16 @@ class Finding:
     def search(self) -> Iterator[Sequence[Run]]:
         """Look at every run; yields at the end of each part of it runs to be warmed before the next.
         At its end all pieces hold, as long as nothing else happens."""
-        for again in range(PASSES_MAX + 1):
+        for again in range(LOOKS_AGAIN_MAX + 1):
             stale = self._stale()
             if not stale:
-                if self.left >= LOOKS_MAX // 2 or again == PASSES_MAX:
+                if self.left >= LOOKS_MAX // 2 or again == LOOKS_AGAIN_MAX:
                     return
                 self.left = LOOKS_MAX  # the decision has a turn of its own
                 yield ()
                 continue
             for at, run in enumerate(stale):
-                if again < PASSES_MAX and self.left < look_cost(run):
+                if again < LOOKS_AGAIN_MAX and self.left < look_cost(run):
                     self.left = LOOKS_MAX
                     more = stale[at : at + WARMED_MAX]
                     yield [one for one in more if not one.is_warm]
@@ -261,7 +262,7 @@ class Finding:
             piece.records = len(rows)
             piece.size_bytes = int(self.topic.sizes(piece.run)[rows].sum(dtype=np.int64))
 
-    def remove(self, unit: UnitOfWork, now_ms: int, room: Room) -> tuple[int, Gate]:
+    def remove(self, unit: UnitOfWork, moment: Moment) -> tuple[int, Gate]:
         """Decide it, in the turn in which `search` ended; as `UnitOfWork.remove`."""
         pieces = [self.pieces[s] for s in sorted(self.pieces) if self.pieces[s].records]
         if not pieces:
@@ -270,7 +271,7 @@ class Finding:
         marks = [Marks(p.run.first_seq, p.rows, p.bits) for p in pieces if p.bits]
         records = sum(piece.records for piece in pieces)
         size_bytes = sum(piece.size_bytes for piece in pieces)
-        gate = unit.remove_spans(self.topic, spans, records, size_bytes, now_ms, room, marks)
+        gate = unit.remove_spans(self.topic, spans, records, size_bytes, moment, marks)
         return records, gate
 
 

@@ -1,6 +1,6 @@
-"""Forwarding: routers' commands, and when what routers owe is worked off (§6).
+"""Router commands: create, show, list and delete routers (§6); and when routers forward.
 
-The joint between routers, topics and passes.
+The joint between routers, their topics and forwarding.
 """
 
 from bisect import bisect_left
@@ -8,16 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
-from topics.protocol.commit.unit_of_work import Room, UnitOfWork, no_such_topic
-from topics.protocol.decide.forwarding import Passes
-from topics.protocol.decide.read_your_writes import Debt
-from topics.protocol.http.answers import (
-    list_cursor,
-    open_object,
-    router_fields,
-    router_state,
-    router_summary,
-)
+from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.decide.forwarding import Forwarding
+from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.model.commands import (
     Claim,
     Command,
@@ -36,16 +29,26 @@ from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import RouterConfigured, RouterDeleted
 from topics.protocol.model.limits import Limits, throttled
-from topics.protocol.model.outcomes import Gate, Outcome
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import (
+    Blockage,
+    Gate,
+    Outcome,
+    RouterDropped,
+    RouterPut,
+    RouterShown,
+    RoutersListed,
+    RouterView,
+)
 from topics.protocol.state.routers import Router
 from topics.protocol.state.topic import Topic
 
-Owing = tuple[Sequence[Router], Sequence[Topic]]
-"""Routers that have to come along, farthest first, and the topics in which that is to be seen."""
-_NOTHING: Owing = (), ()
+Upstream = tuple[Sequence[Router], Sequence[Topic]]
+"""Routers that have to catch up, farthest first, and the topics that have to show their copies."""
+_NONE: Upstream = (), ()
 
 
-class Forwarding:
+class RouterCommands:
     """Routers over the topics of one engine.
 
     Args:
@@ -60,144 +63,144 @@ class Forwarding:
         self._state = unit.state
         self._routers = unit.state.routers
         self._rested = rested
-        self._passes = Passes(unit, rested)
-        self.commands: dict[type, Callable[[Any, int, Room], Outcome]] = {
+        self._forwarding = Forwarding(unit, rested)
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutRouter: self._put,
             GetRouter: self._get,
             ListRouters: self._list,
             DeleteRouter: self._delete,
         }
-        self._owing: dict[type, Callable[[Any], Owing]] = {
-            Diff: self._owing_to_reader,
-            GetTopic: self._owing_to_reader,
-            Claim: self._owing_to_reader,
-            DeleteRecords: self._owing_to_reader,
-            Purge: self._owing_to_reader,
-            CreateWatch: self._owing_to_watcher,
-            GetRouter: self._owing_to_router,
-            DeleteRouter: self._owing_to_router,
-            PutRouter: self._owing_to_change,
-            DeleteTopic: self._owing_to_deletion,
+        self._before: dict[type, Callable[[Any], Upstream]] = {
+            Diff: self._before_read,
+            GetTopic: self._before_read,
+            Claim: self._before_read,
+            DeleteRecords: self._before_read,
+            Purge: self._before_read,
+            CreateWatch: self._before_watch,
+            GetRouter: self._before_router,
+            DeleteRouter: self._before_router,
+            PutRouter: self._before_change,
+            DeleteTopic: self._before_deletion,
         }
 
     # ------------------------------------------------------------------ what happens elsewhere
 
     def on_recovered(self) -> None:
-        """Replay is over: whatever a router owes is due."""
+        """Replay is over: routers that are behind their sources are due."""
         for router in self._routers.by_id.values():
-            self._passes.mark(router.source_id)
+            self._forwarding.mark(router.source_id)
 
     def on_published(self, topic: Topic) -> None:
-        """A topic shows more: its routers owe copies."""
-        self._passes.mark(topic.topic_id)
+        """A topic shows more: its routers have something to copy."""
+        self._forwarding.mark(topic.topic_id)
 
     def on_room(self, topic: Topic) -> None:
         """A topic may take more than before: routers that it blocked try again."""
         if self._routers.is_derived(topic.topic_id):
             for router in self._routers.into(topic.topic_id):
                 if router.blocked is not None:
-                    self._passes.retry(router)
+                    self._forwarding.retry(router)
 
     def on_stopped(self) -> None:
-        """Routers went with a topic, or nothing is written any more: they owe nothing now."""
+        """Routers were deleted, or nothing is written any more: they copy nothing now."""
         self._rested()
 
-    # ------------------------------------------------------------------ what is owed
+    # ------------------------------------------------------------------ forwarding
 
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return self._passes.is_due
+        return self._forwarding.is_due
 
-    def step(self, now_ms: int, room: Room) -> None:
-        """A bounded part of what is owed."""
-        self._passes.step(now_ms, room)
+    def step(self, moment: Moment) -> None:
+        """Copy a bounded part of what routers have to copy."""
+        self._forwarding.step(moment)
 
     def alarm_ms(self) -> int | None:
         """When a blocked router tries again."""
-        return self._passes.alarm_ms()
+        return self._forwarding.alarm_ms()
 
     def is_awaited(self, topic: Topic) -> bool:
         """Whether copies for a topic are still to come, as far as routers are not blocked."""
         return self._routers.is_derived(topic.topic_id) and any(
-            self._passes.owes(router) for router in self._routers.upstream(topic.topic_id)
+            self._forwarding.has_work(router) for router in self._routers.upstream(topic.topic_id)
         )
 
-    def debt_of(self, command: Command) -> Debt | None:
-        """What is owed to a command before it is decided; None where that is nothing."""
+    def barrier_for(self, command: Command) -> ReadBarrier | None:
+        """What routers have to copy before a command is decided; None where that is nothing."""
         if not self._routers.by_id:
             return None
-        owing = self._owing.get(type(command))
-        if owing is None:
+        upstream_of = self._before.get(type(command))
+        if upstream_of is None:
             return None
-        routers, shows = owing(command)
+        routers, shows = upstream_of(command)
         if not routers:
             return None
-        debt = Debt(self._unit, self._passes, routers, shows)
-        return None if debt.is_settled else debt
+        barrier = ReadBarrier(self._unit, self._forwarding, routers, shows)
+        return None if barrier.is_passed else barrier
 
-    def _owing_to_reader(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Owing:
+    def _before_read(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Upstream:
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_derived(topic.topic_id):
-            return _NOTHING
+            return _NONE
         return self._routers.upstream(topic.topic_id), (topic,)
 
-    def _owing_to_watcher(self, command: CreateWatch) -> Owing:
+    def _before_watch(self, command: CreateWatch) -> Upstream:
         found = (self._state.topics.get(name) for name in command.topics)
         shows = [t for t in found if t is not None and self._routers.is_derived(t.topic_id)]
         routers = [router for t in shows for router in self._routers.upstream(t.topic_id)]
         return list(dict.fromkeys(routers)), shows
 
-    def _owing_to_router(self, command: GetRouter | DeleteRouter) -> Owing:
+    def _before_router(self, command: GetRouter | DeleteRouter) -> Upstream:
         router = self._routers.by_name.get(command.router)
         if router is None:
-            return _NOTHING
+            return _NONE
         # In a ring it is among those upstream, and comes once more when all have been round.
         return [*self._routers.upstream(router.source_id), router], ()
 
-    def _owing_to_change(self, command: PutRouter) -> Owing:
-        """What the config so far owes is forwarded as it says; and a router begins behind what is
-        still on its way to its source."""
+    def _before_change(self, command: PutRouter) -> Upstream:
+        """Records that came under the old config are forwarded as that says; and a router begins
+        behind what is still on its way to its source."""
         router = self._routers.by_name.get(command.router)
         if router is not None and router.config == command.config:
-            return _NOTHING
-        last, _ = _NOTHING if router is None else self._owing_to_router(GetRouter(router.name))
+            return _NONE
+        last, _ = _NONE if router is None else self._before_router(GetRouter(router.name))
         source = self._state.topics.get(command.config.source)
         first = () if source is None else self._routers.upstream(source.topic_id)
         return [*first, *last], () if source is None else (source,)
 
-    def _owing_to_deletion(self, command: DeleteTopic) -> Owing:
+    def _before_deletion(self, command: DeleteTopic) -> Upstream:
         """What was written to a source is copied before it goes."""
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_source(topic.topic_id):
-            return _NOTHING
+            return _NONE
         upstream = self._routers.upstream(topic.topic_id)
         return [*upstream, *self._routers.out_of(topic.topic_id)], ()
 
     # ------------------------------------------------------------------ commands
 
-    def _put(self, command: PutRouter, now_ms: int, room: Room) -> Outcome:
+    def _put(self, command: PutRouter, moment: Moment) -> Outcome:
         """§6.1: create, or replace the config; an identical one changes nothing."""
         config = command.config
         old = self._routers.by_name.get(command.router)
         if old is not None and old.config == config:
-            return _put_outcome(old.name, config, created=False)
+            return _put(old.name, config, created=False)
         limit = self._limits.max_routers
         if old is None and limit and len(self._routers) >= limit:
             raise throttled("max_routers", limit)
         source, dest = self._ends(command, old)
         absent = [end is None for end in (source, dest)].count(True)
         self._require_topics(absent)
-        self._unit.require_writable(room(False), (1 + absent) * FRAME_BYTES)
-        source = source or self._create(config.source, now_ms)
-        dest = dest or self._create(config.dest, now_ms)
+        self._unit.require_writable(moment, (1 + absent) * FRAME_BYTES)
+        source = source or self._create(config.source, moment.now_ms)
+        dest = dest or self._create(config.dest, moment.now_ms)
         is_same = old is not None and (old.source_id, old.dest_id) == (
             source.topic_id,
             dest.topic_id,
         )
         self._unit.emit(
             RouterConfigured(
-                now_ms,
+                moment.now_ms,
                 self._routers.next_id if old is None else old.router_id,
                 command.router,
                 config,
@@ -206,8 +209,8 @@ class Forwarding:
                 old.cursor if old is not None and is_same else source.head_seq,
             )
         )
-        self._passes.mark(source.topic_id)
-        return _put_outcome(command.router, config, created=old is None)
+        self._forwarding.mark(source.topic_id)
+        return _put(command.router, config, created=old is None)
 
     def _ends(self, command: PutRouter, old: Router | None) -> tuple[Topic | None, Topic | None]:
         """Source and destination as far as they exist, if a router may lead from one to the other.
@@ -251,7 +254,7 @@ class Forwarding:
     def _create(self, name: str, now_ms: int) -> Topic:
         return self._unit.create(self._unit.admission.creation(name, TopicConfig(), now_ms))
 
-    def _get(self, command: GetRouter, now_ms: int, _: object) -> Outcome:
+    def _get(self, command: GetRouter, moment: Moment) -> Outcome:
         """§6.2."""
         router = self._routers.by_name.get(command.router)
         if router is None:
@@ -260,9 +263,9 @@ class Forwarding:
                 f'router "{command.router}" does not exist',
                 {"router": command.router},
             )
-        return Outcome([open_object(router_state(router, self._lag(router), now_ms))])
+        return RouterShown(self._view(router, moment.now_ms))
 
-    def _list(self, command: ListRouters, now_ms: int, _: object) -> Outcome:
+    def _list(self, command: ListRouters, moment: Moment) -> Outcome:
         """§6.3: by name, so that a page goes on rightly whatever came and went between."""
         names = self._routers.names
         start = bisect_left(names, max(command.prefix, command.after))
@@ -278,34 +281,41 @@ class Forwarding:
             ):
                 page.append(router)
         shown = page[: command.page_size]
-        answer: dict[str, object] = {
-            "routers": [router_summary(r, self._lag(r), now_ms) for r in shown]
-        }
-        if len(page) > command.page_size:
-            answer["next_cursor"] = list_cursor(shown[-1].name)
-        return Outcome([open_object(answer)])
+        views = [self._view(router, moment.now_ms) for router in shown]
+        return RoutersListed(views, shown[-1].name if len(page) > command.page_size else None)
 
-    def _lag(self, router: Router) -> int:
-        """Source seqs that are shown and not forwarded."""
-        return max(self._state.by_id[router.source_id].published_seq - router.cursor, 0)
+    def _view(self, router: Router, now_ms: int) -> RouterView:
+        published_seq = self._state.by_id[router.source_id].published_seq
+        blocked = router.blocked
+        return RouterView(
+            name=router.name,
+            config=router.config,
+            forwarded_total=router.forwarded_total,
+            cursor=router.cursor,
+            lag=max(published_seq - router.cursor, 0),
+            blockage=None
+            if blocked is None
+            else Blockage(
+                blocked.code,
+                blocked.message,
+                blocked.since_ms,
+                max(blocked.retry_at_ms - now_ms, 0),
+            ),
+            lost_total=router.lost_total,
+            loss=router.loss,
+        )
 
-    def _delete(self, command: DeleteRouter, now_ms: int, room: Room) -> Outcome:
+    def _delete(self, command: DeleteRouter, moment: Moment) -> Outcome:
         """§6.4: idempotent; what was forwarded stays."""
         router = self._routers.by_name.get(command.router)
         if router is not None:
-            self._unit.require_writable(room(True))
-            self._unit.emit(RouterDeleted(now_ms, router.router_id))
+            self._unit.require_writable(moment, reserve=True)
+            self._unit.emit(RouterDeleted(moment.now_ms, router.router_id))
             self._rested()
-        answer = {"router": command.router, "deleted": router is not None}
         # What a repetition repeats may still be on its way to the disk.
-        return Outcome([open_object(answer)], gate=Gate.SYNCED, logs=True)
+        return RouterDropped(command.router, router is not None, gate=Gate.SYNCED, is_logged=True)
 
 
-def _put_outcome(name: str, config: RouterConfig, *, created: bool) -> Outcome:
+def _put(name: str, config: RouterConfig, *, created: bool) -> RouterPut:
     """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
-    return Outcome(
-        [open_object({"router": name, "created": created, **router_fields(config)})],
-        status=201 if created else 200,
-        gate=Gate.SYNCED,
-        logs=True,
-    )
+    return RouterPut(name, config, created, gate=Gate.SYNCED, is_logged=True)

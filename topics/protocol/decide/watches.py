@@ -1,24 +1,24 @@
-"""Watching's commands: sessions, streams and sockets, as far as the state of topics decides (§7).
+"""Watch commands: sessions, streams and sockets, as far as the state of topics decides (§7).
 
-The joint between `watch` (positions and lifecycles) and what topics there are, how many connections
-may be open, and which of them comes first.
+The joint between watches (positions and lifecycles, `state/watches.py`) and topics: which there are,
+which comes first in a stream, and how many connections may be open.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
-from topics.protocol.http.answers import effective_priority, open_object
-from topics.protocol.http.sse import composite, parse_composite
+from topics.protocol.decide.topics import effective_priority, note_read
 from topics.protocol.model.commands import Begin, CreateWatch, View
+from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits, throttled
-from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.moment import Moment
+from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watches import (
     SESSION_TTL_MS,
     Pulled,
-    Remembered,
     Session,
     Stream,
     Watched,
@@ -28,22 +28,22 @@ from topics.protocol.state.watches import (
 )
 
 
-class Watching:
+class WatchCommands:
     """Sessions and streams over the topics of one engine."""
 
     def __init__(self, limits: Limits, unit: UnitOfWork, *, besides: Callable[[], int]) -> None:
-        """`besides` tells how many connections stream something else."""
+        """`besides` gives the number of connections that stream something else."""
         self._limits = limits
         self._unit = unit
         self.watches = Watches(self._shown)
         self._besides = besides
-        self.commands: dict[type, Callable[[Any, int, Any], Outcome]] = {
+        self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CreateWatch: self._create_watch
         }
 
-    def _create_watch(self, command: CreateWatch, now_ms: int, _: object) -> Outcome:
+    def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
-        self.watches.forget_idle(now_ms)
+        self.watches.forget_idle(moment.now_ms)
         limit = self._limits.max_watch_sessions
         if limit and len(self.watches.sessions) >= limit:
             raise throttled("max_watch_sessions", limit)
@@ -51,34 +51,25 @@ class Watching:
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
                 continue
-            topic = self._unit.topic(name, now_ms)
-            topic.last_read_ms = now_ms
+            topic = self._unit.topic(name, moment.now_ms)
+            note_read(topic, moment.now_ms)
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
-        session = Session(command.wid, watched, command.heartbeat_ms, now_ms)
+        session = Session(command.wid, watched, command.heartbeat_ms, moment.now_ms)
         self.watches.add_session(session)
-        return Outcome([open_object(self._watch_answer(session))])
+        return WatchCreated(
+            session.wid,
+            SESSION_TTL_MS,
+            session.heartbeat_ms,
+            composite(session.watched.values()).decode(),
+            {w.name: self.position(w) for w in session.watched.values()},
+        )
 
-    def _watch_answer(self, session: Session) -> dict[str, object]:
-        return {
-            "wid": session.wid,
-            "stream_url": f"/v0/watch/{session.wid}",
-            "session_ttl_ms": SESSION_TTL_MS,
-            "heartbeat_ms": session.heartbeat_ms,
-            "cursor": composite(session.watched.values()).decode(),
-            "topics": {w.name: self.position(w) for w in session.watched.values()},
-        }
-
-    def position(self, watched: Watched) -> dict[str, object]:
-        """Where a reader stands in a topic, as `POST /v0/watch` and `subscribed` tell it."""
+    def position(self, watched: Watched) -> WatchPosition:
+        """Where a reader stands in a topic."""
         topic = self._unit.state.by_id[watched.topic_id]
-        return {
-            "from_seq": watched.cursor,
-            "head_seq": topic.published_seq,
-            "earliest_seq": topic.earliest_seq,
-            "epoch": topic.epoch,
-        }
+        return WatchPosition(watched.cursor, topic.published_seq, topic.earliest_seq, topic.epoch)
 
     def open_stream(
         self, wid: str, rewind: str | None, wake: Callable[[], None], now_ms: int

@@ -1,60 +1,51 @@
-"""The driver: commands that come, what they wait for, and what is done when nobody asks.
+"""The driver: when commands are decided, written and answered, and what is done between them.
 
-An engine decides and applies; somebody has to say when what it decided is written, who is answered
-then, and what is owed meanwhile.  That is the same for a server on an event loop, a simulation in
-which one seed decides everything, an engine in memory for tests and a benchmark: they are its hosts.
-It is sans-IO: the host performs what it is asked (`Host.perform`), reports what came of it, and
-calls `ring` when the alarm says so.  What a host owes, in this order:
-
-1. `recover`, where nobody waits for it; then `start`.
-2. `submit` for each command; it answers at once, or gives a ticket and answers later.
-3. `end_turn` soon after `turn_soon` was asked for: when those who came by now were all decided.
-4. For each step that `perform` got, exactly one report, on the thread of the engine.
-5. `ring` not long after `alarm_ms`, which may have changed after any of these calls.
-6. `drain`, then `stop`.
+An engine decides and applies; it does not know when its events are written, which answers wait for
+that, or what else is due.  The driver does, in the same way for a server on an event loop, a
+simulation in which one seed decides everything, an engine in memory for tests and a benchmark: they
+are its hosts.  It is sans-IO: the host performs what it is asked (`Host.perform`), reports what came
+of it, and calls `ring` when the alarm says so.  `topics.protocol` says what a host owes, in which
+order.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
 
-from topics.protocol.commit.unit_of_work import Room, StateUnknown
-from topics.protocol.decide.read_your_writes import Debt
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.driver.delayed_writes import DelayedWrites
 from topics.protocol.driver.group_commit import (
     Deliver,
     GroupCommit,
     LogStep,
+    PendingAnswer,
     Reply,
-    Waiter,
+    Ticket,
     read_only,
     unknown,
 )
-from topics.protocol.driver.rounds import Call, Maintenance
-from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
+from topics.protocol.driver.maintenance import Call, MaintenanceDriver
+from topics.protocol.driver.throttle import Throttle
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import Corrupt, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 
-DEBT_SLICES: Final = 3
-"""Slices of what routers owe that a command which wants it works off itself, before it waits."""
-UNIT_BYTES_MAX: Final = 8 << 20
-"""Bytes that are planned for the log at which appends wait until a write is through: what comes
-together is one write, and everybody in it waits for all of it."""
-RETRY_MS: Final = 10
-"""A write that memory had no room for looks again, as long as it may wait."""
+COPY_SLICES: Final = 3
+"""Slices of router work that a command which reads copies does itself before it waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Text that is owed and that a disk has to be waited for: `Fetch.read` it where nobody else
-    waits, then `Driver.fetched`."""
+    """Text of records that a disk has to be waited for: `Fetch.read` it on a thread, then call
+    `Driver.fetched`."""
 
     fetch: Fetch
 
@@ -63,11 +54,11 @@ Step: TypeAlias = LogStep | Call | Read
 
 
 Parking: TypeAlias = Diff | Claim | DeleteRecords | Purge
-"""Commands that may have to wait, or go on in parts, before there is an answer."""
+"""Commands that may have to wait for records or jobs, or go on in parts, before their answer."""
 
 
 class Host(Protocol):
-    """Who has the threads and the clocks.
+    """What has the threads and the clocks.
 
     Every call but `log` may be answered by a report before it returns.
     """
@@ -78,19 +69,20 @@ class Host(Protocol):
 
     @property
     def steady_ms(self) -> int:
-        """A clock that nobody sets."""
+        """A monotonic clock, milliseconds."""
 
     def not_before(self, seen_ms: int) -> None:
-        """The log says that it was this late already: the wall clock goes on from there."""
+        """The log was written at this time of the wall clock, which goes on from there if it shows
+        less."""
 
     def perform(self, step: Step, /) -> None:
         """Begin a step, and report when it is done."""
 
     def turn_soon(self) -> None:
-        """Call `end_turn` once those who are here now have had theirs."""
+        """Call `end_turn` once the commands that are here now were submitted."""
 
     def work_soon(self) -> None:
-        """Call `work_off` once everybody had a turn."""
+        """Call `work_off` once the commands that are here now were submitted and written."""
 
     def log(self, level: str, what: str) -> None:
         """A line for the operator."""
@@ -99,46 +91,37 @@ class Host(Protocol):
         """Stored bytes that do not verify were met."""
 
     def on_broken_answer(self, error: Exception) -> None:
-        """An answer could not be delivered, which harms nobody else."""
+        """An answer could not be delivered; it concerns no other command."""
 
     def on_failed(self, error: Exception) -> None:
         """The log is read-only from now on."""
 
     def on_broken(self, error: StateUnknown) -> None:
-        """An event became true in part: the process must end, and its log does not hold the event.
+        """An event was applied in part: the process must end, and its log does not hold the event.
         Where this returns, the error is raised."""
 
 
-class Ticket:
-    """A command that waits; `cancel` when nobody will hear its answer."""
-
-    def __init__(self, cancel: Callable[[], None]) -> None:
-        self.cancel = cancel
-
-
 @dataclass(slots=True, eq=False)
-class _Waiting:
-    """A command that is not decided yet: it waits for its `debt`, or for the throttle's time;
-    `ticket` once it was decided and waits on."""
+class _AwaitingCopies:
+    """A command that is not decided before routers have copied what it is to see; `ticket` once it
+    was decided and waits on."""
 
-    command: Any
+    command: Command
     deliver: Deliver
-    since_ms: int
-    at_ms: float = 0.0
-    debt: Debt | None = None
+    barrier: ReadBarrier
     ticket: Ticket | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Parked:
-    """A command that waits for something to say, or goes on in parts."""
+    """A command that waits for records or jobs, or goes on in parts."""
 
     topic: str
     deliver: Deliver
 
 
 class Driver:
-    """One engine over one store.  Implements `group_commit.Turns`.
+    """One engine over one store.  Implements `group_commit.CommitListener`.
 
     Args:
         limits: Every bound in force.
@@ -167,9 +150,9 @@ class Driver:
         self.commit = GroupCommit(
             self.engine, store, host, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
-        self._throttle = Throttle()
-        self.maintenance = Maintenance(
-            limits, self.engine, store, self.commit, self._throttle, host
+        throttle = Throttle()
+        self.maintenance = MaintenanceDriver(
+            limits, self.engine, store, self.commit, throttle, host
         )
         self.refused_for_room = 0
         self._host = host
@@ -178,9 +161,18 @@ class Driver:
         self._parked: dict[object, _Parked] = {}
         self._deadlines: list[tuple[int, int, object]] = []
         self._deadlines_made = 0
-        self._owing: dict[_Waiting, None] = {}
-        self._line: deque[_Waiting] = deque()
-        """Writes that wait for the throttle, first come, first served."""
+        self._awaiting_copies: dict[_AwaitingCopies, None] = {}
+        self._delayed = DelayedWrites(
+            limits,
+            self.engine,
+            store,
+            self.commit,
+            throttle,
+            self.maintenance,
+            decide=self._decide,
+            answer=self._answer,
+            steady_ms=lambda: host.steady_ms,
+        )
 
     # ------------------------------------------------------------------ life
 
@@ -188,14 +180,14 @@ class Driver:
         """*Blocking.* Replay, and make what was found or lost part of the log.
 
         Raises:
-            StoreError, OSError: As `Store.recover`; or what there is to say cannot be written.
+            StoreError, OSError: As `Store.recover`; or what was lost cannot be written.
         """
         recovery = self.store.recover(self.engine.state)
         self._host.not_before(self.engine.state.now_ms)
         self.engine.finish_recovery(recovery, self._host.now_ms)
         if self.engine.has_events or (not recovery.fresh and self.store.room(reserve=True)):
-            # Also where there is nothing to say: the next start takes the newest batch to tell
-            # which kernel ran, and if that process stopped cleanly.
+            # An empty batch too: by the newest batch the next start knows which kernel ran, and
+            # whether that process stopped cleanly.
             self.engine.on_written(self.store.write(self.engine.take_frames()))
             lsn = self.store.sync()
             self.engine.on_synced(lsn)
@@ -204,18 +196,17 @@ class Driver:
 
     def start(self) -> None:
         """Commands may come."""
-        self._is_open = True
+        self._is_open = self._delayed.is_open = True
         self.maintenance.start()
         self.work_soon()
 
     def drain(self) -> None:
-        """Answer those that only wait: no more commands will come."""
-        # First: some of them wait on once they are decided.
-        self._decide_paid(all_of_them=True)
-        # Nobody waits for room any more: who finds none now is refused.
+        """Answer the commands that only wait: no more will come."""
+        # Commands that wait for copies go first: some of them wait on once they are decided.
+        self._decide_copied(all_of_them=True)
+        # No write waits for room any more: one that finds none now is refused.
         self._is_open = False
-        while self._line:
-            self._let_in(self._line.popleft())
+        self._delayed.let_all_in()
         self.engine.release_all()
         self._answer_woken()
 
@@ -228,7 +219,7 @@ class Driver:
         def last(error: WriteFailed | None) -> None:
             self.commit.is_over = True
             if error is None:
-                self.maintenance.run(self.maintenance.chores.last(), ended)
+                self.maintenance.run(self.maintenance.schedule.last(), ended)
             else:
                 ended(error)
 
@@ -239,38 +230,27 @@ class Driver:
     # ------------------------------------------------------------------ commands
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
-        """Run a command; what it answers now, or a ticket while `deliver` is owed the answer.
+        """Run a command; its answer, or a ticket where `deliver` gets the answer later.
 
         Raises:
             Rejection: Refused; nothing has changed.
         """
         if isinstance(command, Append):
-            waiting = self._throttled(command, deliver)
-            if waiting is not None:
-                return self._in_line(waiting)
-            try:
-                return self._decide(command, deliver)
-            except Rejection as refusal:
-                if not self._may_find_room(command, refusal):
-                    raise
-                now_ms = self._host.steady_ms
-                return self._in_line(_Waiting(command, deliver, now_ms, now_ms + RETRY_MS))
-        debt = self.engine.debt_of(command)
-        if debt is not None and not self._pay(debt):
-            return self._owe(_Waiting(command, deliver, self._host.steady_ms, debt=debt))
+            return self._delayed.submit(command, deliver)
+        barrier = self.engine.barrier_for(command)
+        if barrier is not None and not self._copy_now(barrier):
+            return self._await_copies(_AwaitingCopies(command, deliver, barrier))
         return self._decide(command, deliver)
 
     def _decide(
         self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
     ) -> Reply | Ticket:
         if self.store.read_only:
-            # A thread met a failure, and its report is still on its way.
+            # A thread met a failure whose report has not come yet.
             self.commit.failed(read_only())
         token = object()
         try:
-            result = self.engine.submit(
-                command, token=token, now_ms=self._host.now_ms, room=self._room
-            )
+            result = self.engine.submit(command, token=token, moment=self.moment)
         except Rejection as refusal:
             if isinstance(refusal.__cause__, Corrupt):
                 self._host.on_damage(refusal.__cause__)
@@ -287,7 +267,7 @@ class Driver:
         if result.gate is Gate.NOW:
             return Reply(result, throttle_ms=throttle_ms)
         if self.commit.failure is not None:
-            # It may repeat what was on its way when the log failed.
+            # It may repeat a command whose events were on their way when the log failed.
             return Reply(unknown())
         self.commit.wait(deliver, result, throttle_ms)
         return Ticket(_nothing)
@@ -306,11 +286,16 @@ class Driver:
         return self.store.room(reserve=reserve)
 
     @property
-    def room(self) -> Room:
-        return self._room
+    def moment(self) -> Moment:
+        """The time and the room that a decision meets now."""
+        return Moment(self._host.now_ms, self._room)
+
+    @property
+    def _moment_of_copies(self) -> Moment:
+        return Moment(self._host.now_ms, self._room_for_copies)
 
     def nudge(self) -> None:
-        """The engine was changed from outside a command: write that down, and look what is owed."""
+        """The engine was changed without a command: write that, and look for work that follows."""
         if self.commit.is_over:
             return
         if self.engine.has_events:
@@ -329,7 +314,7 @@ class Driver:
             at_ms = self._host.steady_ms + parked.wait_ms
             heappush(self._deadlines, (at_ms, self._deadlines_made, token))
             if len(self._deadlines) > 2 * len(self._parked) + 1000:
-                # Most of those who were to be reminded are gone.
+                # Most deadlines are of commands that were answered before.
                 self._deadlines = [each for each in self._deadlines if each[2] in self._parked]
                 heapify(self._deadlines)
         self._parked[token] = _Parked(command.topic, deliver)
@@ -337,7 +322,7 @@ class Driver:
 
     @property
     def parked(self) -> int:
-        """Commands that wait for something to say."""
+        """Commands that wait for records or jobs, or go on in parts."""
         return len(self._parked)
 
     def _answer_woken(self) -> None:
@@ -347,7 +332,7 @@ class Driver:
                 self._deliver(wake.result, parked.deliver)
 
     def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
-        """Answer who waited for something else than the log, once the log says so."""
+        """Answer a parked command, once the log allows it."""
         if isinstance(result, Exception) or result.gate is Gate.NOW:
             self._answer(deliver, Reply(result))
         elif self.commit.failure is not None:
@@ -361,143 +346,78 @@ class Driver:
         except Exception as error:
             self._host.on_broken_answer(error)
 
-    # ------------------------------------------------------------------ writes that wait for room
+    # ------------------------------------------------------------------ copies that a command sees
 
-    @property
-    def pressure(self) -> float:
-        """How full the fuller of the log and the memory for what is sealed later is, 1.0 at its
-        bound."""
-        log_part = self.store.log_bytes / self.maintenance.chores.log_bound
-        return max(log_part, self.engine.state.logged_bytes / self.limits.max_hot_bytes)
-
-    def _throttled(self, command: Append, deliver: Deliver) -> _Waiting | None:
-        """The write with its place in the line; None where it need not wait.  Raises Rejection."""
-        pressure = self.pressure
-        is_free = not self._line and self.engine.unit.planned_bytes < UNIT_BYTES_MAX
-        if pressure < SOFT and is_free:
-            return None
-        now_ms = self._host.steady_ms
-        if not command.disable_backpressure:
-            wait_ms = self._throttle.foresee_ms(now_ms, pressure)
-            if wait_ms > WAIT_MS_MAX:
-                self.maintenance.memory_is_full()
-                raise overloaded(wait_ms, "the log")
-        size_bytes = sum(map(len, command.datas))
-        wait_ms = self._throttle.wait_ms(size_bytes, now_ms, pressure)
-        if wait_ms < 1 and is_free:
-            return None
-        return _Waiting(command, deliver, now_ms, now_ms + wait_ms)
-
-    def _in_line(self, waiting: _Waiting) -> Ticket:
-        def cancel() -> None:
-            if waiting.ticket is not None:
-                waiting.ticket.cancel()
-            elif waiting in self._line:
-                self._line.remove(waiting)
-
-        self._line.append(waiting)
-        return Ticket(cancel)
-
-    def _move_line(self) -> None:
-        """Let in whose time has come, as long as one write can take them."""
-        now_ms = self._host.steady_ms
-        while self._line and self._line[0].at_ms <= now_ms:
-            if self.engine.unit.planned_bytes >= UNIT_BYTES_MAX and self.commit.failure is None:
-                return  # the write that is under way moves the line on
-            if not self._let_in(self._line.popleft()):
-                return
-
-    def _let_in(self, waiting: _Waiting) -> bool:
-        """Decide a write that stood in line; False where it went back to its head."""
-        now_ms = self._host.steady_ms
-        try:
-            throttle_ms = float(now_ms - waiting.since_ms)
-            found = self._decide(waiting.command, waiting.deliver, throttle_ms)
-        except Rejection as refusal:
-            is_patient = self._is_open and now_ms + RETRY_MS < waiting.since_ms + WAIT_MS_MAX
-            if is_patient and self._may_find_room(waiting.command, refusal):
-                waiting.at_ms = now_ms + RETRY_MS
-                self._line.appendleft(waiting)
-                return False
-            found = Reply(refusal)
-        except Exception as error:
-            found = Reply(error)  # a bug of ours, or no memory: it is this one's alone
-        if isinstance(found, Reply):
-            self._answer(waiting.deliver, found)
-        else:
-            waiting.ticket = found
-        return True
-
-    def _may_find_room(self, command: Append, refusal: Rejection) -> bool:
-        """Whether memory had no room for a write, and what is sealed meanwhile makes some."""
-        if (refusal.detail or {}).get("limit") != "max_hot_bytes" or not self._is_open:
-            return False
-        topic = self.engine.state.topics.get(command.topic)
-        volatile = topic is not None and topic.config.durability == "ephemeral"
-        return not volatile and self.engine.state.logged_bytes > 0
-
-    # ------------------------------------------------------------------ what is owed
-
-    def _pay(self, debt: Debt) -> bool:
-        """Work off a small debt here and now; False where it has to wait."""
-        for _ in range(DEBT_SLICES):
-            debt.work(self._host.now_ms, self._room_for_copies)
+    def _copy_now(self, barrier: ReadBarrier) -> bool:
+        """Copy what a command is to see, where that is little; False where it has to wait."""
+        for _ in range(COPY_SLICES):
+            barrier.advance(self._moment_of_copies)
             self._begin_reading()
             self.commit.end_turn()
-            if debt.is_settled:
+            if barrier.is_passed:
                 return True
         return False
 
     def _room_for_copies(self, reserve: bool) -> int:
-        """What is copied multiplies what came in: it stops where writers are refused."""
+        """Copies multiply what was appended: they stop where writers are refused."""
         return self._room(reserve) if self.pressure < 1.0 else 0
 
-    def _owe(self, owing: _Waiting) -> Ticket:
-        """Decide a command when what is owed to it was worked off with everything else."""
+    @property
+    def pressure(self) -> float:
+        """How full the log, or the memory for records to be sealed, is; 1.0 at its bound."""
+        return self._delayed.pressure
+
+    def _await_copies(self, waiting: _AwaitingCopies) -> Ticket:
+        """Decide a command once what it is to see was copied with everything else."""
 
         def cancel() -> None:
-            self._owing.pop(owing, None)
-            if owing.ticket is not None:
-                owing.ticket.cancel()
+            self._awaiting_copies.pop(waiting, None)
+            if waiting.ticket is not None:
+                waiting.ticket.cancel()
 
-        self._owing[owing] = None
+        self._awaiting_copies[waiting] = None
         self.work_soon()
-        self._want_sync_for_debts()
+        self._want_sync_of_copies()
         return Ticket(cancel)
 
-    def _decide_paid(self, *, all_of_them: bool = False) -> None:
-        """Decide the commands to which nothing is owed any more."""
-        for owing in [one for one in self._owing if all_of_them or _is_settled(one)]:
-            if owing not in self._owing:
-                continue  # who was answered before it has cancelled it
-            del self._owing[owing]
+    def _decide_copied(self, *, all_of_them: bool = False) -> None:
+        """Decide the commands whose copies are there."""
+        found = [one for one in self._awaiting_copies if all_of_them or one.barrier.is_passed]
+        for waiting in found:
+            if waiting not in self._awaiting_copies:
+                continue  # the answer before it made its client cancel it
+            del self._awaiting_copies[waiting]
             try:
-                found = self._decide(owing.command, owing.deliver)
+                result = self._decide(waiting.command, waiting.deliver)
             except Exception as error:
-                found = Reply(error)  # a refusal, or what is this one's alone
-            if isinstance(found, Reply):
-                self._answer(owing.deliver, found)
+                result = Reply(error)  # a refusal, or a bug that concerns this command alone
+            if isinstance(result, Reply):
+                self._answer(waiting.deliver, result)
             else:
-                owing.ticket = found
-        self._want_sync_for_debts()
+                waiting.ticket = result
+        self._want_sync_of_copies()
 
-    def _want_sync_for_debts(self) -> None:
-        """Copies that are shown once they are durable do not wait for the flush timer."""
-        if self._owing and not self.commit.is_synced:
+    def _want_sync_of_copies(self) -> None:
+        """A command that waits for copies which are shown once they are durable does not wait for
+        the flush timer."""
+        if self._awaiting_copies and not self.commit.is_synced:
             self.commit.want_sync()
 
+    # ------------------------------------------------------------------ work without a command
+
     def work_soon(self) -> None:
-        """Copies that routers owe, jobs for who waits: when everybody had a turn."""
-        if self.engine.owes and not self._is_work_due:
+        """Copies for routers, jobs for waiting workers: once the commands that are here are
+        decided."""
+        if self.engine.has_work and not self._is_work_due:
             self._is_work_due = True
             self._host.work_soon()
 
     def work_off(self) -> None:
-        """Do a part of what is owed."""
+        """Do a bounded part of the work that no command asks for."""
         self._is_work_due = False
         if not self._is_open:
             return
-        self.engine.work_off(self._host.now_ms, self._room_for_copies)
+        self.engine.work_off(self._moment_of_copies)
         self._begin_reading()
         self.commit.end_turn()
 
@@ -506,7 +426,7 @@ class Driver:
             self._host.perform(Read(fetch))
 
     def fetched(self, fetch: Fetch, result: list[list[Buffer]] | Exception) -> None:
-        """Text that was owed is here, or will not be."""
+        """The text of a `Read` is here, or could not be read."""
         self.engine.advance(self._host.now_ms)
         fetch.done(result)
         self.nudge()
@@ -514,7 +434,7 @@ class Driver:
     # ------------------------------------------------------------------ turns end
 
     def end_turn(self) -> None:
-        """Those who came by now were decided: write it."""
+        """The commands that came by now are decided: write what they changed."""
         self.commit.end_turn()
 
     def on_published(self) -> None:
@@ -522,21 +442,21 @@ class Driver:
 
     def on_answered(self) -> None:
         self._answer_woken()
-        if self._owing:
-            self._decide_paid()
-        if self._line:
-            self._move_line()
+        if self._awaiting_copies:
+            self._decide_copied()
+        if self._delayed:
+            self._delayed.move()
         self.maintenance.soon_if_pressed()
 
-    def erase(self, waiter: Waiter) -> None:
+    def erase(self, waiter: PendingAnswer) -> None:
         self.maintenance.erase(waiter)
 
     def on_failed(self, error: Exception) -> None:
         self._host.on_failed(error)
         self.maintenance.fail_erasures()
         self._answer_woken()
-        self._decide_paid()
-        self._move_line()
+        self._decide_copied()
+        self._delayed.move()
 
     def on_broken_answer(self, error: Exception) -> None:
         self._host.on_broken_answer(error)
@@ -545,18 +465,16 @@ class Driver:
 
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted though nothing happens until then, by the steady clock."""
-        times = [self.commit.alarm_ms(), self.maintenance.alarm_ms()]
+        times = [self.commit.alarm_ms(), self.maintenance.alarm_ms(), self._delayed.alarm_ms()]
         if self._deadlines:
             times.append(self._deadlines[0][0])
-        if self._line and self.engine.unit.planned_bytes < UNIT_BYTES_MAX:
-            times.append(int(self._line[0].at_ms) + 1)
-        owed_ms = self.engine.alarm_ms()
-        if owed_ms is not None:
-            times.append(self._host.steady_ms + max(owed_ms - self._host.now_ms, 0))
+        work_ms = self.engine.alarm_ms()
+        if work_ms is not None:
+            times.append(self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def ring(self) -> None:
-        """Time went by: whatever is due by now."""
+        """Time went by: do what is due by now."""
         now_ms = self._host.steady_ms
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, token = heappop(self._deadlines)
@@ -564,16 +482,12 @@ class Driver:
             if parked is not None:
                 self.engine.timeout(parked.topic, token)
         self._answer_woken()
-        self._move_line()
+        self._delayed.move()
         self.commit.ring()
-        owed_ms = self.engine.alarm_ms()
-        if owed_ms is not None and owed_ms <= self._host.now_ms:
+        work_ms = self.engine.alarm_ms()
+        if work_ms is not None and work_ms <= self._host.now_ms:
             self.work_off()
         self.maintenance.ring()
-
-
-def _is_settled(waiting: _Waiting) -> bool:
-    return waiting.debt is None or waiting.debt.is_settled
 
 
 def _nothing() -> None:

@@ -1,15 +1,17 @@
-"""Group commit: what is written when, what is synced when, and whose answer waits for either.
+"""Group commit: what is written when, what is synced when, and which answer waits for either.
 
 All events of one turn go to the log in one write.  While it is on its way the next turn begins, and
-what comes together meanwhile is the next write.  Whatever is written while a sync runs waits for the
-next sync, together.  This module decides; its host performs: `Host.perform` is asked for at most one
-step of the log (`Write`, `Rotate`, `Mark`) and one `Sync` at a time, and reports back.
+what is decided meanwhile is the next write.  Whatever is written while a sync runs waits for the next
+sync, together (group commit, as in DeWitt et al. 1984).  This module decides; its host performs:
+`LogHost.perform` is asked for at most one step of the log's writer (`Write`, `Rotate`, `Mark`) and
+one `Sync` at a time, and reports back.
 
 Invariants:
-- an answer is delivered no earlier than its gate allows, and every waiter is answered once;
-- whatever fails between an event's becoming true and the knowledge that it is written makes the log
-  read-only, with an answer to everybody who waits (§0.5), and nothing is retried: after a failed
-  write or sync the page cache shows bytes that the disk may not have.
+- an answer is delivered no earlier than its gate allows, and every answer exactly once;
+- whatever fails between applying an event and knowing that it is written makes the log read-only,
+  with an answer to every command that waits (§0.5), and nothing is retried: after a failed write or
+  sync the page cache shows bytes that the disk may not have (Rebello et al., "Can Applications
+  Recover from fsync Failures?", 2020).
 """
 
 from collections import deque
@@ -25,13 +27,18 @@ from topics.protocol.model.outcomes import Gate, Outcome
 from topics.protocol.model.ports import Store
 
 INLINE_BYTES: Final = 64 << 10
-"""A write up to this size is made where the loop runs, some 20 µs; a hop to a thread takes 40 µs."""
+"""A write up to this size is made on the event loop, in some 20 µs; a hop to a thread and back takes
+40 µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An outcome, or why there is none, with the times it waited (milliseconds) and the lsn of the
-    newest write that it says something of."""
+    """The answer to a command: an outcome, or why there is none.
+
+    Attributes:
+        write_ms, sync_ms, throttle_ms: How long it waited for each.
+        lsn: Of the newest write that the outcome depends on.
+    """
 
     result: Outcome | Exception
     write_ms: float = 0.0
@@ -43,8 +50,15 @@ class Reply:
 Deliver: TypeAlias = Callable[[Reply], None]
 
 
+class Ticket:
+    """A command that waits for its answer; `cancel` it when its client is gone."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+
+
 @dataclass(slots=True)
-class Waiter:
+class PendingAnswer:
     """An answer that waits for the log; `lsn` is that of the write that it waits for."""
 
     deliver: Deliver
@@ -63,7 +77,7 @@ class Waiter:
 @dataclass(frozen=True, slots=True)
 class Write:
     """`Store.write` these frames; then `GroupCommit.wrote` or `failed`.  Where it `may_wait` for a
-    disk, not on the loop."""
+    disk, on a thread."""
 
     frames: Frames
     may_wait: bool
@@ -71,7 +85,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """`Store.rotate`, not on the loop; then `GroupCommit.rotated` or `refused`, or `failed`."""
+    """`Store.rotate`, on a thread; then `GroupCommit.rotated` or `refused`, or `failed`."""
 
     fresh: bool
     stay: bool
@@ -84,19 +98,19 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """`Store.sync`, not on the loop; then `GroupCommit.synced` or `failed`."""
+    """`Store.sync`, on a thread; then `GroupCommit.synced` or `failed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveMark:
-    """`Store.leave_failure_mark`, not on the loop: the disk may hang.  Nothing is reported."""
+    """`Store.leave_failure_mark`, on a thread, since the disk may hang.  Nothing is reported."""
 
 
 LogStep: TypeAlias = Write | Rotate | Mark | Sync | LeaveMark
 
 
-class Lane(Enum):
-    """What the writing end of the log is doing.  One step at a time: their order is the log's."""
+class WriterState(Enum):
+    """What the writer of the log is doing: one step at a time, because their order is the log's."""
 
     FREE = "free"
     WRITING = "writing"
@@ -105,46 +119,48 @@ class Lane(Enum):
     FAILED = "failed"
 
 
-LANES: Final[dict[Lane, frozenset[Lane]]] = {
-    Lane.FREE: frozenset({Lane.WRITING, Lane.ROTATING, Lane.MARKING, Lane.FAILED}),
-    Lane.WRITING: frozenset({Lane.FREE, Lane.FAILED}),
-    Lane.ROTATING: frozenset({Lane.FREE, Lane.FAILED}),
-    Lane.MARKING: frozenset({Lane.FREE, Lane.FAILED}),
-    Lane.FAILED: frozenset(),
+WRITER_TRANSITIONS: Final[dict[WriterState, frozenset[WriterState]]] = {
+    WriterState.FREE: frozenset(
+        {WriterState.WRITING, WriterState.ROTATING, WriterState.MARKING, WriterState.FAILED}
+    ),
+    WriterState.WRITING: frozenset({WriterState.FREE, WriterState.FAILED}),
+    WriterState.ROTATING: frozenset({WriterState.FREE, WriterState.FAILED}),
+    WriterState.MARKING: frozenset({WriterState.FREE, WriterState.FAILED}),
+    WriterState.FAILED: frozenset(),
 }
 
 
-class Host(Protocol):
-    """Who has the threads, the clock and the log of the process."""
+class LogHost(Protocol):
+    """What group commit asks of its host."""
 
     @property
     def steady_ms(self) -> int:
-        """A clock that nobody sets."""
+        """A monotonic clock, milliseconds."""
 
     def perform(self, step: LogStep, /) -> None:
         """Begin a step; its report may come before this returns, or later."""
 
     def turn_soon(self) -> None:
-        """Call `end_turn` once those who are here now have had theirs."""
+        """Call `end_turn` once the commands that are here now were submitted."""
 
 
-class Turns(Protocol):
-    """Whose turns these are."""
+class CommitListener(Protocol):
+    """What the driver does when the log has moved."""
 
     def on_published(self) -> None:
-        """Readers see more than before; nobody was answered yet."""
+        """Readers see more than before; no answer was delivered yet."""
 
     def on_answered(self) -> None:
-        """Everybody was answered who waited for no more than this."""
+        """Every answer was delivered that waited for no more than this."""
 
-    def erase(self, waiter: Waiter) -> None:
+    def erase(self, waiter: PendingAnswer) -> None:
         """The delete is in the log; its answer waits until the bytes are gone, too."""
 
     def on_failed(self, error: Exception) -> None:
-        """The log is read-only now, and everybody who waited for it was answered."""
+        """The log is read-only now, and every command that waited for it was answered."""
 
     def on_broken_answer(self, error: Exception) -> None:
-        """An answer could not be delivered: a bug of who wanted it, which harms nobody else."""
+        """`deliver` of one answer raised; the other answers are delivered."""
 
 
 class GroupCommit:
@@ -155,70 +171,70 @@ class GroupCommit:
         sync_timeout_ms: A step of the log that takes longer counts as failed; 0: never.
 
     Attributes:
-        lane: What the writing end of the log does.
+        writer: What the writer of the log is doing.
         failure: Why the log is read-only; None while it is not.
         peak: The most answers that ever waited for one sync.
-        is_over: Nothing is written any more, but by the last chore.
+        is_over: Nothing is written any more, but by the task that ends maintenance.
     """
 
     def __init__(
         self,
         engine: Engine,
         store: Store,
-        host: Host,
-        turns: Turns,
+        host: LogHost,
+        listener: CommitListener,
         *,
         flush_ms: int,
         sync_timeout_ms: int = 0,
     ) -> None:
-        self.lane = Lane.FREE
+        self.writer = WriterState.FREE
         self.failure: Exception | None = None
         self.peak = 0
         self.is_over = False
         self._engine = engine
         self._store = store
         self._host = host
-        self._turns = turns
+        self._listener = listener
         self._flush_ms = flush_ms
         self._timeout_ms = sync_timeout_ms
-        self._unit: list[Waiter] = []
-        self._on_its_way: list[Waiter] = []
-        self._lane_since_ms = 0
+        self._unit: list[PendingAnswer] = []
+        self._on_its_way: list[PendingAnswer] = []
+        self._writer_since_ms = 0
         self._is_turn_due = False
         self._when_written: deque[Callable[[WriteFailed | None], None]] = deque()
         self._when_rotated: Callable[[int, Exception | None], None] | None = None
-        self._syncing: deque[Waiter] = deque()
+        self._syncing: deque[PendingAnswer] = deque()
         self._synced_lsn = 0
-        """What this has heard of; the store's own runs ahead of what is published."""
+        """As far as syncs were reported; the store's own lsn may be ahead of what is published."""
         self._sync_since_ms: int | None = None
         self._flush_at_ms: int | None = None
 
     def recovered(self, lsn: int) -> None:
-        """What recovery had to say is written and synced."""
+        """The events of recovery are written and synced."""
         self._synced_lsn = lsn
 
-    def _move(self, lane: Lane) -> None:
-        assert lane in LANES[self.lane], (self.lane, lane)
-        self.lane = lane
-        self._lane_since_ms = self._host.steady_ms if self._timeout_ms else 0
+    def _move(self, state: WriterState) -> None:
+        assert state in WRITER_TRANSITIONS[self.writer], (self.writer, state)
+        self.writer = state
+        self._writer_since_ms = self._host.steady_ms if self._timeout_ms else 0
 
     # ------------------------------------------------------------------ one write a turn
 
     def wait(self, deliver: Deliver, outcome: Outcome, throttle_ms: float = 0.0) -> None:
         """Deliver an outcome of this turn when its gate opens."""
-        self._unit.append(Waiter(deliver, outcome, throttle_ms=throttle_ms))
+        self._unit.append(PendingAnswer(deliver, outcome, throttle_ms=throttle_ms))
         self.turn_soon()
 
     def turn_soon(self) -> None:
-        """This turn is to be ended, once the others have had theirs."""
-        if not self._is_turn_due and self.lane is Lane.FREE:
+        """Have this turn ended, once the commands that are here now were submitted."""
+        if not self._is_turn_due and self.writer is WriterState.FREE:
             self._is_turn_due = True
             self._host.turn_soon()
 
     def end_turn(self) -> None:
-        """Write what was decided; or, where a step of the log is under way, as soon as it ends."""
+        """Write what was decided; where a step of the writer is under way, once that has ended."""
         self._is_turn_due = False
-        if self.lane is not Lane.FREE:
+        if self.writer is not WriterState.FREE:
             return
         self._on_its_way, self._unit = self._unit, []
         try:
@@ -228,7 +244,7 @@ class GroupCommit:
         except Exception as error:
             self.fail(error)
             return
-        self._move(Lane.WRITING)
+        self._move(WriterState.WRITING)
         if frames:
             self._host.perform(Write(frames, may_wait))
         else:
@@ -236,20 +252,20 @@ class GroupCommit:
 
     def wrote(self, lsn: int, took_ms: float) -> None:
         """The write returned."""
-        if self.lane is Lane.WRITING:
+        if self.writer is WriterState.WRITING:
             self._finish(lsn, took_ms, wrote=True)
 
     def _finish(self, lsn: int, took_ms: float, *, wrote: bool) -> None:
         waiters, self._on_its_way = self._on_its_way, []
         try:
             self._engine.on_written(lsn)
-            self._turns.on_published()
+            self._listener.on_published()
         except Exception as error:
             self._on_its_way = waiters
             self.fail(error)
             return
-        self._move(Lane.FREE)
-        open_now: list[Waiter] = []
+        self._move(WriterState.FREE)
+        open_now: list[PendingAnswer] = []
         for waiter in waiters:
             waiter.lsn, waiter.write_ms = lsn, took_ms
             waits = waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn
@@ -259,15 +275,15 @@ class GroupCommit:
             self.want_sync()
         elif wrote:
             self._sync_later()
-        # Who is answered may ask for more at once, and end the next turn.
+        # A client that is answered may send its next command at once, which may end the next turn.
         for waiter in open_now:
             self._open(waiter, 0.0)
         self._go_on()
-        self._turns.on_answered()
+        self._listener.on_answered()
 
     def _go_on(self) -> None:
-        """The lane is free: the next turn, or whoever waits for all turns to be written."""
-        if self.lane is not Lane.FREE:
+        """The writer is free: begin the next turn, or call what waits for all to be written."""
+        if self.writer is not WriterState.FREE:
             return
         if self._unit or self._engine.has_events:
             self.turn_soon()
@@ -275,33 +291,33 @@ class GroupCommit:
         while self._when_written and self.is_written:
             self._when_written.popleft()(None)
 
-    def _open(self, waiter: Waiter, sync_ms: float) -> None:
+    def _open(self, waiter: PendingAnswer, sync_ms: float) -> None:
         if waiter.outcome.erases is None:
             self.answer(waiter, waiter.reply(sync_ms))
         else:
-            self._turns.erase(waiter)
+            self._listener.erase(waiter)
 
-    def answer(self, waiter: Waiter, reply: Reply) -> None:
-        """Deliver; what that breaks is the waiter's alone."""
+    def answer(self, waiter: PendingAnswer, reply: Reply) -> None:
+        """Deliver an answer; an error of its receiver concerns no other answer."""
         try:
             waiter.deliver(reply)
         except Exception as error:
-            self._turns.on_broken_answer(error)
+            self._listener.on_broken_answer(error)
 
     @property
     def is_written(self) -> bool:
-        """Whether all that is true and logged is in the log, and nothing is on its way to it."""
-        return self.lane is Lane.FREE and not self._unit and not self._engine.has_events
+        """Whether every applied event is in the log, and nothing is on its way to it."""
+        return self.writer is WriterState.FREE and not self._unit and not self._engine.has_events
 
     def when_written(self, call: Callable[[WriteFailed | None], None]) -> None:
-        """Call with None in the very moment in which `is_written` holds, or with why it never will."""
+        """Call with None in a moment in which `is_written` holds, or with why it never will."""
         if self.failure is not None:
             call(read_only())
         elif self.is_written and not self._when_written:
             call(None)
         else:
             self._when_written.append(call)
-            if self.lane is Lane.FREE:
+            if self.writer is WriterState.FREE:
                 self.end_turn()
 
     @property
@@ -318,11 +334,11 @@ class GroupCommit:
         fresh: bool = False,
         stay: bool = False,
     ) -> None:
-        """Have the log go on at a boundary (`Store.rotate`), in a moment in which `is_written`;
-        `call` gets the boundary, or why there is none."""
+        """Have the log begin a new file (`Store.rotate`), in a moment in which `is_written`; `call`
+        gets the boundary, or why there is none."""
         assert self.is_written
         self._when_rotated = call
-        self._move(Lane.ROTATING)
+        self._move(WriterState.ROTATING)
         self._host.perform(Rotate(fresh, stay))
 
     def rotated(self, boundary: int) -> None:
@@ -334,32 +350,33 @@ class GroupCommit:
         self._rotation_ended(0, error)
 
     def _rotation_ended(self, boundary: int, error: Exception | None) -> None:
-        if self.lane is not Lane.ROTATING:
+        if self.writer is not WriterState.ROTATING:
             return
         call, self._when_rotated = self._when_rotated, None
         assert call is not None
-        self._move(Lane.FREE)
+        self._move(WriterState.FREE)
         call(boundary, error)
         self._go_on()
 
     def marked(self) -> None:
         """The mark is written."""
-        if self.lane is Lane.MARKING:
-            self._move(Lane.FREE)
+        if self.writer is WriterState.MARKING:
+            self._move(WriterState.FREE)
             self._go_on()
 
     # ------------------------------------------------------------------ failure
 
     def failed(self, error: BaseException) -> None:
-        """A step of the log failed, in whatever way."""
+        """A step of the log failed."""
         self.fail(error if isinstance(error, Exception) else WriteFailed("log", repr(error)))
 
     def fail(self, error: Exception) -> None:
-        """Nothing of this turn is shown, and nothing will be written again."""
+        """The log is read-only from now on: nothing of this turn is shown, and every command that
+        waits is answered that its outcome is unknown (§0.5)."""
         if self.failure is not None:
             return
         self.failure = error
-        self._move(Lane.FAILED)
+        self._move(WriterState.FAILED)
         self._store.fail(error)
         self._host.perform(LeaveMark())
         self._engine.on_failed()
@@ -375,13 +392,13 @@ class GroupCommit:
         if rotated is not None:
             rotated(0, read_only())
         self._sync_since_ms = self._flush_at_ms = None
-        self._turns.on_failed(error)
+        self._listener.on_failed(error)
 
     # ------------------------------------------------------------------ syncs
 
     @property
     def is_synced(self) -> bool:
-        """Whether all that is written is durable, and this has heard of it."""
+        """Whether all that is written is durable, and the sync was reported."""
         return self._synced_lsn >= self._store.written_lsn
 
     @property
@@ -403,7 +420,7 @@ class GroupCommit:
         def deliver(reply: Reply) -> None:
             call(None if isinstance(reply.result, Outcome) else read_only())
 
-        self._syncing.append(Waiter(deliver, Outcome([]), self._store.written_lsn))
+        self._syncing.append(PendingAnswer(deliver, Outcome(), self._store.written_lsn))
         self.want_sync()
 
     def synced(self, lsn: int, took_ms: float) -> None:
@@ -414,7 +431,7 @@ class GroupCommit:
         self._synced_lsn = lsn
         try:
             self._engine.on_synced(lsn)
-            self._turns.on_published()
+            self._listener.on_published()
         except Exception as error:
             self.fail(error)
             return
@@ -427,7 +444,7 @@ class GroupCommit:
             self._sync_later()
         for waiter in open_now:
             self._open(waiter, took_ms)
-        self._turns.on_answered()
+        self._listener.on_answered()
 
     def _sync_later(self) -> None:
         if self._flush_at_ms is None and self._sync_since_ms is None:
@@ -441,12 +458,12 @@ class GroupCommit:
         if self._timeout_ms and self.failure is None:
             if self._sync_since_ms is not None:
                 at_ms = _earlier(at_ms, self._sync_since_ms + self._timeout_ms)
-            if self.lane is not Lane.FREE:
-                at_ms = _earlier(at_ms, self._lane_since_ms + self._timeout_ms)
+            if self.writer is not WriterState.FREE:
+                at_ms = _earlier(at_ms, self._writer_since_ms + self._timeout_ms)
         return at_ms
 
     def ring(self) -> None:
-        """Time went by: sync what is unsynced for too long, and give up on a disk that hangs."""
+        """Time went by: sync what is unsynced for too long, and fail where a disk hangs."""
         now_ms = self._host.steady_ms
         if self.failure is not None:
             return
@@ -461,12 +478,12 @@ class GroupCommit:
         if not self.is_synced:
             self.want_sync()
         elif self.is_written and self._sync_since_ms is None:
-            self._move(Lane.MARKING)
+            self._move(WriterState.MARKING)
             self._host.perform(Mark())
 
     def _hangs_since(self, since_ms: int) -> bool:
         return (self._sync_since_ms is not None and self._sync_since_ms <= since_ms) or (
-            self.lane is not Lane.FREE and self._lane_since_ms <= since_ms
+            self.writer is not WriterState.FREE and self._writer_since_ms <= since_ms
         )
 
 
@@ -479,7 +496,7 @@ def read_only() -> WriteFailed:
 
 
 def unknown() -> Rejection:
-    """500 for who waited for a log that failed (§0.5)."""
+    """500 for a command that waited for a log that failed (§0.5)."""
     return Rejection(
         ErrorCode.INTERNAL,
         "the log failed before this was durable; whether it will be found again is unknown",

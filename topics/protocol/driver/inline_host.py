@@ -1,7 +1,7 @@
-"""A host without threads: what the driver asks for is done at once, on the caller's thread.
+"""A host without threads: each step is done at once, on the caller's thread.
 
-Owns a clock that is a number, moved by whoever uses it.  The engine in memory for tests and the
-benchmarks run on it as it is; a simulation overrides `perform` to let things take their time.
+Owns a clock that is a number, moved by its user.  The engine in memory for tests and the benchmarks
+run on it as it is; a simulation overrides `perform` so that steps take time and may fail.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.driver.driver import Driver, Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Rotate, Sync, Write
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
@@ -24,7 +24,7 @@ class InlineHost:
         now_ms: What the clock says first, milliseconds since the epoch.
 
     Attributes:
-        lines: What the driver had for the operator: (level, line).
+        lines: The driver's lines for the operator: (level, line).
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class InlineHost:
         self.now_ms = max(self.now_ms, seen_ms)
 
     def advance(self, ms: int) -> None:
-        """Move the clock, and let happen what is due by then."""
+        """Move the clock, and do what is due by then."""
         assert ms >= 0
         self.now_ms += ms
         self.ring()
 
     def ring(self) -> None:
-        """Let happen what is due by now."""
+        """Do what is due by now."""
         self.settle()
         while (at_ms := self.driver.alarm_ms()) is not None and at_ms <= self.now_ms:
             self.driver.ring()
@@ -85,7 +85,7 @@ class InlineHost:
         self._is_work_due = True
 
     def settle(self) -> None:
-        """End turns and work off what is owed, until nothing is."""
+        """End turns and do the work that follows, until none is left."""
         while self._is_turn_due or self._is_work_due:
             if self._is_turn_due:
                 self._is_turn_due = False
@@ -149,7 +149,7 @@ class InlineHost:
     def read(self, step: Read) -> None:
         self.driver.fetched(step.fetch, step.fetch.read())
 
-    # ------------------------------------------------------------------ what there is to say
+    # ------------------------------------------------------------------ reports to the operator
 
     def log(self, level: str, what: str) -> None:
         self.lines.append((level, what))
@@ -158,7 +158,7 @@ class InlineHost:
         self.log("error", str(damage))
 
     def on_broken_answer(self, error: Exception) -> None:
-        """Whoever asked is on this thread, and gets the error."""
+        """The caller is on this thread, and gets the error."""
         raise error
 
     def on_failed(self, error: Exception) -> None:

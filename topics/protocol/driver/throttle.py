@@ -1,13 +1,13 @@
 """The throttle: a write waits while the log or memory fills faster than sealing empties them (§0.6).
 
-Two bounds are watched: the log's bytes, which a checkpoint lets go, and the bytes of records that
-wait in memory for their segment.  Below half of either nothing waits.  Above it, what is let in per
-second is a multiple of what sealing was seen to take away per second: twice as much at one half,
-as much at three quarters, nothing at the bound.  So the writers come to rest at the disk's pace, and
-none of them meets a wall (the delayed write rate of RocksDB is the precedent).
+Two bounds count: the log's bytes, which a checkpoint frees, and the bytes of records that wait in
+memory for their segment.  Below half of both no write waits.  Above it, the bytes let in per second
+are a multiple of the bytes that sealing was measured to write per second: twice as many at one half,
+as many at three quarters, none at the bound.  So writers settle at the pace of the disk, and none is
+stopped at once (the precedent is RocksDB's delayed write rate).
 
-A write waits up to `WAIT_MS_MAX`; one that would wait longer is refused when it comes (decided here,
-from the line before it and the pace), so that a client learns it at once.
+A write waits up to `WAIT_MS_MAX`.  One that would wait longer, by the writes before it and the pace,
+is refused when it comes, so that its client learns it at once.
 """
 
 from typing import Final
@@ -16,13 +16,15 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 
 WAIT_MS_MAX: Final = 1000
 SOFT: Final = 0.5
-"""The part of a bound from which on writes wait."""
+"""The part of a bound above which writes wait."""
 
 PACE_FIRST: Final = 50_000.0
-"""Bytes a millisecond that sealing is taken to take away before it was seen: 50 MB/s."""
+"""Bytes a millisecond that sealing is assumed to write before it was measured: 50 MB/s."""
 PACE_LEAST: Final = 64.0
+"""However slow the disk: 64 KB/s, so that a wait has an end."""
 PACE_WEIGHT: Final = 0.3
-"""Of the newest seal, in the average; a smaller one than `PACE_BYTES` counts for as much less."""
+"""Weight of the newest seal in the moving average; a seal of less than `PACE_BYTES` has a
+proportionally smaller one."""
 PACE_BYTES: Final = 8 << 20
 
 
@@ -32,16 +34,16 @@ class Throttle:
     def __init__(self) -> None:
         self._pace = PACE_FIRST
         self._free_at_ms = 0.0
-        """When what was let in before has had its time."""
+        """When the bytes let in before are sealed, at the present pace."""
 
     def drained(self, size_bytes: int, took_ms: float) -> None:
-        """Sealing wrote so much, and took so long."""
+        """Sealing wrote this much in this time."""
         pace = max(size_bytes / max(took_ms, 0.1), PACE_LEAST)
         weight = PACE_WEIGHT * min(size_bytes / PACE_BYTES, 1.0)
         self._pace += weight * (pace - self._pace)
 
     def wait_ms(self, size_bytes: int, now_ms: int, pressure: float) -> float:
-        """How long a write of so many bytes waits before it is decided; its place is taken.
+        """How long a write of this size waits before it is decided; later writes wait behind it.
 
         Args:
             pressure: How full the fuller of the two bounds is, 1.0 at the bound.

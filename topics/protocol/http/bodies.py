@@ -1,4 +1,4 @@
-"""Request bodies: JSON text in, commands out; every 400 that a body can earn is raised here.
+"""Request bodies: JSON text in, commands out; every 400 for a body is raised here.
 
 `data` and `meta` are checked for grammar and kept as the bytes they came in, never parsed.  The
 order of the checks within a body is: it is text, it is JSON, it has the right types, it is in
@@ -21,7 +21,6 @@ from topics.protocol.http.decoding import (
     decode_whole,
     invalid,
 )
-from topics.protocol.http.sse import parse_composite
 from topics.protocol.model.commands import (
     Ack,
     Append,
@@ -43,12 +42,13 @@ from topics.protocol.model.config import (
     LEASE_MS_MIN,
     PRIORITY_MAX,
     Discard,
-    Durability,
     Guarantee,
     RouterConfig,
     TopicConfig,
     TopicType,
 )
+from topics.protocol.model.cursor import Remembered, parse_composite
+from topics.protocol.model.durability import Durability, durability_of
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import (
     BATCH_BYTES_DEFAULT,
@@ -66,7 +66,6 @@ from topics.protocol.model.limits import (
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.tags import MATCH_SCHEMA, TagRange, parse_match, parse_subject
-from topics.protocol.state.watches import Remembered
 
 Natural = Annotated[int, Meta(ge=0)]
 U64_MAX: Final = 2**64 - 1
@@ -115,7 +114,7 @@ class RecordBody(msgspec.Struct, gc=False):
 
 
 class _TooMany(Exception):
-    """More records than may come, told before the rest of them is looked at."""
+    """More records than are allowed; the rest of them is not decoded."""
 
 
 _left: Final[ContextVar[list[int]]] = ContextVar("records that the body may still hold")
@@ -123,8 +122,8 @@ _left: Final[ContextVar[list[int]]] = ContextVar("records that the body may stil
 
 
 class CountedRecord(RecordBody, gc=False):
-    """A record of a large body: counted while it is decoded, so that millions of them are refused
-    as soon as one more than the limit was seen."""
+    """A record of a large body: counted while it is decoded, so that a body of millions is refused
+    at the first record beyond the limit."""
 
     def __post_init__(self) -> None:
         left = _left.get()
@@ -233,6 +232,8 @@ class ExtendBody(HeldBody, kw_only=True):
 
 
 _DEFAULT_LIMITS: Final = Limits()
+_TOPIC_DEFAULTS: Final = TopicConfig()
+_ROUTER_DEFAULTS: Final = RouterConfig(source="", dest="")
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
@@ -266,41 +267,38 @@ def _clamp(value: int, low: int, high: int) -> int:
 
 def resolve_config(body: ConfigBody, topic: str, path: str = "$") -> TopicConfig:
     """A config with every field resolved: defaults, clamps, and durability from `durable`."""
-    default = TopicConfig()
+    default = _TOPIC_DEFAULTS
 
     def u64(field: str) -> int:
         return _u64(getattr(body, field), f"{path}.{field}", getattr(default, field))
 
-    durability = body.durability or ("fsync" if body.durable else "disk")
+    durability = body.durability or durability_of(durable=bool(body.durable))
     priority = body.priority
     if body.dead_letter is not None:
         require_topic_name(body.dead_letter, path=f"{path}.dead_letter")
         if body.dead_letter == topic:
             raise invalid("dead_letter names the topic itself", f"{path}.dead_letter")
     return TopicConfig(
-        type=body.type or "log",
+        type=body.type or default.type,
         ttl_ms=u64("ttl_ms"),
         cap_records=u64("cap_records"),
         cap_bytes=u64("cap_bytes"),
-        discard=body.discard or "old",
-        durable=durability == "fsync",
+        discard=body.discard or default.discard,
+        durable=durability == durability_of(durable=True),
         durability=durability,
         priority=None if priority is None else _clamp(priority, -PRIORITY_MAX, PRIORITY_MAX),
-        auto_priority=_or(body.auto_priority, True),
-        auto_create=_or(body.auto_create, True),
+        auto_priority=_or(body.auto_priority, default.auto_priority),
+        auto_create=_or(body.auto_create, default.auto_create),
         idempotency_window_ms=u64("idempotency_window_ms"),
-        dedupe_node=_or(body.dedupe_node, True),
+        dedupe_node=_or(body.dedupe_node, default.dedupe_node),
         lease_ms=clamped_lease(_or(body.lease_ms, default.lease_ms)),
         claim_jitter_ms=min(
             _or(body.claim_jitter_ms, default.claim_jitter_ms), CLAIM_JITTER_MS_MAX
         ),
         max_deliveries=u64("max_deliveries"),
         dead_letter=body.dead_letter,
-        leases_durable=_or(body.leases_durable, False),
+        leases_durable=_or(body.leases_durable, default.leases_durable),
     )
-
-
-_DEFAULTS: Final = TopicConfig()
 
 
 def parse_put(topic: str, body: Buffer) -> PutTopic:
@@ -346,10 +344,9 @@ def parse_append(
         nodes=nodes,
         tags=tags if is_tagged else None,
         metas=metas,
-        text_bytes=sum(sizes),
         key=b"" if key is None else digest_of_key(key),
         create=asked.create,
-        config=resolve_config(asked.config, topic, "$.config") if asked.config else _DEFAULTS,
+        config=resolve_config(asked.config, topic, "$.config") if asked.config else _TOPIC_DEFAULTS,
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
     )
@@ -466,7 +463,8 @@ def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> Cre
 
 
 def parse_begins(topics: Mapping[str, BeginBody | None], limits: Limits) -> dict[str, Begin]:
-    """Where to begin in each topic; a name that cannot exist is simply not found later."""
+    """Where to begin in each topic; a name that cannot exist is not found when the watch
+    is decided."""
     if len(topics) > limits.max_watch_topics:
         raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
     return {
@@ -505,7 +503,7 @@ def parse_view(asked: ViewBody, limits: Limits) -> View:
 
 
 def parse_put_router(router: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS) -> PutRouter:
-    asked = decode(_ROUTER, body)
+    asked, default = decode(_ROUTER, body), _ROUTER_DEFAULTS
     require_topic_name(asked.source, path="$.source")
     require_topic_name(asked.dest, path="$.dest")
     if asked.source == asked.dest:
@@ -513,11 +511,11 @@ def parse_put_router(router: str, body: Buffer, limits: Limits = _DEFAULT_LIMITS
     config = RouterConfig(
         source=asked.source,
         dest=asked.dest,
-        preserve_node=_or(asked.preserve_node, True),
-        preserve_tag=_or(asked.preserve_tag, True),
+        preserve_node=_or(asked.preserve_node, default.preserve_node),
+        preserve_tag=_or(asked.preserve_tag, default.preserve_tag),
         filter=_filter(asked.filter, limits),
-        allow_cycle=bool(asked.allow_cycle),
-        guarantee=asked.guarantee or "at_least_once",
+        allow_cycle=_or(asked.allow_cycle, default.allow_cycle),
+        guarantee=asked.guarantee or default.guarantee,
     )
     return PutRouter(router, config, _or(asked.create_dest, True))
 
@@ -527,8 +525,8 @@ def _match(text: Raw, limits: Limits, path: str = "$.match") -> TagRange | None:
 
 
 def _short(text: Raw, limits: Limits, path: str) -> Any:
-    """The value of a field that takes a tag or a pattern of one, in whatever form; None where
-    there is none.  Its text is bounded, since nothing else says what it may grow to."""
+    """The value of a field that takes a tag or a pattern of one; None where there is none.  Its text
+    is bounded here: a list or a string in it could otherwise be as long as the body."""
     if not text:
         return None
     longest = max(MATCH_BYTES_MAX, ESCAPED_BYTES * limits.max_tag_bytes + 64)
@@ -538,7 +536,7 @@ def _short(text: Raw, limits: Limits, path: str) -> Any:
 
 
 def _filter(text: Raw, limits: Limits) -> tuple[str, str, str] | None:
-    """A router's `filter`, spelled as a tuple however it was said; no longer than what a tag can
+    """A router's `filter`, as a tuple, whichever form it came in; no longer than what a tag can
     match, since it is kept, logged and listed."""
     value = _short(text, limits, "$.filter")
     if value is None:
@@ -585,7 +583,7 @@ def parse_claim(topic: str, body: Buffer, limits: Limits) -> Claim:
 
 
 def worker(node: str, limits: Limits, path: str) -> str:
-    """Who claims: a name that is there, as long as a node's may be."""
+    """The worker's name: not empty, and no longer than a node's."""
     if not node:
         raise invalid("expected the worker's name", path)
     _check_lengths([node], limits.max_node_bytes, "node", path)
@@ -640,7 +638,7 @@ def _too_many_seqs(limits: Limits) -> Rejection:
 
 
 def _held(asked: HeldBody, limits: Limits) -> tuple[list[int], list[int] | None]:
-    """Seqs, and the numbers of their leases where tokens were given."""
+    """The seqs, and the number of each one's lease where tokens were given."""
     seqs, tokens = asked.seqs, asked.lease_ids
     if limits.max_claim and len(seqs) > limits.max_claim:
         raise _too_many_seqs(limits)
@@ -656,6 +654,6 @@ _LEASE_ID: Final = re.compile(r"lease_([1-9a-f][0-9a-f]{0,23})")
 
 
 def _lease_number(token: str) -> int:
-    """The number of a lease; 0, which none has, where the token is not of ours."""
+    """The number in a lease's token; 0, which no lease has, where the token is not the server's."""
     found = _LEASE_ID.fullmatch(token)
     return int(found[1], 16) if found else 0

@@ -56,7 +56,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
 
 
 def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
-    """`decode` for a type that itself bounds what it makes of a body."""
+    """`decode` for a type that bounds the objects it makes by itself."""
     try:
         _require_utf8(body)
         return decoder.decode(body)

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import orjson
 
+from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
@@ -54,17 +55,19 @@ def families(
     stats: StoreStats,
     process: Process,
     *,
-    work_streams: int = 0,
+    push_streams: int = 0,
 ) -> list[Family]:
-    """Every metric that has a subject, aggregates first.
+    """All metrics, aggregates first; those of the state only where there is one.
 
-    `work_streams` are the push streams that are open.  `state` is None while somebody else changes it: during replay, and at the end of a stop.
+    Args:
+        state: None while another thread changes it: during replay, and at the end of a stop.
+        push_streams: How many are open.
     """
     topics = [] if state is None else list(state.by_id.values())
     if state is not None:
         for queue in state.queues.values():
             queue.settle(state.now_ms)
-    gauges = _aggregates(state, topics, watches, process, work_streams)
+    gauges = _aggregates(state, topics, watches, process, push_streams)
     queues = {} if state is None else state.queues
     return [*gauges, *_wal(stats, process), *_per_topic(topics, queues)]
 
@@ -78,12 +81,12 @@ def _aggregates(
     topics: Sequence[Topic],
     watches: Watches,
     process: Process,
-    work_streams: int,
+    push_streams: int,
 ) -> Iterable[Family]:
     records = total = hot = 0
     if state is not None:
-        records, total, hot = state.records_total, state.total_bytes, state.hot_bytes
-    classes = dict.fromkeys(("ephemeral", "memory", "disk", "fsync"), 0)
+        records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
+    classes = dict.fromkeys(DURABILITIES, 0)
     queues = routers = leased = damaged = 0
     if state is not None:
         queues, routers = len(state.queues), len(state.routers)
@@ -101,7 +104,7 @@ def _aggregates(
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
     text = "Jobs that cannot be read and are passed over."
     yield _one("topics_queue_jobs_damaged", "gauge", text, damaged)
-    streams, sessions = len(watches.streams) + work_streams, len(watches.sessions)
+    streams, sessions = len(watches.streams) + push_streams, len(watches.sessions)
     yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
     yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
     yield _one("topics_ready", "gauge", "1 while requests are served.", int(process.ready))
@@ -186,7 +189,7 @@ def as_text(metrics: Iterable[Family]) -> bytes:
 
 
 def as_json(metrics: Iterable[Family]) -> bytes:
-    """One key a family: a number, or a list of `{labels..., "value"}`; a brace left out."""
+    """One key a family: a number, or a list of `{labels..., "value"}`; the last brace is left out."""
     out: dict[str, object] = {}
     for family in metrics:
         if len(family.samples) == 1 and not family.samples[0].labels:

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, Literal
 from urllib.parse import parse_qsl
 
+import msgspec
 import orjson
 
 from topics.protocol.http import bodies
@@ -43,7 +44,7 @@ Scope = Literal["read", "write", "read+write", "delete", "admin", "probe", "sock
 
 
 class BodyRule(Enum):
-    """Whether a request has a body that means something."""
+    """Whether a request has a body that is read."""
 
     NONE = "none"
     JSON = "json"
@@ -52,7 +53,7 @@ class BodyRule(Enum):
 
 
 class Probe(Enum):
-    """Requests that the shell answers from what it knows itself, ready or not."""
+    """Requests that the shell answers without the engine, ready or not."""
 
     PAGE = "page"
     HEALTH = "health"
@@ -62,7 +63,7 @@ class Probe(Enum):
     OPENAPI = "openapi"
 
 
-class Feed(Enum):
+class StreamKind(Enum):
     """Requests that are answered by a stream."""
 
     WATCH = "watch"
@@ -70,8 +71,7 @@ class Feed(Enum):
     SOCKET = "socket"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a route's parser gets: the decoded name, the query, headers it may read, the body.
 
     `entropy` makes an unguessable name; randomness is the shell's.
@@ -96,7 +96,7 @@ class Route:
     path: tuple[bytes, ...]
     scope: Scope
     body: BodyRule
-    target: Parser | Probe | Feed
+    target: Parser | Probe | StreamKind
 
     @property
     def line(self) -> str:
@@ -108,7 +108,7 @@ class Route:
 
 
 def _reading(request: Request) -> str:
-    """A name in a read: one that cannot exist is not found."""
+    """The name in a read: 404 where no topic can have it."""
     if not is_topic_name(request.name):
         raise _no_such_name(request.name)
     return request.name
@@ -242,7 +242,7 @@ def _path(text: str) -> tuple[bytes, ...]:
 
 
 def _route(
-    line: str, scope: Scope, target: Parser | Probe | Feed, body: BodyRule = BodyRule.NONE
+    line: str, scope: Scope, target: Parser | Probe | StreamKind, body: BodyRule = BodyRule.NONE
 ) -> Route:
     method, path = line.split()
     return Route(method, _path(path), scope, body, target)
@@ -264,14 +264,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("POST /v0/topics/:/ack", "write", _ack, BodyRule.JSON),
     _route("POST /v0/topics/:/nack", "write", _nack, BodyRule.JSON),
     _route("POST /v0/topics/:/extend", "write", _extend, BodyRule.JSON),
-    _route("GET /v0/topics/:/work", "read+write", Feed.WORK),
+    _route("GET /v0/topics/:/work", "read+write", StreamKind.WORK),
     _route("GET /v0/routers", "read", _list_routers),
     _route("PUT /v0/routers/:", "admin", _put_router, BodyRule.JSON),
     _route("GET /v0/routers/:", "read", _get_router),
     _route("DELETE /v0/routers/:", "delete", _delete_router),
     _route("POST /v0/watch", "read", _create_watch, BodyRule.JSON),
-    _route("GET /v0/watch/:", "read", Feed.WATCH),
-    _route("GET /v0/ws", "socket", Feed.SOCKET),
+    _route("GET /v0/watch/:", "read", StreamKind.WATCH),
+    _route("GET /v0/ws", "socket", StreamKind.SOCKET),
     _route("GET /v0/health", "probe", Probe.HEALTH),
     _route("GET /healthz", "probe", Probe.HEALTH),
     _route("GET /v0/ready", "probe", Probe.READY),
@@ -355,7 +355,7 @@ def query_natural(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def parse_cursor(cursor: str) -> str:
-    """The name that a list cursor stands behind (§0.7)."""
+    """The name after which a list goes on (§0.7)."""
     try:
         value = orjson.loads(b64decode(cursor.encode("ascii"), b"-_", validate=True))
     except (ValueError, binascii.Error):

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import orjson
 
-from topics.protocol.http import bodies
+from topics.protocol.http import answers, bodies
+from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
 from topics.protocol.http.decoding import decode, invalid
 from topics.protocol.http.sse import record_data, stone_fields
@@ -18,6 +19,7 @@ from topics.protocol.model.commands import Append, Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import require_topic_name
+from topics.protocol.model.outcomes import Appended, WatchPosition
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import (
     CaughtUpFrame,
@@ -77,7 +79,7 @@ Order: TypeAlias = Subscribe | Unsubscribe | Publish | Ping
 
 
 class BadText(Exception):
-    """The message is not JSON at all: `invalid_json`."""
+    """The message is not JSON: `invalid_json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,10 @@ def parse(raw: bytes, limits: Limits) -> Asked:
 
 
 def _request_id(raw: bytes) -> bytes:
-    """The id of a message that is wrong elsewhere, so that its error can be told to whom it is.
+    """The id of a message that is wrong elsewhere, so that the client knows which its error is of.
 
     Raises:
-        BadText: What is wrong stood before the end of what is no JSON.
+        BadText: It is not JSON: the first error was found before that one.
     """
     try:
         return _given(_IDENTIFIED.decode(raw))
@@ -124,7 +126,7 @@ def _request_id(raw: bytes) -> bytes:
 
 
 def _given(message: Identified) -> bytes:
-    """The id as JSON text; empty for one that no JSON of ours can repeat."""
+    """The id as JSON text; empty where there is none, or none that can be encoded again."""
     if message.request_id is None:
         return b""
     try:
@@ -191,7 +193,7 @@ def _message(op: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def opened(op: str, request_id: bytes) -> bytes:
-    """The beginning of a reply: its op and whose it is; fields and a brace follow."""
+    """The beginning of a reply: its op and its request's id; fields and a brace follow."""
     if not request_id:
         return b'{"op":"%b"' % op.encode()
     return b'{"op":"%b","request_id":%b' % (op.encode(), request_id)
@@ -200,6 +202,33 @@ def opened(op: str, request_id: bytes) -> bytes:
 def reply(op: str, request_id: bytes, fields: Mapping[str, Any]) -> bytes:
     body = orjson.dumps(fields)[1:]
     return opened(op, request_id) + (b"," if fields else b"") + body
+
+
+def subscribed(request_id: bytes, positions: Mapping[str, WatchPosition]) -> bytes:
+    """Topics were added to the socket; where it stands in each."""
+    topics = {name: position(where) for name, where in positions.items()}
+    return opened("subscribed", request_id) + b',"topics":%b}' % msgspec.json.encode(topics)
+
+
+def ack(
+    request_id: bytes,
+    appended: Appended,
+    *,
+    write_ms: float,
+    sync_ms: float,
+    throttle_ms: float,
+) -> bytes:
+    """The reply to a publish: the fields of an append's answer, and how long it took."""
+    return (
+        b'%b,%b,"performance":{"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f}}'
+        % (
+            opened("ack", request_id),
+            fields_of(answers.appended(appended)),
+            write_ms,
+            sync_ms if appended.is_fsync else 0.0,
+            throttle_ms,
+        )
+    )
 
 
 def refused(request_id: bytes, refusal: Rejection) -> bytes:

@@ -5,7 +5,8 @@ header, a msgpack head, and for appended records the columns and the text as the
 few slices however many records there are.  Invariant: a frame's length is a multiple of 8, so that
 columns of the next one are aligned.
 
-An event is encoded before it is applied: whatever can fail of that fails while nothing is true yet.
+An event is encoded before it is applied: where encoding fails, for want of memory, nothing has
+changed yet.
 """
 
 import struct
@@ -192,6 +193,7 @@ def _encode_append(event: RecordsAppended) -> Frame:
     padding = -size & 7
     size += padding
     parts[0] = FRAME_HEADER.pack(size, APPENDED, mask, 0, len(head), records)
+    # Joined, a small frame is one buffer of the vectored write; a large text is not worth a copy.
     if before + len(text) <= SMALL_BYTES:
         parts += (text, _PADDING[padding])
         return (b"".join(parts),)
@@ -238,6 +240,7 @@ _COLUMN_ITEMS: Final = tuple(
 def _decode_append_frame(
     frame: memoryview, head: AppendHead, head_bytes: int, mask: int, records: int
 ) -> RecordsAppended:
+    # Columns begin at a multiple of 8, as every part of a frame does.
     at = (_HEADER_BYTES + head_bytes + 7) & -8
     width = sum((item * records + 7) & -8 for _, _, item, bit in _COLUMN_ITEMS if mask & bit)
     # A copy of the columns, a few bytes a record: views would keep the whole read buffer alive.

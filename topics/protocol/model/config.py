@@ -4,9 +4,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from topics.protocol.model.durability import DURABILITIES, Durability, DurabilityClass
+
 TopicType = Literal["log", "queue"]
 Discard = Literal["old", "reject"]
-Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Guarantee = Literal["at_least_once", "exactly_once"]
 
 PRIORITY_MAX: Final = 1000
@@ -38,6 +39,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+
+    @property
+    def durability_class(self) -> DurabilityClass:
+        """What `durability` promises."""
+        return DURABILITIES[self.durability]
 
 
 class RouterConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,33 +11,37 @@ from typing import Any, Final
 
 
 class ErrorCode(Enum):
-    """Every `error.code` of §0.6 with its HTTP status."""
+    """Every `error.code` of §0.6.  What HTTP answers to each is `http.statuses`'s."""
 
-    INVALID_REQUEST = ("invalid_request", 400)
-    BATCH_TOO_LARGE = ("batch_too_large", 400)
-    RECORD_TOO_LARGE = ("record_too_large", 400)
-    UNAUTHORIZED = ("unauthorized", 401)
-    FORBIDDEN = ("forbidden", 403)
-    NOT_FOUND = ("not_found", 404)
-    TOPIC_NOT_FOUND = ("topic_not_found", 404)
-    ROUTER_NOT_FOUND = ("router_not_found", 404)
-    METHOD_NOT_ALLOWED = ("method_not_allowed", 405)
-    NOT_ACCEPTABLE = ("not_acceptable", 406)
-    ROUTER_CYCLE = ("router_cycle", 409)
-    TOPIC_EXISTS_INCOMPATIBLE = ("topic_exists_incompatible", 409)
-    TOPIC_NOT_EMPTY = ("topic_not_empty", 409)
-    NOT_A_QUEUE = ("not_a_queue", 409)
-    PAYLOAD_TOO_LARGE = ("payload_too_large", 413)
-    UNSUPPORTED_MEDIA_TYPE = ("unsupported_media_type", 415)
-    TOPIC_FULL = ("topic_full", 422)
-    THROTTLED = ("throttled", 429)
-    INTERNAL = ("internal", 500)
-    NOT_READY = ("not_ready", 503)
-    SHUTTING_DOWN = ("shutting_down", 503)
+    INVALID_REQUEST = "invalid_request"
+    BATCH_TOO_LARGE = "batch_too_large"
+    RECORD_TOO_LARGE = "record_too_large"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    TOPIC_NOT_FOUND = "topic_not_found"
+    ROUTER_NOT_FOUND = "router_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    NOT_ACCEPTABLE = "not_acceptable"
+    ROUTER_CYCLE = "router_cycle"
+    TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
+    TOPIC_NOT_EMPTY = "topic_not_empty"
+    NOT_A_QUEUE = "not_a_queue"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    TOPIC_FULL = "topic_full"
+    THROTTLED = "throttled"
+    INTERNAL = "internal"
+    NOT_READY = "not_ready"
+    SHUTTING_DOWN = "shutting_down"
 
-    def __init__(self, code: str, status: int) -> None:
-        self.code: Final = code
-        self.status: Final = status
+    @property
+    def code(self) -> str:
+        return self.value
+
+
+TRY_AGAIN: Final = frozenset({ErrorCode.THROTTLED, ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN})
+"""Refusals that pass by themselves: each says after how many seconds to ask again (§0.6)."""
 
 
 class Rejection(Exception):
@@ -47,7 +51,7 @@ class Rejection(Exception):
         code: Row of the `ErrorCode` table.
         message: For people; quotes the name and the bound.
         detail: Optional structured context, rendered as `error.detail`.
-        retry_after_s: Seconds for `Retry-After`; 429 and 503 always carry one.
+        retry_after_s: Seconds for `Retry-After`; 1 for `TRY_AGAIN`, which always carry one.
         need_bytes: Room in the log for want of which it is refused.
     """
 
@@ -65,7 +69,7 @@ class Rejection(Exception):
         self.code = code
         self.message = message
         self.detail = detail
-        if retry_after_s is None and code.status in (429, 503):
+        if retry_after_s is None and code in TRY_AGAIN:
             retry_after_s = 1
         self.retry_after_s = retry_after_s
         self.allow = allow
@@ -99,7 +103,7 @@ class DamagedRun(Corrupt):
         self.last_seq = last_seq
 
     def refusal(self) -> Rejection:
-        """What is told to whoever asked for something that met it."""
+        """The refusal of a command that met it."""
         return unreadable("corrupt", self.first_seq, self.last_seq)
 
 

@@ -1,8 +1,8 @@
 """What became true.  Events are all that the log holds, and `apply` over them is recovery.
 
 An event is resolved: it holds every outcome (sequence numbers, rendered bytes, floors, counters,
-runs of deleted seqs), never a question, a memory address, a file offset or a local clock.  So the
-same log can be replayed on another machine, and later events never change what earlier ones did.
+spans of deleted seqs) and never a query, a memory address, a file offset or a local clock.  So the
+same log can be replayed on another machine, and a later event never changes what an earlier one did.
 
 `now_ms` is the engine's time, milliseconds since the epoch, never decreasing along the log.
 `count` and `size_bytes` are the topic's live records and their text after the event (absolute, not
@@ -154,7 +154,7 @@ class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
 
     `spans` holds k pairs (first_seq, last_seq), both inclusive, ascending, as little-endian u64:
     shape (k, 2) in `span_array`.  `buried` of them are jobs that went to a dead-letter topic whose
-    records are in no log, so that no `DeadLettered` tells of them.
+    records are in no log, so that no `DeadLettered` holds them.
     """
 
     now_ms: int
@@ -172,30 +172,30 @@ class RecordsDeleted(msgspec.Struct, frozen=True, array_like=True):
 SPAN_BYTES: Final = 16
 """A span of seqs in an event."""
 MARKS_BYTES: Final = 24
-"""What marks take in an event beside their bits, at most."""
+"""Bytes that marks take in an event beside their bits, at most."""
 
 
 class Marks(msgspec.Struct, frozen=True, array_like=True):
-    """Of `count` seqs from `first_seq` on those whose bit is set: ceil(count / 8) bytes, of which the
-    highest bit of the first is `first_seq`'s, as of `numpy.packbits`."""
+    """The seqs among `count` from `first_seq` on whose bit is set.  `bits` has ceil(count / 8) bytes;
+    the highest bit of the first byte is that of `first_seq`, as `numpy.packbits` has it."""
 
     first_seq: int
     count: int
     bits: bytes
 
     def flags(self, lo: int, hi: int) -> NDArray[np.bool_]:
-        """Whether each seq from the `lo`-th to that before the `hi`-th is meant."""
+        """Whether the bit of each seq from the `lo`-th to the one before the `hi`-th is set."""
         first = lo >> 3
         bits = np.frombuffer(self.bits, np.uint8, -(-hi // 8) - first, first)
         return np.unpackbits(bits, count=hi - 8 * first)[lo - 8 * first :].view(np.bool_)
 
 
 class ScatteredDeleted(msgspec.Struct, frozen=True, array_like=True):
-    """Records removed on request, so scattered that their spans would be long.
+    """Records removed on request that are so scattered that spans alone would be long.
 
-    The removed are those of `spans`, as in `RecordsDeleted`, and of `marks`, ascending; no record is
-    in both.  A bit a record is all that a scattered delete takes, in the log and in memory, and it is
-    applied by columns.
+    The removed seqs are those of `spans`, as in `RecordsDeleted`, and of `marks`, ascending; no seq
+    is in both.  So a delete takes at most one bit for each record of the runs that it hits, in the
+    log and in memory, and it is applied by columns.
     """
 
     now_ms: int
@@ -229,7 +229,7 @@ class RunsSealed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsDropped(msgspec.Struct, frozen=True, array_like=True):
-    """Whole runs without a live record left: first seqs of the runs that go."""
+    """Runs without a live record were dropped as a whole; their first seqs."""
 
     now_ms: int
     topic_id: int
@@ -238,7 +238,7 @@ class RunsDropped(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FloorsRaised(msgspec.Struct, frozen=True, array_like=True):
-    """Records of the log were lost by a write that itself is not logged (`ephemeral`)."""
+    """Logged records were lost by an append or an expiry that is itself not logged."""
 
     now_ms: int
     topic_id: int
@@ -303,7 +303,7 @@ class SeqsSkipped(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobsLeased(msgspec.Struct, frozen=True, array_like=True):
-    """Jobs were claimed, or their leases extended: all that is known of each lease is told again.
+    """Jobs were claimed, or their leases extended; holds everything about each lease.
 
     Attributes:
         seqs, leases, deliveries: One each a job, ascending by seq.
@@ -351,8 +351,8 @@ Event: TypeAlias = (
 
 
 class KeyImage(msgspec.Struct, frozen=True, array_like=True):
-    """One remembered idempotency key: digest (16 bytes), the seqs it got, when; nothing where
-    `count` is 0, which is the place of a key that was remembered again since."""
+    """One remembered idempotency key: digest (16 bytes), the seqs of its batch, and when.  A `count`
+    of 0 is the place of a key that was remembered again later."""
 
     digest: bytes
     first_seq: int
@@ -372,7 +372,7 @@ class JobImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueImage(msgspec.Struct, frozen=True, array_like=True):
-    """What a queue holds beside its records; `jobs` only as far as they outlive the process."""
+    """What a queue holds beside its records; `jobs` are those that outlive the process."""
 
     dead_lettered: int
     fresh_from: int
@@ -380,7 +380,7 @@ class QueueImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicImage(msgspec.Struct, array_like=True):
-    """A topic as a checkpoint keeps it: small, and never the payload of a record.
+    """A topic as a checkpoint keeps it: small, and without any record's payload.
 
     `volatile` are the seqs [first, last] that live only in memory (`ephemeral`) and are lost with
     the process.  `runs` are the sealed runs, ascending.
@@ -433,7 +433,7 @@ class Image(Protocol):
     """A `Checkpoint` on its way to the disk."""
 
     def pieces(self) -> Iterator[Buffer]:
-        """The msgpack of a `Checkpoint`, in order; each time anew, and always the same."""
+        """The msgpack of a `Checkpoint`, in order; every call gives the same."""
 
 
 encode_image = msgspec.msgpack.Encoder().encode

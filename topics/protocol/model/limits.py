@@ -53,9 +53,8 @@ HEARTBEAT_MS_DEFAULT = 15_000
 HEARTBEAT_MS_MIN = 1000
 HEARTBEAT_MS_MAX = 60_000
 SCAN_ROWS_MAX = 1 << 20
-"""Rows that one read looks at before it answers with the page it has (the cursor still advances),
-so that a reader of nothing but its own echoes cannot hold the engine for longer than some
-milliseconds."""
+"""Rows that one read walks before it answers with what it has (the cursor still advances): a reader
+that skips every record holds the engine for some milliseconds at most."""
 
 LOOKS_MAX = 128
 """What one turn looks at for a filter or a delete, in units of 1,024 rows whose columns are verified

@@ -1,8 +1,8 @@
-"""What the core and the shell ask of storage, as protocols.
+"""What the core and its driver ask of storage, as protocols.
 
 Two stores implement them: `topics.store.store.DiskStore` and `topics.store.memory.MemoryStore`;
-one test suite runs over both.  Calls marked *blocking* run on a worker thread, the others on the
-engine's thread; a store is otherwise not thread-safe and needs not be.
+one test suite runs over both.  Calls marked *blocking* run on a worker thread, all others on the
+engine's thread; a store is not thread-safe beyond that.
 """
 
 from collections.abc import Sequence
@@ -80,26 +80,26 @@ class Run(Protocol):
 
     @property
     def flags(self) -> NDArray[np.uint8]:
-        """LIVE or DELETED a row, shape (count,); deletes are visible as soon as `kill` returns."""
+        """LIVE or DELETED a row, shape (count,); a delete is visible as soon as `delete` returns."""
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         """Mark rows (shape (k,), ascending, in range) deleted; those already deleted may occur.
 
-        Does no I/O: replay kills rows of runs whose file may have gone since (they were merged
-        into a later one), so a sealed run that is not open only remembers them.
+        Does no I/O: replay deletes rows of runs whose file may be gone (they were merged into a
+        later one), so a sealed run that is not open only remembers them.
         """
 
-    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
-        """As `kill`, for those rows where `marked`, of shape (count,), is true: quicker where they
-        are many, however they lie."""
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
+        """As `delete`, for the rows where `marked`, of shape (count,), is true: its cost does not
+        depend on how many they are and how they are scattered."""
 
     @property
     def known_dead(self) -> int:
-        """How many rows `killed` gives; cheaper than they are."""
+        """How many rows `deleted_rows` gives, for less."""
 
-    def killed(self) -> NDArray[np.int64]:
+    def deleted_rows(self) -> NDArray[np.int64]:
         """Rows known to be deleted without any I/O, ascending: of a run in memory all, of an open
-        sealed run all, of one not opened yet those that `kill` was told."""
+        sealed run all, of one not opened yet those that `delete` was called with."""
 
     def node_ids(self, nodes: Sequence[str]) -> NDArray[np.uint32]:
         """Ids of those of `nodes` that occur in this run, any order."""
@@ -142,7 +142,7 @@ class Extent(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SealPiece:
     """Rows [lo, hi) of a run that is to be sealed, with the flags of those rows as they were when
-    the seal was planned (a copy, shape (hi - lo,)): the run itself may be killed in meanwhile."""
+    the seal was planned (a copy, shape (hi - lo,)): rows of the run may be deleted meanwhile."""
 
     run: Run
     lo: int
@@ -170,7 +170,7 @@ class Contents:
 
 
 class RecoverySink(Protocol):
-    """Who receives the log at start-up: first at most one checkpoint, then events in order."""
+    """What receives the log at start-up: at most one checkpoint first, then events in order."""
 
     def restore(self, checkpoint: Checkpoint) -> None: ...
 
@@ -190,8 +190,8 @@ class Recovery:
         fresh: The data directory was empty.
         events: Events replayed.
         torn_bytes: Bytes of a torn tail that were set aside, 0 where there was none.
-        notes: What an operator should know though the start went on, a sentence each.
-        removed: What the start cleared away that an operator might look for, a sentence each.
+        notes: What an operator should know although the start succeeded, a sentence each.
+        removed: Files that the start removed and an operator might look for, a sentence each.
         incarnation: One more than that of any process on this store before.
     """
 
@@ -221,7 +221,7 @@ class StoreStats:
 
 
 class RunSource(Protocol):
-    """What the state of an engine needs of its storage, the writer's or a reader's."""
+    """What an engine's state needs of its storage, in the process that writes or in a reader."""
 
     @property
     def instance_id(self) -> str:
@@ -287,13 +287,13 @@ class Store(Protocol):
         prepared, synced or begun for them, so that `write` waits for no disk but for the write."""
 
     def fail(self, error: Exception) -> None:
-        """Something failed, or hangs: the store is read-only from now on.  Never waits."""
+        """A step failed, or hangs: the store is read-only from now on.  Never blocks."""
 
     def leave_failure_mark(self) -> str:
         """*Blocking.* Leave the mark by which the next start knows that this process failed.
 
         Returns:
-            What an operator has to do where the disk took no mark; else nothing.
+            What an operator has to do where the mark could not be written; else an empty string.
         """
 
     def write(self, frames: Frames) -> int:
@@ -318,7 +318,8 @@ class Store(Protocol):
         """
 
     def idle(self) -> None:
-        """Nothing was written since the last sync: leave a mark that vouches for it."""
+        """Nothing was written since the last sync: write a mark that says so, by which recovery knows
+        a torn tail from lost data."""
 
     def seal(self, entries: Sequence[SealEntry]) -> list[RunRef]:
         """*Blocking.* Write one segment file with a run per entry, and make it durable.
@@ -336,8 +337,8 @@ class Store(Protocol):
     def open_run(self, ref: RunRef, topic_id: int) -> Run:
         """The sealed run of a reference.  Does no I/O, so it cannot fail.
 
-        The rows that were deleted after the seal was planned are `kill`ed in it at once; those
-        that its file does not show yet are flipped there in time (`flip`).
+        The caller deletes in it at once the rows that were deleted after the seal was planned; those
+        that its file does not show yet are flipped there later (`flip`).
         """
 
     def flip(self) -> int:
@@ -346,7 +347,7 @@ class Store(Protocol):
 
     def drop(self, segment: int) -> None:
         """Remove a segment file that no run refers to any more, once what was written so far is
-        durable.  Runs still being read stay readable until they are let go."""
+        durable.  A run that a reader holds stays readable until it is released."""
 
     def contents(self, segment: int) -> Contents:
         """*Blocking.* What a segment file holds, whether anything refers to it or not.
@@ -391,4 +392,4 @@ class Store(Protocol):
 
     def close(self, image: Image | None) -> None:
         """*Blocking.* With an image, stop cleanly: sync, write it, leave the clean mark.  Without
-        one, as after a failure: only let go of files and lock."""
+        one, as after a failure: only close the files and release the lock."""

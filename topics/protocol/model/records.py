@@ -23,7 +23,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 LIVE: Final = 0x00
 """Delete flag of a live record."""
 DELETED: Final = 0xD5
-"""Delete flag of a deleted record; five bits from LIVE, so that one flipped bit is repaired."""
+"""Delete flag of a deleted record.  It differs from LIVE in five bits, so that a byte with one flipped
+bit is nearer to one of them, and is repaired."""
 
 COLUMN_DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "ts_ms": np.dtype("<i8"),
@@ -50,7 +51,7 @@ class Columns:
 
     `offset` counts bytes from the start of the run's text; `size` is the text of one record
     without its comma, so `offset[i + 1] == offset[i] + size[i] + 1`.  A row whose payload was
-    dropped (deleted before it was sealed) has `size == 0` and still its comma's byte is absent:
+    dropped (deleted before it was sealed) has `size == 0` and no comma either:
     `offset[i + 1] == offset[i]`.  `meta_size` is 0 where there is no `meta`.  `node_id` and
     `tag_id` index the run's string tables from 1; 0 means none.  `src_seq` is the sequence number
     of the record this one is a copy of (routers, dead letters), else 0; `hops` counts the copies that a
@@ -98,16 +99,6 @@ class Batch(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.size)
-
-
-def data_at(columns: Columns, row: int) -> int:
-    """Where `data` begins within the record's text, in bytes.
-
-    The text is a head, `data`, then `,"meta":` and `meta` where there is one, and a brace.
-    """
-    meta_size = int(columns.meta_size[row])
-    after = meta_size + META_KEY_SIZE if meta_size else 0
-    return int(columns.size[row]) - 1 - after - int(columns.data_size[row])
 
 
 META_KEY_SIZE: Final = len(b',"meta":')

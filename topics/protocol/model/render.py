@@ -1,4 +1,4 @@
-"""Records into text, once, at append; and the few views of that text that are not a plain slice.
+"""Rendering: records into text, once, at append; and the views of that text that are no plain slice.
 
 The text is JSON by construction: `data` and `meta` come through byte for byte from a body whose
 grammar was checked, the rest is rendered here.  A stored record is always one line: a CR or LF can
@@ -68,7 +68,7 @@ def render_batch(
 def _render_one(
     data: JsonText, seq: int, ts_ms: int, node: str | None, tags: Sequence[str | None] | None
 ) -> Batch:
-    """The common single record, without what only many are worth."""
+    """A single record, the common case, without the arrays that pay for many."""
     text = b'{"$seq":%d,"$ts":%d%b,"data":%b},' % (
         seq,
         ts_ms,
@@ -95,8 +95,8 @@ def project(
     data: bool,
     inserts: Iterator[bytes] | None = None,
 ) -> list[Buffer]:
-    """Cut records anew: with `$tag`, without `meta`, without `data` (§3, §7.2), with what is
-    inserted before `$tag` (§10.2).
+    """Cut stored text anew: with `$tag`, without `meta`, without `data` (§3, §7.2), with inserts before
+    `$tag` (§10.2).
 
     Args:
         spans: The rows that `texts` hold, one buffer a span.

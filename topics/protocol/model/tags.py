@@ -54,8 +54,6 @@ class Subject:
 
 Match = TagRange | Subject
 
-EVERY_TAG: Final = TagRange(b"", None)
-
 
 def equals(tag: str) -> TagRange:
     raw = tag.encode()

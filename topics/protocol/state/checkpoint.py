@@ -1,20 +1,22 @@
-"""Images: what a checkpoint keeps of each topic and router, taken while commands go on.
+"""Images: what a checkpoint keeps of each topic and router, taken while commands run.
 
 A checkpoint is the state at one position of the log, the boundary at which it begins.  Copying all
-of the state there would hold up the loop for seconds, so it is copied on write: at the boundary all
-that changed since the last one is due, and a due topic is taken in a slice of upkeep, or right
-before the first event that changes it.  What did not change is known from the last time.
+of the state there would hold up commands for seconds, so it is copied on write: at the boundary all
+that changed since the last one is due, and a due topic is taken in a slice of maintenance, or right
+before the first event that changes it.  What did not change is known from the last checkpoint.
 
-Owns the encoded images and what of them is out of date.  Invariants: at a boundary every topic with
-an unsealed, logged record is due; until the checkpoint is written no image changes but by the runs
-that it seals; a topic that is not in `changed` is as its image says.
+Owns the encoded images and which of them are out of date.  Invariants: at a boundary every topic
+with an unsealed, logged record is due; until the checkpoint is written no image changes but by the
+runs that it seals; a topic that is not in `changed` is as its image says.
 
 Time changes a topic without an event (records expire, leases run out).  Where that happens between
 the boundary and the taking, the image says what a replay would find out by the clock anyway.
+
+`topic_image` and `restored_topic` are each other's inverse, but for what lives in memory only.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -27,23 +29,25 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.ports import Run
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.hot_run import HotRun
-from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.hot_memory import HotMemory, freeze
+from topics.protocol.state.hot_run import is_volatile
+from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.queue import JobsTaken, Queue
 from topics.protocol.state.routers import Routers
-from topics.protocol.state.topic import Topic
+from topics.protocol.state.topic import Topic, epoch_of
 
 SLICE_WEIGHT: Final = 128
-"""Small topics taken or encoded in one go: about a millisecond."""
+"""Small topics taken or encoded in one slice: about a millisecond."""
 RUNS_WEIGHT: Final = 16
 """Runs, and holes, that weigh as much as a small topic."""
 SLICE_JOBS: Final = 1000
-"""Jobs taken in one go; a queue with no more is taken as a whole."""
+"""Jobs taken in one slice; a queue with no more is taken as a whole."""
 FORGET_MAX: Final = 1000
-"""Keys past their window that a topic lets go of when it is taken."""
+"""Keys past their window that a topic forgets when its image is taken: an image should not grow by
+keys that no write can use."""
 JOINED_BYTES: Final = 64 << 10
-"""An image up to this size is kept in one piece, keys included; of a larger one the keys stay where
-they are, and are referred to."""
+"""An image up to this size is copied into one piece, keys included; of a larger one the blocks of
+keys are referred to."""
 
 Encoded: TypeAlias = bytes | tuple[Buffer, ...]
 """An image as msgpack, in one piece or in several."""
@@ -54,18 +58,16 @@ _OPEN: Final = _NONE + _NONE + _NO_QUEUE
 """How an image ends whose runs, keys and queue are not in it."""
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """The state of which images are taken."""
 
     now_ms: int
     next_topic_id: int
     by_id: dict[int, Topic]
-    hot: dict[int, Topic]
-    keys: dict[int, Keys]
+    memory: HotMemory
+    keys: IdempotencyKeys
     queues: dict[int, Queue]
     routers: Routers
-
-    def forget_keys_of(self, topic_id: int, now_ms: int, limit: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Images:
         unsealed: Topics of the checkpoint under way with runs that it has still to seal.
     """
 
-    def __init__(self, state: Source) -> None:
+    def __init__(self, state: ImageSource) -> None:
         self._state = state
         self.changed: dict[int, None] = {}
         self.changed_routers: dict[int, None] = {}
@@ -173,7 +175,7 @@ class Images:
             self._due.update(dict.fromkeys(state.queues))
 
     def give_up(self) -> None:
-        """What of a checkpoint was not finished is due at the next boundary again."""
+        """The checkpoint ends here: what of it was not encoded is due at the next boundary."""
         for unfinished in (self._due, self._taken):
             self.changed.update(dict.fromkeys(unfinished))
             unfinished.clear()
@@ -207,7 +209,7 @@ class Images:
             self._topics.pop(topic_id, None)
             return 1
         taken = self._taken_of(topic)
-        if topic_id in state.hot:
+        if topic_id in state.memory.unsealed:
             freeze(topic)
             self.unsealed.append(topic)
             self._taken[topic_id] = taken
@@ -231,10 +233,10 @@ class Images:
         )
 
     def _keys_of(self, topic_id: int) -> tuple[Buffer, ...]:
-        keys = self._state.keys.get(topic_id)
+        keys = self._state.keys.by_topic.get(topic_id)
         if keys is None:
             return ()
-        self._state.forget_keys_of(topic_id, self._state.now_ms, FORGET_MAX)
+        self._state.keys.forget_old_of(topic_id, self._state.now_ms, FORGET_MAX)
         count, pieces = keys.pieces()
         return (array_header(count), *pieces) if count else ()
 
@@ -244,7 +246,7 @@ class Images:
             return _NO_QUEUE
         lasting = self._is_last or topic.config.leases_durable
         if lasting and queue.jobs:
-            # A refused dead letter changes its job without an event: never known from last time.
+            # A refused dead letter changes its job without an event, so the image is never reused.
             self.changed[topic.topic_id] = None
             if len(queue.jobs) > SLICE_JOBS:
                 jobs = self._jobs[topic.topic_id] = JobsTaken(queue)
@@ -294,6 +296,20 @@ class Images:
         )
 
 
+def whole_image(state: ImageSource) -> Checkpoint:
+    """All of a state in one go, as the images of a checkpoint at this moment would say it."""
+    topics = []
+    for topic in state.by_id.values():
+        image = topic_image(topic)
+        if (keys := state.keys.by_topic.get(topic.topic_id)) is not None:
+            image.keys = keys.images()
+        if (queue := state.queues.get(topic.topic_id)) is not None:
+            image.queue = queue.image(lasting=topic.config.leases_durable)
+        topics.append(image)
+    routers = [router.image() for router in state.routers.by_id.values()]
+    return Checkpoint(state.now_ms, state.next_topic_id, topics, state.routers.next_id, routers)
+
+
 def topic_image(topic: Topic) -> TopicImage:
     """A topic as a checkpoint keeps it, without its keys and its queue, and without what lives in
     memory only."""
@@ -321,9 +337,33 @@ def topic_image(topic: Topic) -> TopicImage:
     )
 
 
+def restored_topic(
+    image: TopicImage, instance_id: str, open_run: Callable[[RunRef, int], Run]
+) -> Topic:
+    """The topic of an image, its sealed runs opened; its counters are still nothing, and what lived
+    in memory only is lost.
+
+    Args:
+        instance_id: Of the store; part of the topic's epoch.
+    """
+    topic = Topic(image.topic_id, image.name, image.config, epoch_of(instance_id, image.topic_id))
+    topic.head_seq = image.head_seq
+    topic.reserved_through = max(image.reserved_through, image.head_seq)
+    topic.floors = image.floors
+    topic.expired_through = image.expired_through
+    topic.last_ts_ms = image.last_ts_ms
+    topic.last_write_ms = image.last_write_ms or None
+    topic.holes = image.holes
+    for ref in image.runs:
+        topic.add_run(open_run(ref, topic.topic_id))
+    for first_seq, last_seq in image.volatile:
+        topic.lose_volatile(first_seq, last_seq)
+    return topic
+
+
 def volatile_spans(topic: Topic) -> list[tuple[int, int]]:
     """Seqs [first, last] that are in memory only.  What lies between two runs of one span was
-    deleted, and is as little there after a restart as they are."""
+    deleted, and a restart finds neither."""
     spans: list[tuple[int, int]] = []
     before = 0
     for run in topic.runs:
@@ -337,15 +377,3 @@ def volatile_spans(topic: Topic) -> list[tuple[int, int]]:
             spans.append((run.first_seq, last_seq))
         before = last_seq
     return spans
-
-
-def is_volatile(run: Run) -> bool:
-    return isinstance(run, HotRun) and run.volatile
-
-
-def freeze(topic: Topic) -> None:
-    """The topic's hot runs take no more: the next append begins a new one."""
-    for run in reversed(topic.runs):
-        if not isinstance(run, HotRun):
-            return
-        run.frozen = True

@@ -1,12 +1,11 @@
 """The hot run: records of one topic that no segment holds yet, in memory.
 
-It owns growing columns, a list of text arenas and the interned nodes and tags of its rows; it
-knows neither files nor which of its rows a reader may see.  Bytes once written never move: a slice
-given to a reader stays valid while the run grows, is killed in, or is replaced by another.
+It owns growing columns, a list of text arenas and the interned nodes and tags of its rows; it knows
+neither files nor which of its rows a reader may see.  Bytes never move once they are written: a slice
+given to a reader stays valid while the run grows, loses rows to deletes, or is replaced by another.
 
-What a logged run holds of deleted records goes when it is sealed.  A volatile one never is, so it
-stays small, to be let go of as a whole, and `packed` gives what lives in it once that is less than
-what does not.
+A logged run frees the memory of deleted records when it is sealed.  A volatile one never is: it stays
+small, so that it is freed as a whole, and `packed` copies its live rows once the dead ones are more.
 """
 
 import struct
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.events import RunRef
-from topics.protocol.model.ports import Span, TagMatch
+from topics.protocol.model.ports import Run, Span, TagMatch
 from topics.protocol.model.records import (
     COLUMN_DTYPES,
     DELETED,
@@ -51,9 +50,9 @@ _ROW_BYTES: Final = sum(dtype.itemsize for dtype in _PARTS.values())
 _PACKERS: Final = {name: struct.Struct(dtype.char) for name, dtype in _PARTS.items()}
 
 _STRETCHES_FEW: Final = 64
-"""Stretches of live rows up to which a loop is quicker than a look at each byte of their text."""
+"""Stretches of live rows up to which a loop costs less than a mask over their text."""
 _GAP_ROWS: Final = 128
-"""Dead rows side by side from which on a run more costs no more than the rows between."""
+"""Adjacent dead rows above which two runs cost no more than one with those rows."""
 
 
 class _Strings:
@@ -81,7 +80,7 @@ class _Strings:
 
 
 _NO_STRINGS: Final = _Strings()
-"""Of any run without one; nothing is ever interned here."""
+"""The table of any run without strings; nothing is ever interned here."""
 
 
 class HotRun:
@@ -101,7 +100,7 @@ class HotRun:
         self.ref: RunRef | None = None
         self.volatile = volatile
         self.memory_bytes = base_bytes
-        self._killed_bytes = 0
+        self._deleted_bytes = 0
         self._unweighed: list[NDArray[np.bool_]] = []
         self._passed_rows = 0
         self.frozen = False
@@ -120,8 +119,8 @@ class HotRun:
         self._arrays: dict[str, NDArray[Any]] | None = None
         self._cells: dict[str, memoryview] | None = None
 
-    # Most topics are small, and there are many: a run is one piece of memory, and has no more views
-    # of it than it was asked for.
+    # Most topics are small, and there are many of them: a run is one block of memory, and its views
+    # are made when they are first used.
 
     def _allocate(self, capacity: int) -> None:
         rows, old = self._rows, self._parts if self._rows else None
@@ -293,16 +292,16 @@ class HotRun:
         self._room_used += size
         return offset
 
-    def kill(self, rows: NDArray[np.int64]) -> None:
+    def delete(self, rows: NDArray[np.int64]) -> None:
         live = self._flags[rows] == LIVE
         fresh = int(np.count_nonzero(live))
         self._flags[rows] = DELETED
         self._dead += fresh
         if self.volatile and fresh:
             sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
-            self._killed_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
+            self._deleted_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
 
-    def kill_marked(self, marked: NDArray[np.bool_]) -> None:
+    def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         flags = self.flags
         fresh = marked & (flags == LIVE)
         flags |= marked.view(np.uint8) * np.uint8(DELETED)
@@ -314,50 +313,50 @@ class HotRun:
     def known_dead(self) -> int:
         return self._dead
 
-    def killed(self) -> NDArray[np.int64]:
+    def deleted_rows(self) -> NDArray[np.int64]:
         if not self._dead:
             return np.empty(0, np.int64)
         return np.flatnonzero(self.flags != LIVE)
 
-    # ------------------------------------------------------------------ what nobody reads any more
+    # ------------------------------------------------------------------ rows that no read needs
 
     def pass_through(self, seq: int) -> None:
-        """A floor stands at `seq`: no row up to there is read again."""
+        """A floor stands at `seq`: no read needs a row up to there."""
         self._passed_rows = min(max(seq + 1 - self.first_seq, self._passed_rows), self._rows)
 
     @property
     def wasted_bytes(self) -> int:
-        """What `packed` would save, or somewhat more: a row that was killed before a floor passed
-        it counts twice."""
+        """What `packed` would save, or somewhat more: a row that was deleted before a floor passed it
+        counts twice."""
         while self._unweighed:
             killed = self._unweighed.pop()
             rows = int(np.count_nonzero(killed))
             sizes = self._parts["size"][: len(killed)] * killed
-            self._killed_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
-        return self._killed_bytes + self.weight(self._passed_rows)
+            self._deleted_bytes += int(sizes.sum(dtype=np.int64)) + rows * (1 + HOT_ROW_BYTES)
+        return self._deleted_bytes + self.weight(self._passed_rows)
 
     @property
     def is_gone(self) -> bool:
-        """Whether no row is read again."""
+        """Whether no read needs any row."""
         return self._passed_rows == self._rows or self._dead == self._rows
 
     def weight(self, row: int) -> int:
-        """What the rows below `row` count for in `memory_bytes`."""
+        """What the rows below `row` add to `memory_bytes`."""
         text = self._cell("offset", row) if row < self._rows else self._text_bytes
         return int(text) + row * HOT_ROW_BYTES
 
     def row_at(self, weight: int) -> int:
-        """The first row below which the rows count for so much; `count` where none is."""
+        """The first row below which the rows weigh so much; `count` where none is."""
         rows = np.arange(self._rows, dtype=np.int64)
         weights = self.columns.offset + rows * HOT_ROW_BYTES
         return int(weights.searchsorted(weight, "left"))
 
     def packed(self, base_bytes: int = 0) -> list["HotRun"]:
-        """Runs of what is read still and of little more: no text of dead rows, and no rows of a
-        long stretch of them.  This run stays as it is, for whoever reads it.
+        """Runs of the live rows: without the text of dead rows, and without the rows of long dead
+        stretches.  This run stays as it is, for the reads that hold it.
 
         Args:
-            base_bytes: Of the first of them.
+            base_bytes: What the first of them counts for before its first record.
         """
         live = np.flatnonzero(self.flags[self._passed_rows :] == LIVE) + self._passed_rows
         if not len(live):
@@ -414,7 +413,7 @@ class HotRun:
     # ------------------------------------------------------------------ cutting
 
     def tail(self, row: int) -> "HotRun":
-        """A run of the rows from `row` on; this one keeps them too."""
+        """A copy of the rows from `row` on as a run of its own."""
         rest = HotRun(self.first_seq + row, volatile=self.volatile)
         rest._allocate(max(self._rows - row, _ROWS_FIRST))
         rest._rows = self._rows - row
@@ -430,9 +429,9 @@ class HotRun:
         return rest
 
     def cut(self, row: int) -> "HotRun":
-        """Keep the rows below `row` and take no more; those from `row` on become the run returned.
+        """Keep the rows below `row` and take no more batches; the others become the run returned.
 
-        Only replay cuts runs, where another process ended them elsewhere.
+        Only replay cuts runs: the process that wrote the log had ended them elsewhere.
         """
         rest = self.tail(row)
         self._text_bytes -= rest._text_bytes
@@ -489,8 +488,13 @@ class HotRun:
         return bytes(arena[start - base : after - base]) + bytes(self._slice(after, end))
 
 
+def is_volatile(run: Run) -> bool:
+    """Whether the run's records live in memory only (`ephemeral`)."""
+    return isinstance(run, HotRun) and run.volatile
+
+
 def hot_bytes_of(batch: Batch) -> int:
-    """What a batch adds to what a run counts for."""
+    """What a batch adds to a run's `memory_bytes`."""
     return len(batch.text) + len(batch.size) * HOT_ROW_BYTES
 
 

@@ -1,7 +1,7 @@
-"""Idempotency keys of one topic: which batch a key stands for, for how long (§0.8).
+"""Idempotency keys: which batch a key stands for, for how long (§0.8).
 
-Keys are digests of 16 bytes; they stand in the order of their time, so forgetting is a walk from
-the front.  A key whose append failed never gets here, because only `apply` remembers.
+Keys are digests of 16 bytes; those of one topic stand in the order of their time, so forgetting is a
+walk from the front.  The key of a refused append never gets here, because only `apply` remembers.
 
 A key is a row of bytes, and the row is what a checkpoint holds of it, so a million keys cost a
 checkpoint no more than a reference to their blocks.  Invariant: a block that is full never changes;
@@ -9,11 +9,12 @@ where a row of it has to go, a copy takes its place.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from topics.protocol.model.events import KeyImage
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.expiry import DueTimes
 
 DIGEST_BYTES: Final = 16
 BLOCK_ROWS: Final = 512
@@ -21,9 +22,11 @@ _ROW: Final = struct.Struct(">B2s16sBQBIBQ")
 """The msgpack of a `KeyImage`, its numbers not in their shortest form, so that rows have one size."""
 _ROW_BYTES: Final = _ROW.size
 _BLOCK_BYTES: Final = BLOCK_ROWS * _ROW_BYTES
+FORGET_MAX: Final = 2000
+"""Keys that are forgotten in one go: about a millisecond."""
 
 
-class Remembered(NamedTuple):
+class RememberedBatch(NamedTuple):
     """The seqs [first_seq, first_seq + records - 1] that a key's batch got, at `ts_ms`; `volatile`
     where the batch lives in memory only, and its key with it."""
 
@@ -40,7 +43,7 @@ def _packed(digest: bytes, first_seq: int, records: int, ts_ms: int) -> bytes:
 _GONE: Final = _packed(bytes(DIGEST_BYTES), 0, 0, 0)
 
 
-class Keys:
+class TopicKeys:
     """The keys of one topic."""
 
     __slots__ = ("_blocks", "_end", "_first", "_rows", "_volatile")
@@ -48,7 +51,7 @@ class Keys:
     def __init__(self) -> None:
         self._rows: dict[bytes, int] = {}
         """Which row a key has, counted from the first there ever was."""
-        self._volatile: dict[bytes, Remembered] = {}
+        self._volatile: dict[bytes, RememberedBatch] = {}
         self._blocks: list[bytearray] = []
         self._first = 0
         """The first row that is not forgotten; it is in the first block."""
@@ -57,7 +60,7 @@ class Keys:
     def __len__(self) -> int:
         return len(self._rows) + len(self._volatile)
 
-    def find(self, digest: bytes, *, now_ms: int, window_ms: int) -> Remembered | None:
+    def find(self, digest: bytes, *, now_ms: int, window_ms: int) -> RememberedBatch | None:
         """The batch of a key within its window; None where it is unknown or forgotten."""
         entry = self._volatile.get(digest)
         if entry is None:
@@ -72,10 +75,10 @@ class Keys:
         block, at = divmod(row, BLOCK_ROWS)
         return block - self._first // BLOCK_ROWS, at * _ROW_BYTES
 
-    def _entry(self, row: int) -> Remembered:
+    def _entry(self, row: int) -> RememberedBatch:
         block, at = self._place(row)
         _, _, _, _, first_seq, _, records, _, ts_ms = _ROW.unpack_from(self._blocks[block], at)
-        return Remembered(first_seq, records, ts_ms)
+        return RememberedBatch(first_seq, records, ts_ms)
 
     def remember(
         self, digest: bytes, first_seq: int, records: int, ts_ms: int, *, volatile: bool = False
@@ -86,7 +89,7 @@ class Keys:
         if row is not None:
             self._clear(row)
         if volatile:
-            self._volatile[digest] = Remembered(first_seq, records, ts_ms, volatile)
+            self._volatile[digest] = RememberedBatch(first_seq, records, ts_ms, volatile)
             return
         if self._end % BLOCK_ROWS == 0:
             self._blocks.append(bytearray())
@@ -100,7 +103,7 @@ class Keys:
             self.remember(image.digest, image.first_seq, image.count, image.ts_ms)
 
     def _clear(self, row: int) -> None:
-        """The key has another row now, or is with those in memory only."""
+        """The key has another row now, or is one of those in memory only."""
         block, at = self._place(row)
         if len(self._blocks[block]) == _BLOCK_BYTES:
             self._blocks[block] = self._blocks[block].copy()
@@ -143,7 +146,7 @@ class Keys:
 
     def pieces(self) -> tuple[int, list[Buffer]]:
         """The keys that survive a restart, as their records do: how many, and the msgpack of their
-        `KeyImage`s, which later calls of others leave as it is."""
+        `KeyImage`s, which later changes leave as it is."""
         if self._first == self._end:
             return 0, []
         blocks: list[Buffer] = list(self._blocks)
@@ -155,10 +158,100 @@ class Keys:
         return self._end - self._first, blocks
 
     def images(self) -> list[KeyImage]:
-        """The same as objects."""
+        """The same keys as objects."""
         entries = [(digest, self._entry(row)) for digest, row in self._rows.items()]
         return [KeyImage(digest, e.first_seq, e.records, e.ts_ms) for digest, e in entries]
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._volatile
         yield from self._rows
+
+
+class IdempotencyKeys:
+    """The keys of all topics, and when the next of them is past its window.
+
+    Args:
+        window_ms_of: How long a topic remembers, by its id.
+
+    Attributes:
+        by_topic: Of topics that had any.
+        count: Sum over all topics.
+    """
+
+    def __init__(self, window_ms_of: Callable[[int], int]) -> None:
+        self.by_topic: dict[int, TopicKeys] = {}
+        self.count = 0
+        self._window_ms_of = window_ms_of
+        self._due = DueTimes()
+
+    def find(self, topic_id: int, digest: bytes, now_ms: int) -> RememberedBatch | None:
+        """The batch of a key within its window; None where it is unknown or forgotten."""
+        keys = self.by_topic.get(topic_id)
+        if keys is None:
+            return None
+        return keys.find(digest, now_ms=now_ms, window_ms=self._window_ms_of(topic_id))
+
+    def remember(
+        self,
+        topic_id: int,
+        digest: bytes,
+        first_seq: int,
+        records: int,
+        ts_ms: int,
+        *,
+        volatile: bool = False,
+    ) -> None:
+        """A batch was appended under a key; `volatile` where it lives in memory only."""
+        keys = self.by_topic.get(topic_id)
+        if keys is None:
+            keys = self.by_topic[topic_id] = TopicKeys()
+        self.count -= len(keys)
+        keys.remember(digest, first_seq, records, ts_ms, volatile=volatile)
+        self.count += len(keys)
+        if topic_id not in self._due:
+            self._due.set(topic_id, ts_ms + self._window_ms_of(topic_id))
+
+    def restore(self, topic_id: int, images: list[KeyImage], window_ms: int) -> None:
+        """The keys of a topic that a checkpoint holds."""
+        keys = self.by_topic[topic_id] = TopicKeys()
+        for image in images:
+            keys.restore(image)
+        self.count += len(keys)
+        oldest_ms = keys.oldest_ms()
+        if oldest_ms is not None:
+            self._due.set(topic_id, oldest_ms + window_ms)
+
+    def window_changed(self, topic_id: int) -> None:
+        """The topic's window is another: look at its keys soon."""
+        if topic_id in self._due:
+            self._due.set(topic_id, 0)
+
+    def remove(self, topic_id: int) -> None:
+        """The topic was deleted."""
+        self.count -= len(self.by_topic.pop(topic_id, ()))
+        self._due.forget(topic_id)
+
+    def has_old(self, now_ms: int) -> bool:
+        """Whether `forget_old` may find a key."""
+        return self._due.is_due(now_ms)
+
+    def forget_old(self, now_ms: int, limit: int = FORGET_MAX) -> int:
+        """Let go of keys whose window has passed, of any topic, so many at most; returns how many."""
+        forgotten = 0
+        left = limit
+        while left > 0 and (topic_id := self._due.take(now_ms)) is not None:
+            found = self.forget_old_of(topic_id, now_ms, left)
+            forgotten += found
+            left -= 1 + found  # a topic without one costs a look, too
+        return forgotten
+
+    def forget_old_of(self, topic_id: int, now_ms: int, limit: int) -> int:
+        """The same, of one topic."""
+        keys = self.by_topic[topic_id]
+        window_ms = self._window_ms_of(topic_id)
+        forgotten = keys.forget(now_ms=now_ms, window_ms=window_ms, limit=limit)
+        self.count -= forgotten
+        oldest_ms = keys.oldest_ms()
+        if oldest_ms is not None and topic_id not in self._due:
+            self._due.set(topic_id, oldest_ms + window_ms)
+        return forgotten

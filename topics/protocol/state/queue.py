@@ -1,13 +1,13 @@
-"""A queue's jobs: which may be claimed, who holds which until when, what waits for later (§10).
+"""A queue's jobs: which may be claimed, which node holds which until when, what is delayed (§10).
 
-A job is a record of the queue's topic, and costs nothing here until it is first delivered: jobs
-from `fresh_from` on are told apart from deleted ones by the topic alone.  From its first delivery
-to its end a job is one `Job`, in one of few places; heaps say which is next by seq and by time.
-Entries of a heap that no longer hold are passed over when they come up.
+A job is a record of the queue's topic, and costs nothing here until it is first delivered: whether a
+job from `fresh_from` on exists is known by the topic alone.  From its first delivery to its end a job
+is one `Job`, in one of few places; heaps say which is next by seq and by time.  An entry of a heap
+that no longer holds is passed over when it comes up.
 
-Every operation is O(log n) in the jobs delivered and not done; none looks at what waits.  That a
-lease has run out is not an event: the clock tells it again (`settle`), and the events of a claim
-say all of what they claim, so a replay does not need to know.
+Every operation is O(log n) in the jobs that were delivered and are not done; none walks the jobs that
+wait.  That a lease has run out is not an event: the clock shows it again (`settle`), and the event of
+a claim holds everything about what it claims, so a replay needs no expiry.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from topics.protocol.model.events import (
 from topics.protocol.model.records import Buffer
 
 
-class Place(Enum):
+class JobPlace(Enum):
     """Where a job is."""
 
     FRESH = "fresh"
@@ -50,8 +50,8 @@ class Place(Enum):
     __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call into Python
 
 
-class Step(Enum):
-    """What moves a job."""
+class JobStep(Enum):
+    """What moves a job from place to place."""
 
     LEASED = "leased"
     """Claimed, or its holder's lease extended."""
@@ -63,46 +63,46 @@ class Step(Enum):
     """The delay, or the rest of a damaged job, is over."""
     EXHAUSTED = "exhausted"
     SPOILED = "spoiled"
-    """Its text was to be handed out or moved, and could not be read."""
+    """Its text was read for a delivery or a copy, and is damaged."""
     REMOVED = "removed"
 
     __hash__ = object.__hash__
 
 
-PLACES: Final[dict[tuple[Place, Step], Place]] = {
-    (Place.FRESH, Step.LEASED): Place.LEASED,
-    (Place.FRESH, Step.RELEASED): Place.AGAIN,
-    (Place.FRESH, Step.POSTPONED): Place.DELAYED,
-    (Place.LEASED, Step.LEASED): Place.LEASED,
-    (Place.LEASED, Step.RELEASED): Place.AGAIN,
-    (Place.LEASED, Step.POSTPONED): Place.DELAYED,
-    (Place.LEASED, Step.RAN_OUT): Place.AGAIN,
-    (Place.LEASED, Step.REMOVED): Place.GONE,
-    (Place.AGAIN, Step.LEASED): Place.LEASED,
-    (Place.AGAIN, Step.RELEASED): Place.AGAIN,
-    (Place.AGAIN, Step.POSTPONED): Place.DELAYED,
-    (Place.AGAIN, Step.EXHAUSTED): Place.DYING,
-    (Place.AGAIN, Step.SPOILED): Place.DAMAGED,
-    (Place.AGAIN, Step.REMOVED): Place.GONE,
-    (Place.DELAYED, Step.LEASED): Place.LEASED,
-    (Place.DELAYED, Step.RELEASED): Place.AGAIN,
-    (Place.DELAYED, Step.POSTPONED): Place.DELAYED,
-    (Place.DELAYED, Step.FELL_DUE): Place.AGAIN,
-    (Place.DELAYED, Step.REMOVED): Place.GONE,
-    (Place.DYING, Step.LEASED): Place.LEASED,
-    (Place.DYING, Step.RELEASED): Place.AGAIN,
-    (Place.DYING, Step.POSTPONED): Place.DELAYED,
-    (Place.DYING, Step.SPOILED): Place.DAMAGED,
-    (Place.DYING, Step.REMOVED): Place.GONE,
-    (Place.DAMAGED, Step.LEASED): Place.LEASED,
-    (Place.DAMAGED, Step.RELEASED): Place.AGAIN,
-    (Place.DAMAGED, Step.POSTPONED): Place.DELAYED,
-    (Place.DAMAGED, Step.FELL_DUE): Place.AGAIN,
-    (Place.DAMAGED, Step.REMOVED): Place.GONE,
+JOB_TRANSITIONS: Final[dict[tuple[JobPlace, JobStep], JobPlace]] = {
+    (JobPlace.FRESH, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.FRESH, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.FRESH, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.LEASED, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.LEASED, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.LEASED, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.LEASED, JobStep.RAN_OUT): JobPlace.AGAIN,
+    (JobPlace.LEASED, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.AGAIN, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.AGAIN, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.AGAIN, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.AGAIN, JobStep.EXHAUSTED): JobPlace.DYING,
+    (JobPlace.AGAIN, JobStep.SPOILED): JobPlace.DAMAGED,
+    (JobPlace.AGAIN, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.DELAYED, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.DELAYED, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.DELAYED, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.DELAYED, JobStep.FELL_DUE): JobPlace.AGAIN,
+    (JobPlace.DELAYED, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.DYING, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.DYING, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.DYING, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.DYING, JobStep.SPOILED): JobPlace.DAMAGED,
+    (JobPlace.DYING, JobStep.REMOVED): JobPlace.GONE,
+    (JobPlace.DAMAGED, JobStep.LEASED): JobPlace.LEASED,
+    (JobPlace.DAMAGED, JobStep.RELEASED): JobPlace.AGAIN,
+    (JobPlace.DAMAGED, JobStep.POSTPONED): JobPlace.DELAYED,
+    (JobPlace.DAMAGED, JobStep.FELL_DUE): JobPlace.AGAIN,
+    (JobPlace.DAMAGED, JobStep.REMOVED): JobPlace.GONE,
 }
-"""The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where
-a claim before was in no log or a time that ran out was not told.  The last holder of a dying job, or
-of one that was found damaged then, may still extend or release it: nobody else has claimed it."""
+"""The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where an
+earlier claim or the end of a time is in no log.  The last holder of a dying job, or of one that was
+found damaged then, may still extend or release it, because no other node has claimed it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,33 +111,33 @@ class Job:
 
     Attributes:
         deliveries: How often it was claimed.
-        until_ms: Deadline of its lease, or when its delay or rest is over or it was released.
-        lease: Number of the lease that it was last given under, 0 once that was given up; it
-            stays when the time runs out, since its holder may still ack until somebody claims.
+        until_ms: Deadline of its lease, the end of its delay or rest, or when it was released.
+        lease: Number of its last lease, 0 once that was released.  It stays when the time runs
+            out, since its holder may still ack until another node claims the job (§10.3).
         refusals: How often the dead-letter topic did not take it.
-        is_told: Its damage is in the server's log.
-        queued: It has an entry among those that may be claimed again, valid or not: never two, or
-            one claim could be given it twice.
+        is_reported: Its damage is in the server's log.
+        queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
+            could get it twice.
     """
 
     seq: int
     deliveries: int = 0
-    place: Place = Place.FRESH
+    place: JobPlace = JobPlace.FRESH
     until_ms: int = 0
     lease: int = 0
     node: str = ""
     refusals: int = 0
-    is_told: bool = False
+    is_reported: bool = False
     queued: bool = False
 
     @property
     def ends_ms(self) -> int:
-        """When it leaves its place by itself: a lease holds through its deadline (§10.3)."""
-        return self.until_ms + (self.place is Place.LEASED)
+        """When time moves it: a lease holds through its deadline (§10.3)."""
+        return self.until_ms + (self.place is JobPlace.LEASED)
 
     @property
     def since_ms(self) -> int:
-        """Since when it may be claimed, or from when on, where nobody extends or releases it."""
+        """Since when it may be claimed; or from when on, unless it is extended or released before."""
         return self.until_ms + (self.lease != 0)
 
 
@@ -151,10 +151,10 @@ class Queue:
             damaged; what is left of the topic's live records is ready.
         damaged: How many of the delayed ones are damaged.
         dead_lettered: Jobs moved to the dead-letter topic over the life of this instance.
-        pushed: Leases of which somebody wants to know when they end.
-        freed: Those of them that ended since somebody looked, (seq, lease) each.
-        has_news: `next_end_ms` may be sooner than it was.
-        taking: Takes the jobs for a checkpoint, and is told of each before it changes.
+        pushed: Leases whose end push streams have to know.
+        freed: Those of them that ended since they were last taken, (seq, lease) each.
+        ends_sooner: `next_end_ms` may be sooner than it was.
+        taking: The checkpoint under way, which takes each job before it changes.
     """
 
     def __init__(self, dead_lettered: int = 0) -> None:
@@ -172,7 +172,7 @@ class Queue:
         self._times: list[tuple[int, int]] = []
         self._held: list[int] = []
         self._known: list[int] = []
-        self.has_news = False
+        self.ends_sooner = False
         self._most = 0
         self._after_ms = 0
         self._opened_ms = 0
@@ -181,33 +181,33 @@ class Queue:
 
     # ------------------------------------------------------------------ moving
 
-    def _move(self, job: Job, step: Step) -> None:
+    def _move(self, job: Job, step: JobStep) -> None:
         if self.taking is not None:
             self.taking.keep(job)
         before = job.place
-        place = job.place = PLACES[before, step]
-        if place is not Place.LEASED and job.lease in self.pushed:
+        place = job.place = JOB_TRANSITIONS[before, step]
+        if place is not JobPlace.LEASED and job.lease in self.pushed:
             self.freed.append((job.seq, job.lease))
-        if before is Place.LEASED:
+        if before is JobPlace.LEASED:
             self.in_flight -= 1
         elif before in _WAITING:
             self.delayed -= 1
-            self.damaged -= before is Place.DAMAGED
-        if place is Place.LEASED:
+            self.damaged -= before is JobPlace.DAMAGED
+        if place is JobPlace.LEASED:
             self.in_flight += 1
         elif place in _WAITING:
             self.delayed += 1
-            self.damaged += place is Place.DAMAGED
-        elif place is Place.AGAIN:
+            self.damaged += place is JobPlace.DAMAGED
+        elif place is JobPlace.AGAIN:
             if not job.queued:
                 job.queued = True
                 heappush(self._again, job.seq)
-        elif place is Place.GONE:
+        elif place is JobPlace.GONE:
             del self.jobs[job.seq]
 
     def lose_track(self) -> None:
-        """Leases begin or cease to be logged: what the log said of jobs may not be the truth when
-        it is replayed, until it says something of them again."""
+        """Leases begin or cease to be logged: until the log has another event of a job, what it says
+        of that job may not hold after a replay."""
         self._doubtful.update(self.jobs)
 
     def _job(self, seq: int) -> Job:
@@ -231,9 +231,9 @@ class Queue:
                 continue
             if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
-            if job.place is not Place.LEASED:
+            if job.place is not JobPlace.LEASED:
                 heappush(self._held, seq)
-            self._move(job, Step.LEASED)
+            self._move(job, JobStep.LEASED)
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
             heappush(self._times, (until_ms + 1, seq))
@@ -242,7 +242,7 @@ class Queue:
         self._trim()
 
     def _begin(self, job: Job) -> None:
-        """A fresh job's first lease: most of what a busy queue does, so in one go."""
+        """A fresh job's first lease, without the table: most of what a busy queue does."""
         seq = job.seq
         self.jobs[seq] = job
         self.in_flight += 1
@@ -255,13 +255,13 @@ class Queue:
             self._note_end(job)
 
     def release(self, event: JobsReleased) -> None:
-        """Give leases up; a job that a delete took meanwhile is not brought back by a replay."""
+        """Leases were released, at once or with a delay."""
         postponed = event.ready_ms > event.now_ms
         if self._doubtful:
             self._doubtful.difference_update(event.seqs)
         for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
             job = self._job(seq)
-            self._move(job, Step.POSTPONED if postponed else Step.RELEASED)
+            self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             job.deliveries = deliveries
             job.lease, job.node = 0, ""
             job.until_ms = max(event.ready_ms, event.now_ms)
@@ -271,23 +271,23 @@ class Queue:
                 self._note_end(job)
 
     def exhaust(self, job: Job) -> None:
-        """The job was delivered often enough: it is claimed no more."""
-        self._move(job, Step.EXHAUSTED)
+        """The job was delivered as often as it may be: it is not claimed again."""
+        self._move(job, JobStep.EXHAUSTED)
 
     def spoil(self, job: Job, until_ms: int) -> bool:
-        """The job's text cannot be read: it rests, as far as this process is concerned.  Whether
-        that is news; a process that comes later finds it out again."""
-        self._move(job, Step.SPOILED)
+        """The job's text cannot be read: this process passes it over until then, and a later process
+        will find the damage again.  Whether the damage is to be reported."""
+        self._move(job, JobStep.SPOILED)
         job.until_ms = until_ms
         heappush(self._times, (until_ms, job.seq))
         if self._most:
             self._note_end(job)
-        is_news, job.is_told = not job.is_told, True
-        return is_news
+        is_new, job.is_reported = not job.is_reported, True
+        return is_new
 
     def postpone(self, job: Job, until_ms: int) -> None:
-        """The dead-letter topic did not take a dying job: later again."""
-        self._move(job, Step.POSTPONED)
+        """The dead-letter topic refused a dying job: it is tried again then."""
+        self._move(job, JobStep.POSTPONED)
         job.refusals += 1
         job.until_ms = until_ms
         heappush(self._times, (until_ms, job.seq))
@@ -295,14 +295,14 @@ class Queue:
             self._note_end(job)
 
     def settle(self, now_ms: int) -> None:
-        """Let pass what time took: leases past their deadline, delays that are over."""
+        """End the leases past their deadline, and the delays that are over."""
         times = self._times
-        # An entry that no longer holds is not worth a look before its time.
+        # Entries that no longer hold are removed when they come up, and not before.
         while times and times[0][0] <= now_ms:
             if (self.next_ms() or now_ms + 1) > now_ms:
                 return
             job = self.jobs[heappop(times)[1]]
-            self._move(job, Step.RAN_OUT if job.place is Place.LEASED else Step.FELL_DUE)
+            self._move(job, JobStep.RAN_OUT if job.place is JobPlace.LEASED else JobStep.FELL_DUE)
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do again."""
@@ -317,8 +317,8 @@ class Queue:
 
     # ------------------------------------------------------------------ ending by time
 
-    # A job that was delivered as often as it may be ends at its next delivery, or where nobody asks
-    # for one, when it has been claimable for a while.  Only jobs on their last delivery stand here.
+    # A job that was delivered as often as it may be ends at its next delivery; or, where no worker
+    # claims, once it has been claimable for a while.  Only jobs on their last delivery are here.
 
     def end_after(self, most: int, after_ms: int) -> None:
         """Jobs delivered `most` times end once they were claimable for `after_ms`; 0: they do not
@@ -328,10 +328,10 @@ class Queue:
         self._most, self._after_ms = most, after_ms
         self._ends.clear()
         self._unsorted = list(self.jobs) if most else []
-        self.has_news = True
+        self.ends_sooner = True
 
     def open_at(self, now_ms: int) -> None:
-        """Nobody could claim anything before: the process has just begun.  `end_after` follows."""
+        """The process has just begun: no job was claimable before.  `end_after` follows."""
         self._opened_ms, self._most = now_ms, 0
         self._ends.clear()
         self._unsorted.clear()
@@ -340,10 +340,10 @@ class Queue:
         if job.deliveries >= self._most:
             entry = self._end_ms(job), job.seq
             heappush(self._ends, entry)
-            self.has_news |= self._ends[0] is entry
+            self.ends_sooner |= self._ends[0] is entry
 
     def _end_ms(self, job: Job) -> int:
-        """When it ends: one that was refused has had its time, and waits for its pause alone."""
+        """When it ends.  One that the dead-letter topic refused ends with its pause."""
         since_ms = max(job.since_ms, self._opened_ms)
         return since_ms if job.refusals else since_ms + self._after_ms
 
@@ -357,7 +357,7 @@ class Queue:
 
     @property
     def is_sorting(self) -> bool:
-        """Whether jobs are still to be looked at since their limit changed."""
+        """Whether some jobs were not looked at since the limit changed."""
         return bool(self._unsorted)
 
     def next_end_ms(self) -> int | None:
@@ -373,20 +373,20 @@ class Queue:
         return None
 
     def take_ended(self, now_ms: int, limit: int) -> list[Job]:
-        """Up to `limit` jobs whose time is over, which are to be exhausted now; the queue has been
-        settled."""
+        """Up to `limit` jobs whose time is over, which the caller exhausts now; it has called
+        `settle` before."""
         unsorted = self._unsorted
         for _ in range(min(len(unsorted), _SORTED_MAX)):
             job = self.jobs.get(unsorted.pop())
             if job is not None and job.place in _LASTING:
                 self._note_end(job)
-        taken: dict[int, Job] = {}  # a time that was noted twice is two entries of the heap
+        taken: dict[int, Job] = {}  # one job may have two entries in the heap
         while len(taken) < limit and not unsorted:
             at_ms = self.next_end_ms()
             if at_ms is None or at_ms > now_ms:
                 break
             job = self.jobs[heappop(self._ends)[1]]
-            if job.place is Place.AGAIN:
+            if job.place is JobPlace.AGAIN:
                 taken[job.seq] = job
         return list(taken.values())
 
@@ -402,7 +402,7 @@ class Queue:
             at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
             hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
             for seq in seqs[hit].tolist():
-                self._move(jobs[seq], Step.REMOVED)
+                self._move(jobs[seq], JobStep.REMOVED)
             self._trim()
             return
         for first, last in spans.tolist():
@@ -411,7 +411,7 @@ class Queue:
             else:
                 gone = [job for job in jobs.values() if first <= job.seq <= last]
             for job in gone:
-                self._move(job, Step.REMOVED)
+                self._move(job, JobStep.REMOVED)
         self._trim()
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
@@ -424,16 +424,16 @@ class Queue:
             lo, hi = seqs.searchsorted([each.first_seq, end_seq]).tolist()
             hit = each.flags(0, each.count)[seqs[lo:hi] - each.first_seq]
             for seq in seqs[lo:hi][hit].tolist():
-                self._move(self.jobs[seq], Step.REMOVED)
+                self._move(self.jobs[seq], JobStep.REMOVED)
         self._trim()
 
     def pass_through(self, gone_through: int) -> None:
-        """No record up to here is live any more: evicted, expired or lost."""
+        """No record up to here is live any more: it was evicted, expired or lost."""
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
             if job is not None:
-                self._move(job, Step.REMOVED)
+                self._move(job, JobStep.REMOVED)
 
     def reconcile(self, live: Sequence[int]) -> None:
         """After a crash: leases that may not be the last ones are given up; and what is below
@@ -445,22 +445,22 @@ class Queue:
         for seq in self._doubtful:
             job = self.jobs.get(seq)
             if job is not None:
-                self._move(job, Step.RELEASED)
+                self._move(job, JobStep.RELEASED)
                 job.lease, job.node = 0, ""
         self._doubtful.clear()
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
-            self._move(job, Step.REMOVED)
+            self._move(job, JobStep.REMOVED)
         for seq in live:
             if seq not in self.jobs:
-                self._move(self._job(seq), Step.RELEASED)
+                self._move(self._job(seq), JobStep.RELEASED)
 
     # ------------------------------------------------------------------ questions
 
     def take_again(self, limit: int) -> list[Job]:
         """Up to `limit` jobs that were delivered before and may be claimed, lowest seq first.
 
-        They are out of the heap, so each is to be leased or exhausted now, or given back.
+        They are out of the heap: the caller leases or exhausts each now, or gives it back.
         """
         taken: list[Job] = []
         again = self._again
@@ -469,21 +469,21 @@ class Queue:
             if job is None:
                 continue
             job.queued = False
-            if job.place is Place.AGAIN:
+            if job.place is JobPlace.AGAIN:
                 taken.append(job)
         return taken
 
     def give_back(self, seqs: Sequence[int]) -> None:
-        """Jobs taken and not leased; those that were never delivered need nothing."""
+        """Put jobs back that were taken and not leased; fresh ones need nothing."""
         for seq in seqs:
             job = self.jobs.get(seq)
-            if job is not None and job.place is Place.AGAIN and not job.queued:
+            if job is not None and job.place is JobPlace.AGAIN and not job.queued:
                 job.queued = True
                 heappush(self._again, seq)
 
     def holds(self, seq: int, node: str, lease: int | None) -> Job | None:
-        """The job, if `node` holds it: under a lease whose time may have run out, but that nobody
-        else has taken since; and under the lease number, where one is given."""
+        """The job, if `node` holds it: under a lease that may have run out, as long as no other node
+        has claimed it since; and under that lease number, where one is given."""
         job = self.jobs.get(seq)
         if job is None or not job.lease or job.node != node:
             return None
@@ -496,7 +496,7 @@ class Queue:
         held = self._held
         while held:
             job = self.jobs.get(held[0])
-            if job is not None and job.place is Place.LEASED:
+            if job is not None and job.place is JobPlace.LEASED:
                 return held[0]
             heappop(held)
         return None
@@ -513,10 +513,10 @@ class Queue:
             self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in _TIMED]
             heapify(self._times)
         if len(self._held) > size:
-            self._held = [job.seq for job in self.jobs.values() if job.place is Place.LEASED]
+            self._held = [job.seq for job in self.jobs.values() if job.place is JobPlace.LEASED]
             heapify(self._held)
         if len(self._again) > size:
-            # What is gone left an entry; whoever is here has one at most, valid or not.
+            # Jobs that are gone left entries; each job has one at most.
             self._again = [job.seq for job in self.jobs.values() if job.queued]
             heapify(self._again)
         if len(self._ends) > size:
@@ -525,7 +525,7 @@ class Queue:
             heapify(self._ends)
 
     def image(self, *, lasting: bool) -> QueueImage:
-        """As a checkpoint keeps it; jobs only where leases outlive the process that gave them."""
+        """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
         if not lasting:
             return QueueImage(self.dead_lettered, 1, [])
         jobs = [_image(job) for job in self.jobs.values()]
@@ -538,18 +538,18 @@ class Queue:
             job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
             job.until_ms = made.until_ms
             if made.lease and made.until_ms:
-                self._move(job, Step.LEASED)
+                self._move(job, JobStep.LEASED)
                 heappush(self._held, job.seq)
             else:
-                self._move(job, Step.POSTPONED if made.until_ms else Step.RELEASED)
+                self._move(job, JobStep.POSTPONED if made.until_ms else JobStep.RELEASED)
             if made.until_ms:
                 heappush(self._times, (job.ends_ms, job.seq))
         self.fresh_from = max(self.fresh_from, image.fresh_from)
 
 
 class JobsTaken:
-    """All jobs of a queue as they were when this was made, taken a slice at a time: the queue tells
-    of a job before it changes (`keep`).  To begin, and that alone, walks all of them, in C.
+    """All jobs of a queue as they were when this was made, taken a slice at a time: the queue calls
+    `keep` before a job changes.  Only the copy of the dict at the beginning walks all of them, in C.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -582,7 +582,7 @@ class JobsTaken:
         return False
 
     def give_up(self) -> None:
-        """The queue has nothing to tell any more."""
+        """The queue need not call `keep` any more."""
         self._queue.taking = None
 
     def pieces(self) -> list[Buffer]:
@@ -598,15 +598,15 @@ def _image(job: Job) -> JobImage:
         job.seq,
         job.deliveries,
         job.until_ms if job.place in _TOLD_TIMES else 0,
-        # A lease that ran out, with a time: a dead letter that was refused, and waits.
-        *((0, "") if job.place is Place.DELAYED else (job.lease, job.node)),
+        # A delayed job with a lease is a dead letter that was refused: the lease has run out.
+        *((0, "") if job.place is JobPlace.DELAYED else (job.lease, job.node)),
     )
 
 
-_FIRST_PLACE: Final = PLACES[Place.FRESH, Step.LEASED]
-_WAITING: Final = frozenset({Place.DELAYED, Place.DYING, Place.DAMAGED})
-_TOLD_TIMES: Final = frozenset({Place.LEASED, Place.DELAYED})
-_TIMED: Final = _TOLD_TIMES | {Place.DAMAGED}
-_LASTING: Final = _TIMED | {Place.AGAIN}
+_FIRST_PLACE: Final = JOB_TRANSITIONS[JobPlace.FRESH, JobStep.LEASED]
+_WAITING: Final = frozenset({JobPlace.DELAYED, JobPlace.DYING, JobPlace.DAMAGED})
+_TOLD_TIMES: Final = frozenset({JobPlace.LEASED, JobPlace.DELAYED})
+_TIMED: Final = _TOLD_TIMES | {JobPlace.DAMAGED}
+_LASTING: Final = _TIMED | {JobPlace.AGAIN}
 _SORTED_MAX: Final = 10_000
-"""Jobs looked at in one go once their limit has changed: some milliseconds."""
+"""Jobs looked at in one slice once their limit has changed: some milliseconds."""

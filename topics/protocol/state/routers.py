@@ -1,9 +1,8 @@
 """Routers: which topic flows into which, how far each has come, and what it is not allowed to do.
 
-A destination has one source (§6), so the way back from a topic is a line or a ring, never a tree:
-a ring is found by walking it, and a record that entered one is back where it came from after as
-many copies as the ring has topics.  This module holds definitions and positions; it refuses to
-know records.
+A destination has one source (§6), so the way back from a topic is a line or a ring and never a tree.
+A ring is found by walking it, and a record that entered one is back at its topic after as many copies
+as the ring has topics.  This module holds definitions and positions; it does not know records.
 """
 
 from bisect import bisect_left, insort
@@ -11,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from topics.protocol.model.backoff import BACKOFF_FIRST_MS, BACKOFF_MAX_MS
 from topics.protocol.model.config import RouterConfig
 from topics.protocol.model.events import Loss, RouterConfigured, RouterImage
 from topics.protocol.model.tags import TagRange, parse_match
 
 HOPS_MAX: Final = 8
-"""Copies that a record may become within a ring of routers, however large the ring."""
-BACKOFF_FIRST_MS: Final = 50
-BACKOFF_MAX_MS: Final = 5000
+"""Copies that a record may become within a ring of routers, however large the ring (§6.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +35,10 @@ class Router:
     """One router between two instances of topics.
 
     Attributes:
-        cursor: Everything of the source through this seq is forwarded, filtered out, or told lost.
+        cursor: Every seq of the source up to this one is forwarded, filtered out, or reported lost.
         forwarded_total: Copies appended.
-        lost_total: Source seqs that were lost before they were forwarded; `loss` is the last time.
-        blocked: Known to this process only.
+        lost_total: Source seqs that were lost before they were forwarded; `loss` is the latest loss.
+        blocked: Why the destination refuses; known to this process only.
         match: The config's filter as a question.
     """
 
@@ -68,11 +66,11 @@ class Router:
         self.blocked = Blocked(code, message, since_ms, now_ms + backoff_ms, backoff_ms)
 
     def is_blocked(self, now_ms: int) -> bool:
-        """Whether it waits for its pause to end."""
+        """Whether its pause is not over yet."""
         return self.blocked is not None and self.blocked.retry_at_ms > now_ms
 
     def retry(self) -> None:
-        """Be tried again at once; how long it has been blocked is not forgotten."""
+        """End the pause now; the backoff and the time since when it is blocked stay."""
         if self.blocked is not None:
             self.blocked = replace(self.blocked, retry_at_ms=0)
 
@@ -113,7 +111,7 @@ class Routers:
     # ------------------------------------------------------------------ changes
 
     def configure(self, event: RouterConfigured) -> None:
-        """A new router, or another config of one; what it counted stays."""
+        """A new router, or another config of one, which keeps its counters."""
         old = self.by_id.get(event.router_id)
         router = Router(
             event.router_id,
@@ -162,7 +160,7 @@ class Routers:
                 del table[topic_id]
 
     def remove_of(self, topic_id: int) -> None:
-        """A topic went: so do the routers from it and into it (§1.4)."""
+        """A topic was deleted: remove the routers from it and into it (§1.4)."""
         for router in self.of(topic_id):
             self.remove(router)
 
@@ -227,7 +225,7 @@ class Routers:
         return self._hops[router.router_id]
 
     def upstream(self, topic_id: int) -> list[Router]:
-        """Every router that something in the topic may come through, farthest first."""
+        """Every router by which a record may have come into the topic, farthest first."""
         found: list[Router] = []
         for dest_id in (topic_id, *self.way_back(topic_id)):
             found += self.into(dest_id)

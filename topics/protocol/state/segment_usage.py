@@ -1,9 +1,9 @@
-"""How much of each segment file is still needed: which may go, and which hold little but the dead.
+"""How much of each segment file is still needed: which may go, and which are candidates for a rewrite.
 
-Owns a few numbers for every file that a run refers to; refuses to know what a topic is, and opens
-nothing.  During replay, and until somebody has looked, it goes by references alone: what a file
-holds besides is learnt when it matters.  Invariant: of a file that it calls sparse, no more than
-one part in `SPARSE_FACTOR` lives.
+Owns a few numbers for every file that a run refers to.  It does not know topics and opens no file.
+During replay, and until a file is measured, it counts references alone; what a file holds besides is
+read when that decides something.  Invariant: of a file that it calls sparse, at most one part in
+`SPARSE_FACTOR` lives.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,19 @@ from typing import Final
 from topics.protocol.model.events import RunRef
 
 SPARSE_FACTOR: Final = 4
-"""What lives in a segment is written anew when it is under one part in so many (§5)."""
+"""What lives in a segment is rewritten when it is under one part in so many (§5): a rewrite then
+frees at least three times what it writes."""
 
 
 @dataclass(slots=True)
-class _Use:
-    """What of one file is referred to, and what all of it is (-1: nobody has looked).
+class _Usage:
+    """What of one file is referred to, and what all of it holds.
 
-    `dead` is text of dead records in runs that are referred to, by the run's place in the file: at
-    most so much, and exactly so much once somebody has looked.
+    Attributes:
+        runs, rows, text_bytes: Of the runs that are referred to.
+        whole_rows, whole_bytes: Of all runs in the file; -1 until it is measured.
+        dead: Bytes of dead text by the run's place in the file, of runs that are referred to.  An
+            upper bound as long as it is an estimate; exact once the run's rows were counted.
     """
 
     runs: int = 0
@@ -32,116 +36,121 @@ class _Use:
     dead: dict[int, int] | None = None
 
 
-class SegmentUse:
+class SegmentUsage:
     """All segment files that runs refer to.
 
     Attributes:
-        unneeded: Files that lost their last reference since somebody asked.
-        thinned: Files that lost something since they were last weighed.
+        unreferenced: Files that lost their last reference since `take_unreferenced`.
+        candidates: Files that lost something since they were last found dense enough.
     """
 
     def __init__(self) -> None:
-        self._uses: dict[int, _Use] = {}
-        self.unneeded: list[int] = []
-        self.thinned: dict[int, None] = {}
+        self._usages: dict[int, _Usage] = {}
+        self.unreferenced: list[int] = []
+        self.candidates: dict[int, None] = {}
 
     def __contains__(self, segment: int) -> bool:
-        return segment in self._uses
+        return segment in self._usages
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._uses)
+        return iter(self._usages)
 
     def __len__(self) -> int:
-        return len(self._uses)
+        return len(self._usages)
 
     # ------------------------------------------------------------------ references
 
     def refer(self, ref: RunRef) -> None:
-        use = self._uses.get(ref.segment)
-        if use is None:
-            use = self._uses[ref.segment] = _Use()
-        use.runs += 1
-        use.rows += ref.count
-        use.text_bytes += ref.text_bytes
+        """One reference more."""
+        usage = self._usages.get(ref.segment)
+        if usage is None:
+            usage = self._usages[ref.segment] = _Usage()
+        usage.runs += 1
+        usage.rows += ref.count
+        usage.text_bytes += ref.text_bytes
 
     def release(self, ref: RunRef) -> None:
         """One reference less; the file may go with the last of them."""
-        use = self._uses[ref.segment]
-        use.runs -= 1
-        use.rows -= ref.count
-        use.text_bytes -= ref.text_bytes
-        if use.dead is not None:
-            use.dead.pop(ref.index, None)
-        if use.runs:
-            self.thinned[ref.segment] = None
+        usage = self._usages[ref.segment]
+        usage.runs -= 1
+        usage.rows -= ref.count
+        usage.text_bytes -= ref.text_bytes
+        if usage.dead is not None:
+            usage.dead.pop(ref.index, None)
+        if usage.runs:
+            self.candidates[ref.segment] = None
         else:
-            del self._uses[ref.segment]
-            self.thinned.pop(ref.segment, None)
-            self.unneeded.append(ref.segment)
+            del self._usages[ref.segment]
+            self.candidates.pop(ref.segment, None)
+            self.unreferenced.append(ref.segment)
 
-    def take_unneeded(self) -> list[int]:
-        """Each once; what is referred to again, of a seal that was told in part, is needed."""
-        unneeded, self.unneeded = dict.fromkeys(self.unneeded), []
-        return [segment for segment in unneeded if segment not in self._uses]
+    def take_unreferenced(self) -> list[int]:
+        """Each file once.  A file may be referred to again: the runs of one seal are installed a
+        slice at a time, and those of the first slice may go before the second."""
+        unreferenced, self.unreferenced = dict.fromkeys(self.unreferenced), []
+        return [segment for segment in unreferenced if segment not in self._usages]
 
-    def thin_all(self) -> None:
-        """Any may have lost something before somebody could look."""
-        self.thinned = dict.fromkeys(self._uses)
+    def make_all_candidates(self) -> None:
+        """Any file may have lost something before this process began."""
+        self.candidates = dict.fromkeys(self._usages)
 
     # ------------------------------------------------------------------ what lives
 
-    def suspect(self, ref: RunRef, dead_bytes: int) -> None:
-        """At most so much of a run's text is dead."""
+    def estimate_dead(self, ref: RunRef, dead_bytes: int) -> None:
+        """At most this much of a run's text is dead."""
         if dead_bytes > self._dead_of(ref):
-            self.thinned[ref.segment] = None
-        self.learn(ref, dead_bytes)
+            self.candidates[ref.segment] = None
+        self.set_dead(ref, dead_bytes)
 
-    def learn(self, ref: RunRef, dead_bytes: int) -> None:
-        """So much of a run's text is dead: somebody has looked."""
-        use = self._uses.get(ref.segment)
-        if use is None:
+    def set_dead(self, ref: RunRef, dead_bytes: int) -> None:
+        """This much of a run's text is dead."""
+        usage = self._usages.get(ref.segment)
+        if usage is None:
             return
         if dead_bytes:
-            use.dead = use.dead or {}
-            use.dead[ref.index] = dead_bytes
-        elif use.dead is not None:
-            use.dead.pop(ref.index, None)
+            usage.dead = usage.dead or {}
+            usage.dead[ref.index] = dead_bytes
+        elif usage.dead is not None:
+            usage.dead.pop(ref.index, None)
 
     def _dead_of(self, ref: RunRef) -> int:
-        use = self._uses.get(ref.segment)
-        return 0 if use is None or use.dead is None else use.dead.get(ref.index, 0)
+        usage = self._usages.get(ref.segment)
+        return 0 if usage is None or usage.dead is None else usage.dead.get(ref.index, 0)
 
     def may_hold_dead(self, ref: RunRef) -> bool:
         return self._dead_of(ref) > 0
 
     def live_bytes(self, ref: RunRef) -> int:
-        """Text of a run that lives, as far as is known."""
+        """A lower bound of a run's live text."""
         return ref.text_bytes - self._dead_of(ref)
 
-    # ------------------------------------------------------------------ against the whole
+    # ------------------------------------------------------------------ against the whole file
 
     def measure(self, segment: int, rows: int, text_bytes: int) -> None:
         """What the whole file holds."""
-        use = self._uses.get(segment)
-        if use is not None:
-            use.whole_rows, use.whole_bytes = rows, text_bytes
-            if use.rows < rows:
-                self.thinned[segment] = None
+        usage = self._usages.get(segment)
+        if usage is not None:
+            usage.whole_rows, usage.whole_bytes = rows, text_bytes
+            if usage.rows < rows:
+                self.candidates[segment] = None
 
     def is_measured(self, segment: int) -> bool:
-        return self._uses[segment].whole_rows >= 0
+        return self._usages[segment].whole_rows >= 0
 
-    def is_whole(self, segment: int) -> bool:
+    def is_fully_referenced(self, segment: int) -> bool:
         """Whether every run of the file is known to be referred to still."""
-        use = self._uses[segment]
-        return use.rows == use.whole_rows
+        usage = self._usages[segment]
+        return usage.rows == usage.whole_rows
 
     def is_sparse(self, segment: int) -> bool:
-        """Whether too little of it lives, by text or by rows: the columns of a run that is no
-        longer referred to are dead space too, the rows of a deleted record are not (they stay)."""
-        use = self._uses[segment]
-        live_bytes = use.text_bytes - sum((use.dead or {}).values())
+        """Whether too little of the file lives, by text or by rows.
+
+        The columns of a run that is no longer referred to are dead space too.  The row of a deleted
+        record is not: a rewrite keeps it, since `row = seq - first_seq`.
+        """
+        usage = self._usages[segment]
+        live_bytes = usage.text_bytes - sum((usage.dead or {}).values())
         return (
-            live_bytes * SPARSE_FACTOR < use.whole_bytes
-            or use.rows * SPARSE_FACTOR < use.whole_rows
+            live_bytes * SPARSE_FACTOR < usage.whole_bytes
+            or usage.rows * SPARSE_FACTOR < usage.whole_rows
         )

@@ -1,17 +1,21 @@
 """All that is true: topics by name and id, totals, and how each event changes them.
 
-`apply` is the only thing that mutates, live and at recovery alike.  It has no clock and no
-randomness and cannot refuse: it asserts.  During replay no sealed run is opened, because files
-that later events make unnecessary may be gone already.
+`apply` is the one way by which an event changes the state, live and at recovery alike.  It has no
+clock and no randomness and cannot refuse: it asserts.  During replay no sealed run is opened,
+because files that later events make unnecessary may be gone already.
+
+Time is the other way (§0.10, §0.8, §10.3): records past their `ttl_ms`, keys past their window and
+leases past their deadline go when the engine lets time pass (`apply_expiry`, `IdempotencyKeys.
+forget_old`, `Queue.settle`).  None of that is an event, because the clock and the config tell it
+again at a replay; it is a step before a decision, never a part of one.
+
+Each noun has its own module: what unsealed records hold (`hot_memory`), keys (`idempotency`), due
+times (`expiry`), images of a checkpoint (`checkpoint`), jobs (`queue`), routers, segment files.
 """
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import chain, islice
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,12 +25,11 @@ from topics.protocol.model.events import (
     CursorsMoved,
     DeadLettered,
     Event,
-    Floors,
     FloorsRaised,
     Forwarded,
-    Hole,
     JobsLeased,
     JobsReleased,
+    KeyImage,
     Marks,
     RecordsAppended,
     RecordsDeleted,
@@ -47,72 +50,34 @@ from topics.protocol.model.events import (
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run, RunSource
 from topics.protocol.model.records import LIVE
-from topics.protocol.state.checkpoint import Images, is_volatile, topic_image
-from topics.protocol.state.hot_run import HOT_RUN_BYTES, HotRun
-from topics.protocol.state.idempotency import Keys
+from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
+from topics.protocol.state.expiry import DueTimes
+from topics.protocol.state.floors import floors_with, risen
+from topics.protocol.state.hot_memory import HotMemory
+from topics.protocol.state.hot_run import HotRun, is_volatile
+from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.queue import Job, Queue
 from topics.protocol.state.routers import Routers
-from topics.protocol.state.segment_usage import SegmentUse
-from topics.protocol.state.topic import Expiry, Topic
-
-_VOLATILE_RUN_BYTES: Final = (64 << 10, 1 << 20)
-"""Text of a volatile run, at least and at most: it is let go of, or copied to pack it, in one go."""
-_PACK_BYTES: Final = 32 << 10
-"""A run below this is packed under pressure only: it would hardly hold less."""
-_PACKED_BYTES_MAX: Final = 512 << 10
-"""Text of runs that a delete lets pack in one go; what it hit beside is packed in later ones."""
-_HIT_BYTES_FEW: Final = 1 << 20
-"""A delete that hit runs of more text has done enough for one turn: all are packed later."""
-_LOOK_FACTOR: Final = 16
-"""To look at a run, or to let go of it as a whole, is so much quicker than to copy what lives in it."""
-_INSORT_MAX: Final = 64
-"""New names up to which finding each its place is quicker than sorting all."""
-FORGET_MAX: Final = 2000
-"""Idempotency keys that are forgotten in one go."""
-
-
-class BySize:
-    """Topics by a size, to a factor of two, so that the largest are found without a look at all."""
-
-    def __init__(self) -> None:
-        self._classes: list[dict[int, None]] = []
-
-    def move(self, topic_id: int, before: int, after: int) -> None:
-        """A topic's size changed; 0 is none."""
-        if before:
-            del self._classes[before.bit_length()][topic_id]
-        if after:
-            own = after.bit_length()
-            while own >= len(self._classes):
-                self._classes.append({})
-            self._classes[own][topic_id] = None
-
-    def first(self, limit: int) -> list[int]:
-        """Up to so many topics, the largest first; within a factor of two in any order."""
-        found = chain.from_iterable(reversed(self._classes))
-        return list(islice(found, limit))
+from topics.protocol.state.segment_usage import SegmentUsage
+from topics.protocol.state.sorted_names import SortedNames
+from topics.protocol.state.topic import Expired, Topic, epoch_of
 
 
 class State:
     """The engine's memory.
 
     Attributes:
-        topics: By name.
+        topics, by_id: By name and by id.
         now_ms: Engine time: never below the greatest time of any event.
-        hot: Topics that hold unsealed, logged records, about in the order of their oldest.
-        largest: The same, by how much that is.
-        full: Those of them with a run that takes no more.
+        memory: The hot runs of all topics.
         attention: Topics in which a run may have lost its last live record.
-        segments: What of each segment file is referred to; at nothing the file may go.
-        volatile: Topics that hold records in memory only (`ephemeral`).
-        logged_bytes, volatile_bytes: What unsealed records hold in memory, of either kind.
-        firm_bytes: What of the latter may not be evicted (`discard: "reject"`).
-        total_bytes, keys_total: Sums over all topics.
-        keys: Idempotency keys by topic id, of topics that had any.
+        segments: What of each segment file is referred to; once nothing is, the file may go.
+        total_bytes, records_total: Live text and live records of all topics.
+        keys: Idempotency keys.
+        expiry: When the next record of a topic with a `ttl_ms` may be past its time.
+        lossy: Topics whose counters include records that a restart lost.
         queues: Jobs of the topics that are queues, by topic id.
-        unpacked: Runs in memory only, by topic id and first seq, in which a delete killed and of
-            which nobody has yet let go of what they waste.
-        routers: What flows where.
+        routers: Which topic flows into which.
         ending: Queues of which a job may end by time sooner than was known, by topic id.
         next_lease: No lease from this number on was ever given.
         images: What a checkpoint keeps of it.
@@ -123,40 +88,26 @@ class State:
         self._store = store
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
-        self._names: list[str] = []
-        self._new_names: list[str] = []
-        self.keys: dict[int, Keys] = {}
-        self._key_due: dict[int, int] = {}
-        self._key_times: list[tuple[int, int]] = []
+        self._names = SortedNames()
         self.now_ms = 0
         self.next_topic_id = 1
-        self.hot: dict[int, Topic] = {}
-        self.largest = BySize()
-        self.full: dict[int, Topic] = {}
+        self.memory = HotMemory(limits)
         self.attention: dict[int, Topic] = {}
-        self.segments = SegmentUse()
-        self.volatile: dict[int, Topic] = {}
-        self.logged_bytes = 0
-        self.volatile_bytes = 0
-        self.firm_bytes = 0
-        least, most = _VOLATILE_RUN_BYTES
-        self._volatile_run_bytes = min(max(limits.max_hot_bytes // 64, least), most)
+        self.segments = SegmentUsage()
         self.total_bytes = 0
         self.records_total = 0
-        self.keys_total = 0
-        self.unpacked: dict[int, dict[int, None]] = {}
+        self.keys = IdempotencyKeys(self._key_window_ms)
+        self.expiry = DueTimes()
         self.lossy: dict[int, Topic] = {}
         self.queues: dict[int, Queue] = {}
         self.ending: dict[int, None] = {}
         self.routers = Routers()
         self.next_lease = 1
         self.images = Images(self)
-        self._timed: dict[int, int] = {}
-        self._times: list[tuple[int, int]] = []
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
             TopicConfigured: self._configured,
-            TopicDeleted: self._deleted,
+            TopicDeleted: self._topic_deleted,
             RecordsAppended: self._appended,
             RecordsDeleted: self._records_deleted,
             SeqsReserved: self._reserved,
@@ -174,78 +125,64 @@ class State:
         }
 
     def apply(self, event: Event) -> None:
-        """Make an event true."""
+        """Change the state as the event says."""
         self.now_ms = max(self.now_ms, event.now_ms)
         self._handlers[type(event)](event)
 
-    def apply_expiry(self, topic: Topic, expiry: Expiry) -> None:
-        """Let records pass that time took; not an event, since time and `ttl_ms` tell it again."""
-        through, records, size_bytes = expiry.removal
+    # ------------------------------------------------------------------ time
+
+    def advance(self, now_ms: int) -> int:
+        """Engine time: the wall clock, unless that has fallen below what was seen before."""
+        self.now_ms = max(self.now_ms, now_ms)
+        return self.now_ms
+
+    def apply_expiry(self, topic: Topic, expired: Expired) -> None:
+        """Let go of records past their `ttl_ms`."""
+        through, records, size_bytes = expired.removal
         self.images.keep(topic.topic_id)
-        topic.expired_through = max(topic.expired_through, expiry.walked)
+        topic.expired_through = max(topic.expired_through, expired.walked)
         if through:
-            floors = topic.floors
-            ttl_through = max(floors.ttl_through, through)
-            topic.floors = msgspec.structs.replace(floors, ttl_through=ttl_through)
+            topic.floors = floors_with(topic.floors, ttl_through=through)
             self._set_totals(topic, topic.count - records, topic.size_bytes - size_bytes)
         self._floors_moved(topic)
 
-    # Of each topic that holds records with a `ttl_ms`, a time is known before which none of them
-    # expires.  So nobody has to look at all topics to find those from which time took something.
-
-    def is_due(self, now_ms: int) -> bool:
-        """Whether `take_due` may find a topic."""
-        return bool(self._times) and self._times[0][0] <= now_ms
-
     def take_due(self, now_ms: int) -> Topic | None:
-        """A topic from which something may have expired; `time_again` wants to be told after."""
-        while self.is_due(now_ms):
-            due_ms, topic_id = heappop(self._times)
-            if self._timed.get(topic_id) == due_ms:
-                del self._timed[topic_id]
-                return self.by_id[topic_id]
-        return None
+        """A topic from which records may have expired, the one that waits longest; `time_again` is
+        to follow once it was looked at."""
+        topic_id = self.expiry.take(now_ms)
+        return None if topic_id is None else self.by_id[topic_id]
 
     def time_again(self, topic: Topic) -> None:
+        """Note when the topic's next record expires."""
         due_ms = topic.expires_ms()
         if due_ms is not None:
-            self._time(topic, due_ms)
+            self.expiry.set(topic.topic_id, due_ms)
 
-    def _time(self, topic: Topic, due_ms: int) -> None:
-        self._timed[topic.topic_id] = due_ms
-        heappush(self._times, (due_ms, topic.topic_id))
+    def _key_window_ms(self, topic_id: int) -> int:
+        return self.by_id[topic_id].config.idempotency_window_ms
 
     # ------------------------------------------------------------------ topics
 
     def _created(self, event: TopicCreated) -> None:
         assert event.name not in self.topics
-        topic = self._new_topic(event.topic_id, event.name, event)
+        epoch = epoch_of(self._store.instance_id, event.topic_id)
+        topic = Topic(event.topic_id, event.name, event.config, epoch)
         topic.reserve(event.reserved_through, event.now_ms)
         self._add_topic(topic)
-
-    def _new_topic(self, topic_id: int, name: str, made: TopicCreated | TopicImage) -> Topic:
-        return Topic(topic_id, name, made.config, f"{self._store.instance_id}-{topic_id:x}")
+        if topic.config.type == "queue":
+            self.queues[topic.topic_id] = Queue()
+            self._limit_jobs(topic)
 
     def _add_topic(self, topic: Topic) -> None:
         self.images.keep(topic.topic_id)
         self.topics[topic.name] = self.by_id[topic.topic_id] = topic
-        if topic.config.type == "queue":
-            self.queues[topic.topic_id] = Queue()
-            self._limit_jobs(topic)
-        self._new_names.append(topic.name)
+        self._names.add(topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
     @property
     def names(self) -> list[str]:
-        """Of all topics, sorted; sorted when asked for, as a replay of many would take very long."""
-        if len(self._new_names) > _INSORT_MAX:
-            self._names += self._new_names
-            self._names.sort()
-        else:
-            for name in self._new_names:
-                insort(self._names, name)
-        self._new_names.clear()
-        return self._names
+        """Of all topics, ascending."""
+        return self._names.in_order()
 
     def _topic(self, topic_id: int) -> Topic:
         """A topic that is about to change."""
@@ -258,58 +195,49 @@ class State:
         queue = self.queues.get(topic.topic_id)
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
             queue.lose_track()
-        self.firm_bytes -= _firm_bytes(topic)
-        topic.config = event.config
+        self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
+        topic.configure(event.config)
         self._limit_jobs(topic)
-        self.firm_bytes += _firm_bytes(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
         if event.config.ttl_ms and event.count:
-            self._time(topic, 0)
-        if topic.topic_id in self._key_due:
-            self._time_keys(topic.topic_id, 0)
+            # A shorter `ttl_ms` may have expired records already.
+            self.expiry.set(topic.topic_id, 0)
+        self.keys.window_changed(topic.topic_id)
         topic.check()
 
-    def _deleted(self, event: TopicDeleted) -> None:
+    def _topic_deleted(self, event: TopicDeleted) -> None:
         topic = self._topic(event.topic_id)
         for router in self.routers.of(topic.topic_id):
             self.images.keep_router(router.router_id)
         self.routers.remove_of(topic.topic_id)
         del self.by_id[topic.topic_id]
         del self.topics[topic.name]
-        names = self.names
-        del names[bisect_left(names, topic.name)]
-        self.keys_total -= len(self.keys.pop(topic.topic_id, ()))
+        self._names.remove(topic.name)
+        self.keys.remove(topic.topic_id)
+        self.expiry.forget(topic.topic_id)
         self.queues.pop(topic.topic_id, None)
         self.ending.pop(topic.topic_id, None)
         for run in topic.runs:
-            self._let_go(topic, run)
+            self._release(topic, run)
+        self.memory.forget(topic)
         self._set_totals(topic, 0, 0)
-        for where in (self.hot, self.full, self.attention, self.lossy):
+        for where in (self.attention, self.lossy):
             where.pop(topic.topic_id, None)
-        self.unpacked.pop(topic.topic_id, None)
-        for times in (self._timed, self._key_due):
-            times.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ records
 
     def _appended(self, event: RecordsAppended) -> None:
         topic, batch = self._topic(event.topic_id), event.batch
-        n = len(batch)
-        self._reach(topic, event.first_seq - 1)
-        volatile = topic.config.durability == "ephemeral"
-        run = self._open_hot_run(topic, event, n, volatile)
-        before = run.memory_bytes
-        run.append(batch)
-        if volatile:
-            self._hold(topic, run.memory_bytes - before)
-        else:
-            self._hold_logged(topic, run.memory_bytes - before)
-            self.hot[topic.topic_id] = topic
-        if topic.config.ttl_ms and topic.topic_id not in self._timed:
-            self._time(topic, batch.ts_ms + topic.config.ttl_ms + 1)
-        topic.head_seq = event.first_seq + n - 1
+        n, first_seq = len(batch), event.first_seq
+        config = topic.config
+        self._reach(topic, first_seq - 1)
+        volatile = not topic.durability.is_logged
+        self.memory.append(topic, first_seq, batch, volatile=volatile)
+        if config.ttl_ms and topic.topic_id not in self.expiry:
+            self.expiry.set(topic.topic_id, batch.ts_ms + config.ttl_ms + 1)
+        topic.head_seq = first_seq + n - 1
         topic.reserve(max(event.reserved_through, topic.head_seq), event.now_ms)
         topic.last_ts_ms = batch.ts_ms
         topic.last_write_ms = event.now_ms
@@ -318,7 +246,9 @@ class State:
             self._floors_moved(topic)
         self._set_totals(topic, event.count, event.size_bytes)
         if event.key:
-            self._remember(topic, event.key, event.first_seq, n, event.now_ms, volatile=volatile)
+            self.keys.remember(
+                topic.topic_id, event.key, first_seq, n, event.now_ms, volatile=volatile
+            )
         topic.check()
         if event.cause is not None:
             self._caused(event.cause, n)
@@ -334,44 +264,19 @@ class State:
         topic, queue = self._topic(cause.queue_id), self.queues[cause.queue_id]
         queue.dead_lettered += cause.jobs
         if cause.spans:
-            self._kill(topic, cause.span_array, cause.count, cause.size_bytes)
-
-    def _open_hot_run(self, topic: Topic, event: RecordsAppended, n: int, volatile: bool) -> HotRun:
-        """The run that takes the batch: the last one, or a new one where that is sealed, frozen,
-        full, of the other class, or ends before a hole."""
-        last = topic.runs[-1] if topic.runs else None
-        if (
-            isinstance(last, HotRun)
-            and not last.frozen
-            and last.volatile == volatile
-            and last.first_seq + last.count == event.first_seq
-            and last.count + n <= max(self.limits.segment_max_records, 1)
-            and last.text_bytes < self.limits.segment_max_bytes
-            and (
-                not volatile or last.text_bytes + len(event.batch.text) <= self._volatile_run_bytes
-            )
-            and last.has_room(event.batch)
-        ):
-            return last
-        if isinstance(last, HotRun) and not last.volatile:
-            self.full[topic.topic_id] = topic
-        run = HotRun(event.first_seq, volatile=volatile)
-        topic.add_run(run)
-        if volatile:
-            self._take_in(topic, run)
-        return run
+            self._delete(topic, cause.span_array, cause.count, cause.size_bytes)
 
     def _records_deleted(self, event: RecordsDeleted) -> None:
         topic = self._topic(event.topic_id)
         if event.buried:
             self.queues[event.topic_id].dead_lettered += event.buried
-        self._kill(topic, event.span_array, event.count, event.size_bytes)
+        self._delete(topic, event.span_array, event.count, event.size_bytes)
 
     def _scattered_deleted(self, event: ScatteredDeleted) -> None:
         topic = self._topic(event.topic_id)
-        self._kill(topic, event.span_array, event.count, event.size_bytes, event.marks)
+        self._delete(topic, event.span_array, event.count, event.size_bytes, event.marks)
 
-    def _kill(
+    def _delete(
         self,
         topic: Topic,
         spans: NDArray[np.uint64],
@@ -379,16 +284,12 @@ class State:
         size_bytes: int,
         marks: Sequence[Marks] = (),
     ) -> None:
-        hit: dict[int, None] = {}
-        hit_bytes = 0
-        for run in chain(topic.kill(spans), topic.kill_marked(marks)):
+        hit: list[Run] = []
+        for run in chain(topic.delete(spans), topic.delete_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
-                hit[run.first_seq] = None
-                hit_bytes += run.text_bytes
+                hit.append(run)
         if hit:
-            self.unpacked.setdefault(topic.topic_id, {}).update(hit)
-            if hit_bytes <= _HIT_BYTES_FEW:
-                self._pack_hit(topic)
+            self.memory.pack_deleted(topic, hit)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.remove(spans)
@@ -414,18 +315,18 @@ class State:
         self.images.keep(event.topic_id)
         self.next_lease = max(self.next_lease, max(event.leases) + 1)
         self.queues[event.topic_id].lease(event)
-        self.heed_end(event.topic_id)
+        self.note_job_ends(event.topic_id)
 
     def _released(self, event: JobsReleased) -> None:
         self.images.keep(event.topic_id)
         self.queues[event.topic_id].release(event)
-        self.heed_end(event.topic_id)
+        self.note_job_ends(event.topic_id)
 
     def postpone_job(self, topic: Topic, job: Job, until_ms: int) -> None:
-        """The dead-letter topic did not take a dying job; that is no event, since it is found out
-        again."""
+        """The dead-letter topic refused a dying job.  That is no event: a later process will be
+        refused again."""
         self.queues[topic.topic_id].postpone(job, until_ms)
-        self.heed_end(topic.topic_id)
+        self.note_job_ends(topic.topic_id)
 
     def _limit_jobs(self, topic: Topic) -> None:
         queue, config = self.queues.get(topic.topic_id), topic.config
@@ -433,13 +334,13 @@ class State:
             most = config.max_deliveries if config.dead_letter is not None else 0
             after_ms = self.limits.dead_letter_after_ms
             queue.end_after(most if after_ms else 0, after_ms)
-            self.heed_end(topic.topic_id)
+            self.note_job_ends(topic.topic_id)
 
-    def heed_end(self, topic_id: int) -> None:
-        """Note it where a job of the queue may end sooner than was known."""
+    def note_job_ends(self, topic_id: int) -> None:
+        """Note that a job of the queue may end sooner than was known."""
         queue = self.queues[topic_id]
-        if queue.has_news:
-            queue.has_news = False
+        if queue.ends_sooner:
+            queue.ends_sooner = False
             self.ending[topic_id] = None
 
     # ------------------------------------------------------------------ routers
@@ -466,7 +367,7 @@ class State:
         topic = self._topic(event.topic_id)
         self.images.keep_router(event.router_id)
         self._reach(topic, event.first_seq - 1)
-        self._lose(topic, event.first_seq, event.last_seq, "source_trim", event.hops)
+        topic.lose(event.first_seq, event.last_seq, "source_trim", event.hops)
         self.routers.by_id[event.router_id].lose(event.loss)
 
     # ------------------------------------------------------------------ runs
@@ -482,18 +383,12 @@ class State:
             self.segments.refer(ref)
         old = topic.replace_runs(event.first_seq, event.last_seq, new)
         for run in old:
-            self._pass_on_kills(run, new)
-            self._let_go(topic, run)
-        self._sort_hot(topic)
+            self._carry_deletes(run, new)
+            self._release(topic, run)
+        self.memory.resort(topic)
 
-    def _sort_hot(self, topic: Topic) -> None:
-        """Some of what the topic had unsealed is gone: if not all, it stands behind those now whose
-        oldest record is older."""
-        is_hot = self.hot.pop(topic.topic_id, None) is not None
-        if is_hot and any(isinstance(run, HotRun) and not run.volatile for run in topic.runs):
-            self.hot[topic.topic_id] = topic
-
-    def _cut_hot_runs(self, topic: Topic, first_seq: int, last_seq: int) -> None:
+    @staticmethod
+    def _cut_hot_runs(topic: Topic, first_seq: int, last_seq: int) -> None:
         """Let hot runs begin and end where the sealed range does.  Live ones do; those of a replay,
         which nothing froze and which other bounds may have shaped, may reach further."""
         for edge in (first_seq, last_seq + 1):
@@ -504,7 +399,9 @@ class State:
                     topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
 
     @staticmethod
-    def _pass_on_kills(old: Run, new: Sequence[Run]) -> None:
+    def _carry_deletes(old: Run, new: Sequence[Run]) -> None:
+        """Rows that were deleted while their run was sealed are deleted in the sealed run too: the
+        file has the flags of the time at which the seal was planned."""
         if isinstance(old, HotRun) and not old.dead:
             return
         if isinstance(old, HotRun):
@@ -515,14 +412,14 @@ class State:
                 if shared > 0:
                     at, lo = first - old.first_seq, first - run.first_seq
                     marked = np.pad(dead[at : at + shared], (lo, run.count - lo - shared))
-                    run.kill_marked(marked)
+                    run.delete_marked(marked)
             return
-        seqs = old.killed() + old.first_seq
+        seqs = old.deleted_rows() + old.first_seq
         for run in new:
             rows = seqs - run.first_seq
             rows = rows[(rows >= 0) & (rows < run.count)]
             if len(rows):
-                run.kill(rows)
+                run.delete(rows)
 
     def _dropped(self, event: RunsDropped) -> None:
         topic = self._topic(event.topic_id)
@@ -538,103 +435,28 @@ class State:
         for first_seq in event.first_seqs:
             if first_seq not in alive:
                 for run in topic.replace_runs(first_seq, first_seq, []):
-                    self._let_go(topic, run)
-        self._sort_hot(topic)
+                    self._release(topic, run)
+        self.memory.resort(topic)
 
-    def _let_go(self, topic: Topic, run: Run) -> None:
+    def _release(self, topic: Topic, run: Run) -> None:
+        """A run is no longer one of the topic's."""
         if isinstance(run, HotRun):
-            if not run.volatile:
-                self._hold_logged(topic, -run.memory_bytes)
-                return
-            self._hold(topic, -run.memory_bytes)
-            topic.volatile_runs -= 1
-            if not topic.volatile_runs:
-                self.volatile.pop(topic.topic_id, None)
+            self.memory.release(topic, run)
         elif run.ref is not None:
             self.segments.release(run.ref)
 
-    def _take_in(self, topic: Topic, run: HotRun) -> None:
-        """A volatile run is one of the topic's from now on."""
-        topic.volatile_runs += 1
-        self.volatile[topic.topic_id] = topic
-        self._hold(topic, run.memory_bytes)
-
-    def _hold_logged(self, topic: Topic, more_bytes: int) -> None:
-        self.logged_bytes += more_bytes
-        before = topic.logged_bytes
-        topic.logged_bytes += more_bytes
-        if before.bit_length() != topic.logged_bytes.bit_length():
-            self.largest.move(topic.topic_id, before, topic.logged_bytes)
-
-    def _hold(self, topic: Topic, more_bytes: int) -> None:
-        topic.volatile_bytes += more_bytes
-        self.volatile_bytes += more_bytes
-        if topic.config.discard == "reject":
-            self.firm_bytes += more_bytes
-
-    # What is in memory only is let go of as soon as nobody reads it any more: no segment and no log
-    # knows of it, so that is no event.  A run that is gone as a whole is dropped; one that wastes
-    # more than it keeps is replaced by what it keeps, so that each byte is copied about once.
-
     def pack(self, topic: Topic, wanted_bytes: int) -> None:
-        """Under pressure: let go of what a topic in memory wastes, also where it is little, until
-        about so much is free."""
+        """Memory is short: free what the topic's volatile runs waste, until about so much is free.
+        Readers see no difference."""
         self.images.keep(topic.topic_id)
-        enough = topic.volatile_bytes - wanted_bytes
-        for run in [run for run in topic.runs if is_volatile(run)]:
-            if topic.volatile_bytes <= enough:
-                return
-            self._pack(topic, [run], pressed=True)
+        self.memory.pack(topic, wanted_bytes)
 
     def pack_some(self) -> None:
-        """Of one topic, a part of what a large delete left to be let go of."""
-        if self.unpacked:
-            self._pack_hit(self.by_id[next(iter(self.unpacked))])
-
-    def _pack_hit(self, topic: Topic) -> None:
-        """Pack runs in which a delete killed, of so many bytes in one go; `pack_some` goes on."""
-        firsts, left = self.unpacked[topic.topic_id], _PACKED_BYTES_MAX
-        while firsts and left > 0:
-            first_seq = next(iter(firsts))
-            del firsts[first_seq]
-            run = topic.run_at(first_seq)
-            if run is not None and is_volatile(run):
-                runs = len(topic.runs)
-                self._pack(topic, [run])
-                is_copied = len(topic.runs) >= runs and topic.run_at(first_seq) is not run
-                left -= run.text_bytes if is_copied else run.text_bytes // _LOOK_FACTOR
-        if not firsts:
-            del self.unpacked[topic.topic_id]
-
-    def _pack_passed(self, topic: Topic) -> None:
-        if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:
-            return
-        passed = topic.runs[: bisect_right(topic.starts, topic.gone_through)]
-        # The run that a floor stands in is dropped soon, unless the topic has little else.
-        self._pack(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
-
-    def _pack(
-        self, topic: Topic, runs: Iterable[Run], beside: int = 0, *, pressed: bool = False
-    ) -> None:
-        """Drop or replace those of the runs that waste more than half of what they, and what is
-        beside them, hold; `pressed`, a quarter."""
-        for run in runs:
-            assert isinstance(run, HotRun)
-            run.pass_through(topic.gone_through)
-            is_small = run.memory_bytes < _PACK_BYTES and not pressed
-            if run.is_gone and not (is_small and run is topic.runs[-1]):
-                left = []
-            elif not is_small and run.wasted_bytes * (4 if pressed else 2) > max(
-                run.memory_bytes, beside
-            ):
-                # A topic's first run is of what a topic costs; `max_topics` bounds that.
-                left = run.packed(0 if run is topic.runs[0] else HOT_RUN_BYTES)
-            else:
-                continue
-            topic.replace_runs(run.first_seq, run.first_seq, left)
-            for one in left:
-                self._take_in(topic, one)
-            self._let_go(topic, run)
+        """Free a part of what a large delete left to be freed, of one topic."""
+        if self.memory.unpacked:
+            topic_id = next(iter(self.memory.unpacked))
+            self.images.keep(topic_id)
+            self.memory.pack_some_deleted(self.by_id[topic_id])
 
     # ------------------------------------------------------------------ loss
 
@@ -642,26 +464,15 @@ class State:
         topic = self._topic(event.topic_id)
         self._set_totals(topic, event.count, event.size_bytes)
         if event.first_seq <= event.last_seq:
-            self._lose(topic, event.first_seq, event.last_seq, event.reason)
+            topic.lose(event.first_seq, event.last_seq, event.reason)
         self.lossy.pop(topic.topic_id, None)
 
     def _reach(self, topic: Topic, head_seq: int) -> None:
-        """The head before this event; what lies between lived in memory only and is lost."""
+        """The event was made when the topic's head was here.  At a replay, what lies between was in
+        no log: it lived in memory only and is lost (§0.10)."""
         if head_seq > topic.head_seq:
-            self._lose(topic, topic.head_seq + 1, head_seq, "crash")
+            topic.lose(topic.head_seq + 1, head_seq, "crash")
             self.lossy[topic.topic_id] = topic
-
-    def _lose(
-        self, topic: Topic, first_seq: int, last_seq: int, reason: str, hops: int = 0
-    ) -> None:
-        """[first_seq, last_seq] is gone: a floor where nothing durable lies below, else a hole."""
-        if not topic.runs and reason == "crash":
-            crash_through = max(topic.floors.crash_through, last_seq)
-            topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
-        else:
-            topic.holes.append(Hole(first_seq, last_seq, reason, hops))
-        topic.head_seq = max(topic.head_seq, last_seq)
-        topic.reserved_through = max(topic.reserved_through, topic.head_seq)
 
     # ------------------------------------------------------------------ bookkeeping
 
@@ -674,76 +485,23 @@ class State:
         self.attention[topic.topic_id] = topic
         floor = topic.floors.evict_floor
         if topic.volatile_runs:
-            self._pack_passed(topic)
+            self.memory.pack_passed(topic)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
             queue.pass_through(topic.gone_through)
         if topic.holes and topic.holes[0].last_seq < floor:
             topic.holes = [hole for hole in topic.holes if hole.last_seq >= floor]
 
-    # ------------------------------------------------------------------ idempotency keys
+    def refs(self) -> list[RunRef]:
+        """Every sealed run of every topic."""
+        runs = (run for topic in self.by_id.values() for run in topic.runs)
+        return [run.ref for run in runs if run.ref is not None]
 
-    def _remember(
-        self,
-        topic: Topic,
-        digest: bytes,
-        first_seq: int,
-        records: int,
-        ts_ms: int,
-        *,
-        volatile: bool = False,
-    ) -> None:
-        topic_id = topic.topic_id
-        keys = self.keys.get(topic_id)
-        if keys is None:
-            keys = self.keys[topic_id] = Keys()
-        self.keys_total -= len(keys)
-        keys.remember(digest, first_seq, records, ts_ms, volatile=volatile)
-        self.keys_total += len(keys)
-        if topic_id not in self._key_due:
-            self._time_keys(topic_id, ts_ms + topic.config.idempotency_window_ms)
-
-    def _time_keys(self, topic_id: int, due_ms: int) -> None:
-        self._key_due[topic_id] = due_ms
-        heappush(self._key_times, (due_ms, topic_id))
-
-    def has_old_keys(self, now_ms: int) -> bool:
-        """Whether `forget_keys` may find one."""
-        return bool(self._key_times) and self._key_times[0][0] <= now_ms
-
-    def forget_keys(self, now_ms: int, limit: int = FORGET_MAX) -> None:
-        """Let go of keys whose window has passed, of any topic, so many at most."""
-        while limit > 0 and self.has_old_keys(now_ms):
-            due_ms, topic_id = heappop(self._key_times)
-            if self._key_due.get(topic_id) == due_ms:
-                del self._key_due[topic_id]
-                limit -= 1 + self.forget_keys_of(topic_id, now_ms, limit)
-
-    def forget_keys_of(self, topic_id: int, now_ms: int, limit: int) -> int:
-        """The same, of one topic; returns how many."""
-        keys = self.keys[topic_id]
-        window_ms = self.by_id[topic_id].config.idempotency_window_ms
-        forgotten = keys.forget(now_ms=now_ms, window_ms=window_ms, limit=limit)
-        self.keys_total -= forgotten
-        oldest_ms = keys.oldest_ms()
-        if oldest_ms is not None and topic_id not in self._key_due:
-            self._time_keys(topic_id, oldest_ms + window_ms)
-        return forgotten
-
-    # ------------------------------------------------------------------ checkpoints
+    # ------------------------------------------------------------------ checkpoints and recovery
 
     def image(self) -> Checkpoint:
         """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
-        topics = []
-        for topic in self.by_id.values():
-            image = topic_image(topic)
-            if (keys := self.keys.get(topic.topic_id)) is not None:
-                image.keys = keys.images()
-            if (queue := self.queues.get(topic.topic_id)) is not None:
-                image.queue = queue.image(lasting=topic.config.leases_durable)
-            topics.append(image)
-        routers = [router.image() for router in self.routers.by_id.values()]
-        return Checkpoint(self.now_ms, self.next_topic_id, topics, self.routers.next_id, routers)
+        return whole_image(self)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
@@ -758,28 +516,19 @@ class State:
         self.routers.next_id = checkpoint.next_router_id
 
     def _restore_topic(self, image: TopicImage) -> None:
-        topic = self._new_topic(image.topic_id, image.name, image)
-        self.images.keep(topic.topic_id)
-        self.topics[topic.name] = self.by_id[topic.topic_id] = topic
-        self._new_names.append(topic.name)
-        topic.head_seq = image.head_seq
-        topic.reserved_through = max(image.reserved_through, image.head_seq)
-        topic.floors = image.floors
-        topic.expired_through = image.expired_through
-        topic.last_ts_ms = image.last_ts_ms
-        topic.last_write_ms = image.last_write_ms or None
-        topic.holes = image.holes
-        if image.keys:
-            self._restore_keys(image)
+        topic = restored_topic(image, self._store.instance_id, self._store.open_run)
+        self._add_topic(topic)
         for ref in image.runs:
-            topic.add_run(self._store.open_run(ref, topic.topic_id))
             self.segments.refer(ref)
-        for first_seq, last_seq in image.volatile:
-            self._lose_volatile(topic, first_seq, last_seq)
+        if image.volatile:
             self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
+        if image.keys:
+            keys = list(_lasting_keys(image))
+            self.keys.restore(topic.topic_id, keys, image.config.idempotency_window_ms)
         if image.config.ttl_ms and image.count:
-            self._time(topic, 0)
+            # When its first record expires is in a column, and replay opens no run: look soon.
+            self.expiry.set(topic.topic_id, 0)
         if image.queue is not None:
             queue = self.queues[topic.topic_id] = Queue()
             queue.restore(image.queue)
@@ -787,52 +536,9 @@ class State:
             queue.remove(np.array(image.volatile, np.uint64).reshape(-1, 2))
             self.next_lease = max([self.next_lease, *(j.lease + 1 for j in image.queue.jobs)])
 
-    def _restore_keys(self, image: TopicImage) -> None:
-        """But for those whose records are lost with the process: such a write has to be made again."""
-        keys = self.keys[image.topic_id] = Keys()
-        for key in image.keys:
-            if not image.volatile or not any(
-                first <= key.first_seq <= last for first, last in image.volatile
-            ):
-                keys.restore(key)
-        self.keys_total += len(keys)
-        oldest_ms = keys.oldest_ms()
-        if oldest_ms is not None:
-            self._time_keys(image.topic_id, oldest_ms + image.config.idempotency_window_ms)
-
-    def _lose_volatile(self, topic: Topic, first_seq: int, last_seq: int) -> None:
-        """A floor where no sealed run lies below, else a hole."""
-        if topic.starts and topic.starts[0] < first_seq:
-            topic.holes.append(Hole(first_seq, last_seq, "crash"))
-        else:
-            crash_through = max(topic.floors.crash_through, last_seq)
-            topic.floors = msgspec.structs.replace(topic.floors, crash_through=crash_through)
-        topic.holes.sort(key=lambda hole: hole.first_seq)
-
-    @property
-    def hot_bytes(self) -> int:
-        """What unsealed records hold in memory."""
-        return self.logged_bytes + self.volatile_bytes
-
-    @property
-    def hot_weight(self) -> int:
-        """What unsealed, logged records hold, with what a run costs however few it has."""
-        return self.logged_bytes + len(self.hot) * HOT_RUN_BYTES
-
-    @property
-    def hot_share(self) -> int:
-        """What unsealed, logged records may hold before they are sealed for it: half of what those
-        leave that never are, which is at least half of all."""
-        limit = self.limits.max_hot_bytes
-        return (limit - min(self.volatile_bytes, limit // 2)) // 2
-
-    def refs(self) -> list[RunRef]:
-        """Every sealed run of every topic."""
-        runs = (run for topic in self.by_id.values() for run in topic.runs)
-        return [run.ref for run in runs if run.ref is not None]
-
     def recover_jobs(self, *, clean: bool) -> None:
-        """After a replay: leases outlive a clean stop, and a crash only where each was logged."""
+        """After a replay: leases outlive a clean stop, and a crash only where each was logged
+        (§0.10)."""
         for topic_id, queue in list(self.queues.items()):
             topic = self.by_id[topic_id]
             if not clean and not topic.config.leases_durable:
@@ -840,7 +546,7 @@ class State:
             elif queue.fresh_from > 1 and not clean:
                 found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
                 queue.reconcile([seq for seqs in found for seq in seqs])
-            # What the log says of times ends here: nobody could claim anything meanwhile.
+            # Times of the log end here: no worker could claim anything while there was no process.
             self.queues[topic_id].open_at(self.now_ms)
             self._limit_jobs(topic)
 
@@ -849,31 +555,9 @@ class State:
         return topic.recount()
 
 
-def _firm_bytes(topic: Topic) -> int:
-    return topic.volatile_bytes if topic.config.discard == "reject" else 0
-
-
-def risen(floors: Floors, other: Floors) -> Floors:
-    """Each cause's floor, as high as either says.
-
-    An event holds the floors of the process that made it.  At a replay they may be behind: what
-    lived in that process's memory only is lost by then, and it could not know.
-    """
-    if floors == other:
-        return floors
-    return Floors(
-        max(floors.cap_through, other.cap_through),
-        max(floors.ttl_through, other.ttl_through),
-        max(floors.crash_through, other.crash_through),
-    )
-
-
-def floors_with(floors: Floors, *, cap_through: int = 0, ttl_through: int = 0) -> Floors:
-    """Floors that have risen, never fallen."""
-    if cap_through <= floors.cap_through and ttl_through <= floors.ttl_through:
-        return floors
-    return Floors(
-        max(floors.cap_through, cap_through),
-        max(floors.ttl_through, ttl_through),
-        floors.crash_through,
-    )
+def _lasting_keys(image: TopicImage) -> Iterator[KeyImage]:
+    """The keys of an image but for those whose records are lost with the process: such a write has
+    to be made again (§0.8)."""
+    for key in image.keys:
+        if not any(first <= key.first_seq <= last for first, last in image.volatile):
+            yield key

@@ -1,9 +1,13 @@
-"""One topic: its runs, floors, holes and counters, and what a reader may see of them.
+"""One topic: its runs, floors, holes and counters.
 
-The topic decides on columns and never touches payload bytes.  It keeps two watermarks apart
-(§3.3): `floors` move by involuntary loss only and alone raise tombstones; the first live record
-moves by every removal.  A seq that no run covers and no hole names was removed on request and is
-passed over in silence.
+It keeps two watermarks apart (§3.3): `floors` move by involuntary loss only and alone raise
+tombstones; the first live record moves by every removal.  A seq that no run covers and no hole names
+was removed on request and is passed over in silence.  The topic decides on columns and never touches
+payload bytes; which records a read returns is `state.selection`'s to say.
+
+Events change a topic in `State`.  Three heads follow the log and not an event, and are moved by its
+publication alone (`publish`, `note_synced`, `note_reserved_durably`): what a topic shows is a
+matter of this process, and a replay shows all that it finds.
 
 Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <= head_seq + 1`,
 `published_seq <= head_seq <= reserved_through`, runs ascend and do not overlap, floors never fall.
@@ -11,30 +15,34 @@ Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <=
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, Hole, Marks
-from topics.protocol.model.limits import LOOKS_MAX, SCAN_ROWS_MAX
 from topics.protocol.model.ports import Extent, Run, Span, TagMatch
 from topics.protocol.model.records import LIVE, Batch
 
 RESERVE_FIRST: Final = 1024
+"""Seqs that a topic reserves at first: after a power loss it goes on behind them, so a block is a
+loss of numbers, and a small one costs a sync more often."""
 RESERVE_MAX: Final = 65_536
-_WINDOW_FIRST: Final = 256
-_WINDOW_MAX: Final = 65_536
+"""Seqs that a busy topic reserves at once: a reservation in some seconds at 10,000 records a
+second."""
+WINDOW_FIRST: Final = 256
+WINDOW_MAX: Final = 65_536
+"""Rows that a walk looks at in one go, from the first to the last: most walks end early."""
 WARMED_MAX: Final = 16
-"""Runs whose columns are read on a thread at once for one command."""
+"""Runs whose columns a thread reads in one go for one command."""
 _SPANS_FEW: Final = 16
-"""Spans up to which a loop is quicker than columns."""
+"""Spans up to which a loop costs less than columns."""
 _ROWS_FEW: Final = 1024
-"""Rows of a run up to which their numbers are quicker than a flag a row."""
+"""Rows of a run up to which an array of row numbers costs less than a mask of the run."""
 
 
 class Tombstone(NamedTuple):
@@ -43,27 +51,6 @@ class Tombstone(NamedTuple):
     gap_from: int
     gap_to: int
     reason: str
-
-
-@dataclass(slots=True)
-class Selection:
-    """What one read returns.
-
-    Attributes:
-        extents: The records, in order.
-        count: How many.
-        next_seq: Cursor after the last seq looked at.
-        scanned: Rows looked at.
-        tombstone: The loss that the cursor met, if any; the records stand behind it.
-        is_partial: It ended because it had looked at as many runs as one turn may.
-    """
-
-    extents: list[Extent]
-    count: int
-    next_seq: int
-    scanned: int
-    tombstone: Tombstone | None = None
-    is_partial: bool = False
 
 
 class Removal(NamedTuple):
@@ -77,36 +64,40 @@ class Removal(NamedTuple):
 NOTHING_REMOVED: Final = Removal(0, 0, 0)
 
 
-class Expiry(NamedTuple):
+class Expired(NamedTuple):
     """Rows through `walked` are past their time; the last live one among them is `removal`'s."""
 
     walked: int
     removal: Removal
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a reader asks for (§3): bounds, whose records to leave out, which tags to keep.
-
-    `budget_bytes` is a soft cap on served text; the first record always fits.  `through` is the
-    last seq that may be shown, where that is below what is published.
-    """
-
-    from_seq: int
-    limit: int
-    budget_bytes: int
-    skip_nodes: tuple[str, ...] = ()
-    match: TagMatch | None = None
-    through: int | None = None
-
-
 class Topic:
-    """State of one instance of a topic name.  Mutated only by `apply`."""
+    """State of one instance of a topic name.
+
+    Attributes:
+        durability: What the class in `config` promises.
+        epoch: Names the instance to readers (§1.4).
+        head_seq: The last seq that was given out.
+        published_seq: The last seq that is shown.
+        synced_seq: The last seq that is shown to `strong` watchers.
+        reserved_through: No seq up to here will be given to another record; `reserved_durably` is
+            how much of that the log holds durably.
+        floors: What was lost, by cause.
+        expired_through: Rows up to here are past their time, live or deleted.
+        count, size_bytes: Live records and their text.
+        holes: Losses above the floor, ascending.
+        runs, starts: The runs, ascending, and their first seqs.
+        last_ts_ms: `$ts` of the last record; the next one has no earlier one.
+        last_write_ms, last_read_ms: When a command last wrote, and read; None: never.
+        volatile_runs, volatile_bytes: Runs in memory only, and what they hold.
+        logged_bytes: What its unsealed, logged runs hold.
+    """
 
     def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: str) -> None:
         self.topic_id = topic_id
         self.name = name
         self.config = config
+        self.durability = config.durability_class
         self.epoch = epoch
         self.head_seq = 0
         self.published_seq = 0
@@ -130,11 +121,11 @@ class Topic:
         self.logged_bytes = 0
         self._earliest = 1
 
-    # ------------------------------------------------------------------ where things are
+    # ------------------------------------------------------------------ runs
 
     @property
     def gone_through(self) -> int:
-        """No record up to here is live, whatever its flag says."""
+        """No record up to here is live, whatever its delete flag."""
         f = self.floors
         return max(f.cap_through, f.ttl_through, f.crash_through, self.expired_through)
 
@@ -152,12 +143,32 @@ class Topic:
         self.starts[lo:hi] = [run.first_seq for run in runs]
         return old
 
+    def configure(self, config: TopicConfig) -> None:
+        """Take another config."""
+        self.config, self.durability = config, config.durability_class
+
+    # ------------------------------------------------------------------ publication
+
+    def publish(self, head_seq: int) -> None:
+        """What the log holds is enough to show the topic through `head_seq`."""
+        self.published_seq = head_seq
+
+    def note_synced(self, head_seq: int) -> None:
+        """`strong` watchers may be shown the topic through `head_seq`."""
+        self.synced_seq = max(self.synced_seq, head_seq)
+
+    def note_reserved_durably(self, seq: int) -> None:
+        """A power loss cannot take the reservation through `seq` back."""
+        self.reserved_durably = max(self.reserved_durably, seq)
+
+    # ------------------------------------------------------------------ runs
+
     def run_at(self, first_seq: int) -> Run | None:
         """The run that begins with a seq."""
         i = bisect_left(self.starts, first_seq)
         return self.runs[i] if i < len(self.runs) and self.starts[i] == first_seq else None
 
-    def _runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
+    def runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
         """(run, first row) of every run that reaches beyond `seq - 1`, ascending."""
         runs = self.runs
         for i in range(max(bisect_right(self.starts, seq) - 1, 0), len(runs)):
@@ -166,34 +177,34 @@ class Topic:
             if row < run.count:
                 yield run, row
 
-    def _windows(self, seq: int) -> Iterator[tuple[Run, int, int]]:
+    def windows(self, seq: int) -> Iterator[tuple[Run, int, int]]:
         """(run, lo, hi) over all rows from `seq` on, in growing windows; short first, because
         most walks end early."""
-        size = _WINDOW_FIRST
-        for run, row in self._runs_from(seq):
+        size = WINDOW_FIRST
+        for run, row in self.runs_from(seq):
             count = run.count
             while row < count:
                 yield run, row, min(row + size, count)
                 row += size
-                size = min(size * 2, _WINDOW_MAX)
+                size = min(size * 2, WINDOW_MAX)
 
     # ------------------------------------------------------------------ watermarks and counters
 
     @property
     def earliest_seq(self) -> int:
         """Seq of the first live record that is shown, else `published_seq + 1`."""
-        return min(self._first_live(), self.published_seq + 1)
+        return min(self.first_live_seq(), self.published_seq + 1)
 
     @property
     def evict_floor(self) -> int:
-        """The floor that readers are told: what is not published cannot have been lost to them."""
+        """The floor that readers see: what was never published was not lost to them."""
         return min(self.floors.evict_floor, self.published_seq + 1)
 
-    def _first_live(self) -> int:
+    def first_live_seq(self) -> int:
         """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls."""
         seq = max(self._earliest, self.gone_through + 1)
         if self.count:
-            for run, lo, hi in self._windows(seq):
+            for run, lo, hi in self.windows(seq):
                 live = run.flags[lo:hi] == LIVE
                 at = int(live.argmax())
                 if live[at]:
@@ -206,7 +217,7 @@ class Topic:
         """(records, bytes of text) live in [first_seq, last_seq]."""
         count = size_bytes = 0
         first_seq = max(first_seq, self.gone_through + 1)
-        for run, lo in self._runs_from(first_seq):
+        for run, lo in self.runs_from(first_seq):
             hi = min(last_seq + 1 - run.first_seq, run.count)
             if hi <= lo:
                 break
@@ -216,9 +227,10 @@ class Topic:
         return count, size_bytes
 
     def recount(self) -> tuple[int, int]:
-        """(live records, bytes of their text) where nothing says; opens every run."""
+        """(live records, bytes of their text) from the columns, where no counter is right; opens
+        every run."""
         count = size_bytes = 0
-        for run, lo in self._runs_from(self.gone_through + 1):
+        for run, lo in self.runs_from(self.gone_through + 1):
             live = run.flags[lo:] == LIVE
             rows = int(np.count_nonzero(live))
             count += rows
@@ -245,8 +257,30 @@ class Topic:
 
     # ------------------------------------------------------------------ involuntary loss
 
-    def expiry(self, now_ms: int) -> Expiry | None:
-        """Rows that have passed their time since the last look; None where nothing changed.
+    def lose(self, first_seq: int, last_seq: int, reason: str, hops: int = 0) -> None:
+        """[first_seq, last_seq] is lost: a floor where a crash took all that there was, else a hole."""
+        if not self.runs and reason == "crash":
+            self._raise_crash_floor(last_seq)
+        else:
+            self.holes.append(Hole(first_seq, last_seq, reason, hops))
+        self.head_seq = max(self.head_seq, last_seq)
+        self.reserved_through = max(self.reserved_through, self.head_seq)
+
+    def lose_volatile(self, first_seq: int, last_seq: int) -> None:
+        """A restart lost [first_seq, last_seq], which lived in memory only and may lie below a
+        sealed run: a floor where no sealed run lies below, else a hole (§0.10)."""
+        if self.starts and self.starts[0] < first_seq:
+            self.holes.append(Hole(first_seq, last_seq, "crash"))
+            self.holes.sort(key=_first_of)
+        else:
+            self._raise_crash_floor(last_seq)
+
+    def _raise_crash_floor(self, last_seq: int) -> None:
+        crash_through = max(self.floors.crash_through, last_seq)
+        self.floors = msgspec.structs.replace(self.floors, crash_through=crash_through)
+
+    def expired(self, now_ms: int) -> Expired | None:
+        """Rows that expired since the last call; None where none did.
 
         A record is expired when `now - $ts > ttl_ms`, strictly.  `$ts` never decreases, so this
         is one search a run.  Deleted rows go along without moving the floor.
@@ -256,7 +290,7 @@ class Topic:
             return None
         walked = through = count = size_bytes = 0
         first = max(self.gone_through + 1, self._earliest)
-        for run, lo in self._runs_from(first):
+        for run, lo in self.runs_from(first):
             ts = self._times(run)
             if ts[lo] >= cutoff:
                 break
@@ -269,13 +303,13 @@ class Topic:
             walked = run.first_seq + hi - 1
             if hi < run.count:
                 break
-        return Expiry(walked, Removal(through, count, size_bytes)) if walked else None
+        return Expired(walked, Removal(through, count, size_bytes)) if walked else None
 
     def expires_ms(self) -> int | None:
-        """When `expiry` has something to do again, at the earliest; None: not as things are."""
+        """When the next record expires, at the earliest; None where none does."""
         if not self.config.ttl_ms or not self.count:
             return None
-        for run, lo in self._runs_from(max(self.gone_through + 1, self._earliest)):
+        for run, lo in self.runs_from(max(self.gone_through + 1, self._earliest)):
             return int(self._times(run)[lo]) + self.config.ttl_ms + 1
         return None
 
@@ -290,7 +324,7 @@ class Topic:
         if records <= 0 and size_bytes <= 0:
             return None
         gone = gone_bytes = through = 0
-        for run, lo, hi in self._windows(self._first_live()):
+        for run, lo, hi in self.windows(self.first_live_seq()):
             hi = min(hi, before_seq - run.first_seq)
             if hi <= lo:
                 break
@@ -311,12 +345,12 @@ class Topic:
 
     # ------------------------------------------------------------------ damaged runs
 
-    # What leaves a topic must be able to leave although its columns are damaged, or one flipped bit
-    # would keep all that comes behind it from expiring, and every write from making room.
+    # Records must be able to leave although the columns of their run are damaged.  Otherwise one
+    # flipped bit would keep all records behind it from expiring, and every write from making room.
 
     def sizes(self, run: Run) -> NDArray[Any]:
-        """Bytes of text of each row of a run.  Where damage hides them, the rows share evenly what
-        is left of the topic's, so that the counters end at nothing with the last of them."""
+        """Bytes of text of each row of a run.  Of a damaged run, each row counts for an equal share
+        of what the other runs leave of the topic's total, so that the total ends at nothing."""
         try:
             return run.columns.size
         except Corrupt:
@@ -324,7 +358,7 @@ class Topic:
 
     def _shares(self, run: Run) -> NDArray[Any]:
         left, rows, last = self.size_bytes, 0, run
-        for other, lo in self._runs_from(self.gone_through + 1):
+        for other, lo in self.runs_from(self.gone_through + 1):
             live = other.flags[lo:] == LIVE
             try:
                 left -= int(other.columns.size[lo:].sum(dtype=np.int64, where=live))
@@ -338,7 +372,8 @@ class Topic:
         return shares
 
     def _times(self, run: Run) -> NDArray[Any]:
-        """`$ts` of each row; where damage hides them, of the first row behind, which is no sooner."""
+        """`$ts` of each row.  Of a damaged run, that of the first readable row behind it, which is
+        no earlier."""
         try:
             return run.columns.ts_ms
         except Corrupt:
@@ -352,7 +387,7 @@ class Topic:
                 continue
         return self.last_ts_ms
 
-    # ------------------------------------------------------------------ reading
+    # ------------------------------------------------------------------ what was lost
 
     def tombstone(self, from_seq: int) -> Tombstone | None:
         """The loss below a cursor: iff `from_seq + 1 < evict_floor` (§3.3)."""
@@ -373,142 +408,35 @@ class Topic:
         ]
         return causes[0] if len(causes) == 1 else "mixed"
 
-    def hole_at(self, seq: int) -> Hole | None:
-        """The hole that `seq` lies in, once it is shown."""
+    def hole_from(self, seq: int) -> Hole | None:
+        """The first hole that ends at `seq` or behind it, shown or not."""
         i = bisect_left(self.holes, seq, key=_last_of)
-        if i == len(self.holes) or seq > self.published_seq:
-            return None
-        hole = self.holes[i]
-        return hole if hole.first_seq <= seq else None
+        return self.holes[i] if i < len(self.holes) else None
 
-    def select(self, reading: Reading) -> Selection:
-        """Choose the records that one read returns (§3.2, §3.3).
-
-        Every row walked moves the cursor, kept or not, so a reader of its own echoes still makes
-        progress.  At most one loss is told: below the floor first, else a hole the cursor stands
-        before; the page ends where the next hole begins.
-        """
-        cursor = min(reading.from_seq, self.published_seq)
-        stone = self.tombstone(cursor)
-        if stone is not None:
-            cursor = stone.gap_to
-        elif (hole := self.hole_at(cursor + 1)) is not None:
-            stone = Tombstone(cursor + 1, hole.last_seq, hole.reason)
-            cursor = hole.last_seq
-        end = self.published_seq
-        if reading.through is not None:
-            end = min(end, reading.through)
-        i = bisect_left(self.holes, cursor + 1, key=_last_of)
-        if i < len(self.holes):
-            end = min(end, self.holes[i].first_seq - 1)
-        selection = self._collect(cursor, max(end, cursor), reading)
-        selection.tombstone = stone
-        return selection
-
-    def _collect(self, cursor: int, end_seq: int, reading: Reading) -> Selection:
-        """Live, wanted rows of (cursor, end_seq], within limit and budget."""
-        page = Selection([], 0, end_seq, 0)
-        budget = reading.budget_bytes
-        looks = LOOKS_MAX if reading.match is not None or reading.skip_nodes else None
-        for run, lo in self._runs_from(max(cursor, self.gone_through) + 1):
-            stop = min(run.count, end_seq + 1 - run.first_seq)
-            if stop <= lo:
-                break
-            if looks is not None:
-                if looks <= 0:
-                    page.next_seq, page.is_partial = run.first_seq + lo - 1, True
-                    break
-                looks -= look_cost(run)
-            filters = _filters(run, reading)
-            if filters is None:
-                continue
-            if not run.dead and not filters:
-                hi = min(stop, lo + reading.limit - page.count)
-                spans, taken, size = _whole(run, lo, hi, budget, first=not page.count)
-                reached, full = lo + taken, taken < stop - lo
-            else:
-                spans, taken, size, reached, full = _picked(
-                    run, lo, stop, reading.limit - page.count, budget, filters, page
-                )
-            page.scanned += reached - lo
-            if spans:
-                page.extents.append(Extent(run, spans))
-                page.count += taken
-                budget -= size
-            if full or page.count >= reading.limit or page.scanned >= SCAN_ROWS_MAX:
-                page.next_seq = min(run.first_seq + reached - 1, end_seq)
-                break
-        return page
-
-    def seek(self, from_ts: int) -> int:
-        """The cursor before the first record with `$ts >= from_ts`.
-
-        It follows from the live records and from what the topic remembers of losses, and from no
-        row that is gone: such a row may still be in memory or in a file, or not any more, and a
-        restart must not change the answer.  So nobody knows the times of what was lost: where a
-        loss lies between the last live record before that time and the first one after it, the
-        cursor stands before the loss, so that it is told (§3.3).
-        """
-        found = self._first_since(from_ts)
-        last_before = self._last_live(self.head_seq + 1 if found is None else found)
-        if found is not None:
-            is_lost = last_before < self.floors.evict_floor - 1 or self._has_hole(
-                last_before, found
-            )
-            return last_before if is_lost else found - 1
-        if from_ts <= self.last_ts_ms:
-            return last_before
-        # What a floor of these has passed had a time, which was no later than the last.
-        floors = self.floors
-        known = max(last_before, floors.cap_through, floors.ttl_through, self.expired_through)
-        lost_behind = floors.crash_through > known or self._has_hole(known, self.head_seq + 1)
-        return last_before if lost_behind else self.published_seq
-
-    def _first_since(self, from_ts: int) -> int | None:
-        """Seq of the first live record with `$ts >= from_ts`."""
-        first = self._first_live()
-        lo = max(bisect_right(self.starts, first) - 1, 0)
-        i = bisect_left(self.runs, from_ts, lo, key=lambda run: int(run.columns.ts_ms[-1]))
-        if i == len(self.runs):
-            return None
-        row = int(self.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
-        for run, lo, hi in self._windows(max(self.starts[i] + row, first)):
-            live = run.flags[lo:hi] == LIVE
-            at = int(live.argmax())
-            if live[at]:
-                return run.first_seq + lo + at
-        return None
-
-    def _last_live(self, before_seq: int) -> int:
-        """Seq of the last live record below `before_seq`; 0 where none is."""
-        first = self._first_live()
-        for i in range(bisect_left(self.starts, before_seq) - 1, -1, -1):
-            run = self.runs[i]
-            lo, hi = max(first - run.first_seq, 0), min(before_seq - run.first_seq, run.count)
-            if hi <= lo:
-                break
-            live = np.flatnonzero(run.flags[lo:hi] == LIVE)
-            if len(live):
-                return run.first_seq + lo + int(live[-1])
-        return 0
-
-    def _has_hole(self, after_seq: int, before_seq: int) -> bool:
+    def has_hole(self, after_seq: int, before_seq: int) -> bool:
         """Whether a hole begins in (after_seq, before_seq)."""
         i = bisect_right(self.holes, after_seq, key=_first_of)
         return i < len(self.holes) and self.holes[i].first_seq < before_seq
+
+    def hole_at(self, seq: int) -> Hole | None:
+        """The hole that contains `seq`; None while that is not published."""
+        hole = self.hole_from(seq)
+        if hole is None or seq > self.published_seq:
+            return None
+        return hole if hole.first_seq <= seq else None
 
     # ------------------------------------------------------------------ matching
 
     def runs_below(self, before_seq: int) -> Iterator[Run]:
         """Runs that hold rows below `before_seq` and above the floors, ascending."""
-        for run, _ in self._runs_from(self.gone_through + 1):
+        for run, _ in self.runs_from(self.gone_through + 1):
             if run.first_seq >= before_seq:
                 break
             yield run
 
     def cold_from(self, seq: int) -> list[Run]:
-        """The next runs whose columns must be read first, some of them."""
-        return [run for run, _ in islice(self._runs_from(seq), WARMED_MAX) if not run.is_warm]
+        """Of the next runs those whose columns have to be read from the disk first."""
+        return [run for run, _ in islice(self.runs_from(seq), WARMED_MAX) if not run.is_warm]
 
     def hits(self, run: Run, match: TagMatch | None, *, before_seq: int) -> NDArray[np.int64]:
         """Live rows of a run below `before_seq`, ascending: whose tag matches, or all."""
@@ -523,7 +451,7 @@ class Topic:
 
     def live_seqs(self, *, before_seq: int) -> Iterator[NDArray[np.uint64]]:
         """Seqs of all live records below `before_seq`, per run, ascending."""
-        for run, lo in self._runs_from(self._first_live()):
+        for run, lo in self.runs_from(self.first_live_seq()):
             hi = min(run.count, before_seq - run.first_seq)
             if hi <= lo:
                 break
@@ -535,7 +463,7 @@ class Topic:
         """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
         found: list[int] = []
         end = self.published_seq + 1
-        for run, lo, hi in self._windows(max(first_seq, self._earliest, self.gone_through + 1)):
+        for run, lo, hi in self.windows(max(first_seq, self._earliest, self.gone_through + 1)):
             hi = min(hi, end - run.first_seq)
             if hi <= lo or len(found) >= limit:
                 break
@@ -556,10 +484,10 @@ class Topic:
     def _parts(
         self, spans: NDArray[np.uint64]
     ) -> Iterator[tuple[Run, NDArray[np.int64], NDArray[np.int64]]]:
-        """(run, starts, ends) of what many spans cover of each run, half-open.  Run by run, and no
-        copy of them all: a delete of many scattered records may have millions."""
+        """(run, starts, ends) of the rows that many spans cover, half-open, run by run: a copy of all
+        spans of a large delete would be millions."""
         n, at = len(spans), 0
-        for run, _ in self._runs_from(int(spans[0, 0])):
+        for run, _ in self.runs_from(int(spans[0, 0])):
             run_last = run.first_seq + run.count - 1
             at = lo = bisect_left(range(n), run.first_seq, at, key=lambda i: int(spans[i, 1]))
             if lo == n:
@@ -570,47 +498,48 @@ class Topic:
             part = spans[lo:hi].astype(np.int64) - run.first_seq
             yield run, np.maximum(part[:, 0], 0), np.minimum(part[:, 1] + 1, run.count)
 
-    def kill(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
-        """Mark what spans cover deleted, as `rows_of` has it; gives each run that they reach."""
+    def delete(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
+        """Delete the rows that seq spans of shape (k, 2), both ends inclusive, cover; gives each run
+        that they reach."""
         if len(spans) <= _SPANS_FEW:
             for run, lo, hi in self._pieces(spans.tolist()):
                 if hi - lo <= _ROWS_FEW:
-                    run.kill(np.arange(lo, hi))
+                    run.delete(np.arange(lo, hi))
                 else:
                     marked = np.zeros(run.count, np.bool_)
                     marked[lo:hi] = True
-                    run.kill_marked(marked)
+                    run.delete_marked(marked)
                 yield run
             return
         for run, starts, ends in self._parts(spans):
             if int((ends - starts).sum()) <= _ROWS_FEW:
-                run.kill(rows_of(starts, ends))
+                run.delete(rows_of(starts, ends))
             else:
                 edges = np.zeros(run.count + 1, np.int8)
                 edges[starts] += 1
                 edges[ends] -= 1
-                run.kill_marked(np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_))
+                run.delete_marked(np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_))
             yield run
 
-    def kill_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
-        """The same of what marks mean."""
+    def delete_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
+        """Delete the rows whose seqs are marked; gives each run that the marks reach."""
         for each in marks:
-            for run, lo in self._runs_from(each.first_seq):
+            for run, lo in self.runs_from(each.first_seq):
                 at = run.first_seq + lo - each.first_seq
                 rows = min(run.count - lo, each.count - at)
                 if rows <= 0:
                     break
                 marked = each.flags(at, at + rows)
-                if rows < run.count:  # another process ended its runs elsewhere
+                if rows < run.count:  # at a replay, runs may end elsewhere than they did
                     marked = np.pad(marked, (lo, run.count - lo - rows))
-                run.kill_marked(marked)
+                run.delete_marked(marked)
                 yield run
 
     def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
         """(run, lo, hi) of every part of a run that seq spans, both ends inclusive, cover; as
         `rows_of`, for a few of them."""
         for first, last in spans:
-            for run, lo in self._runs_from(first):
+            for run, lo in self.runs_from(first):
                 if run.first_seq > last:
                     break
                 yield run, lo, min(last + 1 - run.first_seq, run.count)
@@ -628,13 +557,18 @@ class Topic:
         return last_seq + self.reserve_block
 
     def reserve(self, through: int, now_ms: int) -> None:
-        """Take a reservation; blocks grow while they are used up within a second."""
+        """Reserve seqs; blocks grow while each is used up within a second."""
         if through <= self.reserved_through:
             return
         self.reserved_through = through
         quick = now_ms - self._reserved_ms < 1000
         self.reserve_block = min(self.reserve_block * 2, RESERVE_MAX) if quick else RESERVE_FIRST
         self._reserved_ms = now_ms
+
+
+def epoch_of(instance_id: str, topic_id: int) -> str:
+    """The name of an instance of a topic, unique over all stores (§1.4)."""
+    return f"{instance_id}-{topic_id:x}"
 
 
 def look_cost(run: Run) -> int:
@@ -664,88 +598,6 @@ def _first_of(hole: Hole) -> int:
 
 def _last_of(hole: Hole) -> int:
     return hole.last_seq
-
-
-class _Filter(NamedTuple):
-    """Keep a row iff its id in `column` is among `ids` (or is not, for `drop`)."""
-
-    column: NDArray[np.uint32]
-    ids: NDArray[np.uint32]
-    drop: bool
-
-    def keep(self, lo: int, hi: int) -> NDArray[np.bool_]:
-        cells = self.column[lo:hi]
-        if len(self.ids) > 1:
-            return np.isin(cells, self.ids, invert=self.drop)
-        equal: NDArray[np.bool_] = cells == self.ids[0]
-        return ~equal if self.drop else equal
-
-
-def _filters(run: Run, reading: Reading) -> list[_Filter] | None:
-    """The reader's filters in the run's own ids; None where no row of the run can be kept."""
-    filters = []
-    if reading.skip_nodes and len(ids := run.node_ids(reading.skip_nodes)):
-        filters.append(_Filter(run.columns.node_id, ids, drop=True))
-    if reading.match is not None:
-        ids = run.tag_ids(reading.match)
-        if not len(ids):
-            return None
-        filters.append(_Filter(run.columns.tag_id, ids, drop=False))
-    return filters
-
-
-def _whole(run: Run, lo: int, hi: int, budget: int, *, first: bool) -> tuple[list[Span], int, int]:
-    """(spans, rows, bytes) of the longest prefix of live rows [lo, hi) within the budget."""
-    columns = run.columns
-    start = int(columns.offset[lo])
-    size = int(columns.offset[hi - 1]) + int(columns.size[hi - 1]) - start - (hi - lo - 1)
-    if size > budget:
-        rows = np.arange(lo, hi)
-        sizes = np.cumsum(columns.size[rows], dtype=np.int64)
-        taken = int(sizes.searchsorted(budget, "right"))
-        taken = max(taken, 1 if first else 0)
-        if not taken:
-            return [], 0, 0
-        return [(lo, lo + taken)], taken, int(sizes[taken - 1])
-    return [(lo, hi)], hi - lo, size
-
-
-def _picked(
-    run: Run,
-    lo: int,
-    stop: int,
-    limit: int,
-    budget: int,
-    filters: list[_Filter],
-    page: Selection,
-) -> tuple[list[Span], int, int, int, bool]:
-    """(spans, rows, bytes, row reached, page is full) of the kept rows among [lo, stop)."""
-    picks: list[NDArray[np.int64]] = []
-    taken = size = 0
-    row, window, full = lo, max(_WINDOW_FIRST, limit), False
-    scan_end = min(stop, lo + SCAN_ROWS_MAX - page.scanned)
-    while row < scan_end and not full:
-        hi = min(row + window, scan_end)
-        keep = run.flags[row:hi] == LIVE
-        for wanted in filters:
-            keep &= wanted.keep(row, hi)
-        rows = np.flatnonzero(keep)[: limit - taken] + row
-        sizes = np.cumsum(run.columns.size[rows], dtype=np.int64)
-        fits = int(sizes.searchsorted(budget - size, "right"))
-        if fits < len(rows):
-            if not fits and not taken and not page.count:
-                fits = 1
-            full = True
-            rows = rows[:fits]
-        if fits:
-            picks.append(rows)
-            taken += fits
-            size += int(sizes[fits - 1])
-        full = full or taken >= limit
-        row = (int(rows[-1]) + 1 if fits else row) if full else hi
-        window = min(window * 2, _WINDOW_MAX)
-    rows = np.concatenate(picks) if picks else np.empty(0, np.int64)
-    return spans_of(rows), taken, size, row, full or row < stop
 
 
 def spans_of(rows: NDArray[np.int64]) -> list[Span]:

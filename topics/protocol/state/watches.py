@@ -1,24 +1,26 @@
-"""Watching: who reads which topics from where, and which frame each stream gets next (§7).
+"""Watches: the positions of streams in their topics, and the frame that each gets next (§7).
 
-A stream is pulled: it has one frame of credit, so what its client cannot take waits as the distance
-of a cursor and never as queued bytes.  What a publication does is to mark streams; what they get is
-chosen when they ask.  Frames are neutral; SSE and WebSocket are two ways of writing them, and a
-frame that many streams want is one object, so that it is read and written out once.
+A stream is pulled: it has one frame of credit, so records that its client cannot take wait as the
+distance of a cursor and never as queued bytes.  A publication only marks streams; their frames are
+chosen when they are pulled.  Frames are neutral; SSE and WebSocket are two encodings of them.  A frame
+that many streams want is one object, so it is read and encoded once.
 
-This module holds positions and lifecycles; it refuses to know sockets, sessions' keys and bytes.
+This module holds positions and lifecycles; it does not know sockets, keys or encodings.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
 from topics.protocol.model.commands import Begin, View
+from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.topic import Reading, Tombstone, Topic
+from topics.protocol.state.selection import ReadQuery, seek, select
+from topics.protocol.state.topic import Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
 FRAMES_SHARED_MAX: Final = 256
@@ -27,20 +29,20 @@ FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
 it once more for each encoder."""
 
 
-class Place(Enum):
+class WatchPlace(Enum):
     """Where a stream stands in one topic."""
 
     CONNECTING = "connecting"
-    """Nothing was drained since the stream opened: a first `caught-up` is owed."""
+    """The stream has not reached the head yet: its first `caught-up` is still to come."""
     BEHIND = "behind"
-    """Live once, but a frame did not reach the head."""
+    """It was live, and a frame ended before the head."""
     LIVE = "live"
     GONE = "gone"
-    """The instance was deleted, or cannot be read; nothing more comes on this stream."""
+    """The instance was deleted, or cannot be read: no more frames of it on this stream."""
 
 
-class Step(Enum):
-    """What moves a place."""
+class WatchStep(Enum):
+    """What moves a stream from place to place in a topic."""
 
     OPENED = "opened"
     CUT_SHORT = "cut short"
@@ -48,26 +50,26 @@ class Step(Enum):
     DRAINED = "drained"
     DELETED = "deleted"
     UNREADABLE = "unreadable"
-    """The disk does not give the next records back."""
+    """The next records are damaged on the disk."""
 
 
-PLACES: Final[dict[tuple[Place, Step], Place]] = {
-    (Place.CONNECTING, Step.OPENED): Place.CONNECTING,
-    (Place.CONNECTING, Step.CUT_SHORT): Place.CONNECTING,
-    (Place.CONNECTING, Step.DRAINED): Place.LIVE,
-    (Place.CONNECTING, Step.DELETED): Place.GONE,
-    (Place.BEHIND, Step.OPENED): Place.CONNECTING,
-    (Place.BEHIND, Step.CUT_SHORT): Place.BEHIND,
-    (Place.BEHIND, Step.DRAINED): Place.LIVE,
-    (Place.BEHIND, Step.DELETED): Place.GONE,
-    (Place.LIVE, Step.OPENED): Place.CONNECTING,
-    (Place.LIVE, Step.CUT_SHORT): Place.BEHIND,
-    (Place.LIVE, Step.DRAINED): Place.LIVE,
-    (Place.LIVE, Step.DELETED): Place.GONE,
-    (Place.GONE, Step.OPENED): Place.CONNECTING,
-    (Place.CONNECTING, Step.UNREADABLE): Place.GONE,
-    (Place.BEHIND, Step.UNREADABLE): Place.GONE,
-    (Place.LIVE, Step.UNREADABLE): Place.GONE,
+WATCH_TRANSITIONS: Final[dict[tuple[WatchPlace, WatchStep], WatchPlace]] = {
+    (WatchPlace.CONNECTING, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.CONNECTING, WatchStep.CUT_SHORT): WatchPlace.CONNECTING,
+    (WatchPlace.CONNECTING, WatchStep.DRAINED): WatchPlace.LIVE,
+    (WatchPlace.CONNECTING, WatchStep.DELETED): WatchPlace.GONE,
+    (WatchPlace.BEHIND, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.BEHIND, WatchStep.CUT_SHORT): WatchPlace.BEHIND,
+    (WatchPlace.BEHIND, WatchStep.DRAINED): WatchPlace.LIVE,
+    (WatchPlace.BEHIND, WatchStep.DELETED): WatchPlace.GONE,
+    (WatchPlace.LIVE, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.LIVE, WatchStep.CUT_SHORT): WatchPlace.BEHIND,
+    (WatchPlace.LIVE, WatchStep.DRAINED): WatchPlace.LIVE,
+    (WatchPlace.LIVE, WatchStep.DELETED): WatchPlace.GONE,
+    (WatchPlace.GONE, WatchStep.OPENED): WatchPlace.CONNECTING,
+    (WatchPlace.CONNECTING, WatchStep.UNREADABLE): WatchPlace.GONE,
+    (WatchPlace.BEHIND, WatchStep.UNREADABLE): WatchPlace.GONE,
+    (WatchPlace.LIVE, WatchStep.UNREADABLE): WatchPlace.GONE,
 }
 """The lifecycle of a watched topic; a pair that is missing cannot happen."""
 
@@ -107,7 +109,7 @@ class DeletedFrame:
 
 @dataclass(frozen=True, slots=True)
 class DamagedFrame:
-    """What comes next in a topic cannot be read: told once, and nothing more of the topic comes."""
+    """The next records of a topic cannot be read: sent once, and no more frames of the topic."""
 
     topic: str
     from_seq: int
@@ -126,28 +128,29 @@ class Watched:
     topic_id: int
     cursor: int
     view: View
-    place: Place = Place.CONNECTING
+    place: WatchPlace = WatchPlace.CONNECTING
     last_head_seq: int = 0
     is_first_look: bool = True
     is_heir: bool = False
-    """`recreated` was told: the position is one of `topic_id` and of no instance before it."""
+    """`recreated` was sent: the position is in `topic_id` and in no earlier instance."""
     is_stale: bool = False
-    """The client stands in an instance before this one: `recreated` did not reach it."""
+    """The client's position is in an earlier instance: `recreated` did not reach it."""
     stream: "Stream | None" = None
     is_queued: bool = False
 
-    def step(self, step: Step) -> None:
-        self.place = PLACES[self.place, step]
+    def step(self, step: WatchStep) -> None:
+        self.place = WATCH_TRANSITIONS[self.place, step]
 
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """An open connection's end of it: what it watches, what has news, who to tell.
+    """What an open connection watches, and which of it may have frames.
 
     Attributes:
-        wake: Called when there may be something to pull; the shell's.
-        passing: What is left of this pass, one frame each.
-        waiting: What has news for the next one.
+        wake: Called when there may be a frame to pull.
+        passing: Topics of this pass that were not pulled yet, one frame each.
+        waiting: Topics of the next pass.
+        pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
     """
 
@@ -155,11 +158,11 @@ class Stream:
     watched: dict[str, Watched] = field(default_factory=dict)
     passing: deque[Watched] = field(default_factory=deque)
     waiting: list[Watched] = field(default_factory=list)
-    owed: deque[Frame] = field(default_factory=deque)
+    pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
 
     def queue(self, watched: Watched) -> None:
-        if not watched.is_queued and watched.place is not Place.GONE:
+        if not watched.is_queued and watched.place is not WatchPlace.GONE:
             watched.is_queued = True
             self.waiting.append(watched)
 
@@ -168,24 +171,11 @@ class Stream:
         self.wake()
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """What a client still knows of a session.
-
-    Attributes:
-        positions: By topic.
-        instances: Ids of the instances that they are in, for topics that were made again.
-    """
-
-    positions: Mapping[str, int] = field(default_factory=dict)
-    instances: Mapping[str, int] = field(default_factory=dict)
-
-
 class _Shared:
-    """Frames of the present, for other streams at the same position.
+    """Frames that other streams at the same position get, too.
 
-    They hold text and keep segments open, so those of a topic go when it changes, and all of them
-    when they are too many or too large.
+    They hold text and keep segments open: those of a topic are forgotten when it changes, and all of
+    them when they are too many or too large.
     """
 
     def __init__(self) -> None:
@@ -229,10 +219,10 @@ class Session:
 
 
 class Watches:
-    """Every session and stream, and by topic who watches it."""
+    """Every session and stream, and the watched topics by topic id."""
 
     def __init__(self, find: Callable[[str], Topic | None]) -> None:
-        """`find` gives the present instance of a name, with what time took from it gone."""
+        """`find` gives the present instance of a name, without its expired records."""
         self.sessions: OrderedDict[str, Session] = OrderedDict()
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
@@ -240,7 +230,7 @@ class Watches:
         self._shared = _Shared()
         self._held: set[int] = set()
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
-        """Whether copies for a topic are still to come; set by who knows routers."""
+        """Whether copies for a topic are still to come; set by the routers' commands."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -311,7 +301,7 @@ class Watches:
             return False
         self._detach(stream, watched)
         self._unlist(watched)
-        stream.owed = deque(frame for frame in stream.owed if frame.topic != name)
+        stream.pending = deque(frame for frame in stream.pending if frame.topic != name)
         return True
 
     def close_socket(self, stream: Stream) -> None:
@@ -329,7 +319,7 @@ class Watches:
         watched.stream = stream
         watched.is_queued = False
         watched.is_first_look = True
-        watched.step(Step.OPENED)
+        watched.step(WatchStep.OPENED)
         stream.queue(watched)
 
     @staticmethod
@@ -348,10 +338,10 @@ class Watches:
             if not listed:
                 del self._by_topic[watched.topic_id]
 
-    # ------------------------------------------------------------------ news
+    # ------------------------------------------------------------------ changes of topics
 
     def on_published(self, topic_id: int) -> None:
-        """A topic shows more: mark and wake who watches it."""
+        """A topic shows more: mark and wake the streams that watch it."""
         self._shared.forget(topic_id)
         for watched in self._by_topic.get(topic_id, ()):
             stream = watched.stream
@@ -360,13 +350,13 @@ class Watches:
                 stream.wake()
 
     def on_rest(self) -> None:
-        """Routers may owe nothing more: who was not told `caught-up` for them looks again."""
+        """Routers may have copied all: streams whose `caught-up` waited for them are pulled again."""
         held, self._held = self._held, set()
         for topic_id in held:
             self.on_published(topic_id)
 
     def on_deleted(self, topic_id: int, head_seq: int) -> None:
-        """A topic went: its watchers are told its last head, open or not."""
+        """A topic was deleted: its watchers get its last head, with an open stream or later."""
         self._shared.forget(topic_id)
         for watched in self._by_topic.get(topic_id, ()):
             watched.last_head_seq = head_seq
@@ -375,7 +365,7 @@ class Watches:
                 watched.stream.wake()
 
     def on_removed(self, topic_id: int) -> None:
-        """Records of a topic were deleted: what was put together before is not for anybody."""
+        """Records of a topic were deleted: no stream gets a frame that was made before."""
         self._shared.forget(topic_id)
 
     def on_unreadable(self, stream: Stream, frame: RecordFrame | DamagedFrame) -> None:
@@ -385,22 +375,22 @@ class Watches:
         if watched is not None and watched.stream is stream:
             self._shared.forget(watched.topic_id)
             watched.cursor = min(watched.cursor, frame.from_seq)
-            stream.owed = deque(owed for owed in stream.owed if owed.topic != frame.topic)
+            stream.pending = deque(one for one in stream.pending if one.topic != frame.topic)
             self._detach(stream, watched)
             watched.stream = stream
-            if watched.place is not Place.GONE:
-                watched.step(Step.UNREADABLE)
+            if watched.place is not WatchPlace.GONE:
+                watched.step(WatchStep.UNREADABLE)
 
     # ------------------------------------------------------------------ pulling
 
     def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
-        """The next frame of a stream, None where there is none now; `wake` tells when to ask again.
+        """The next frame of a stream; None where there is none, until `wake` is called.
 
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
         """
         while True:
-            if stream.owed:
-                return stream.owed.popleft()
+            if stream.pending:
+                return stream.pending.popleft()
             if not stream.passing:
                 if not stream.waiting:
                     return None
@@ -414,7 +404,7 @@ class Watches:
             if frame is not None:
                 return frame
             if watched.is_queued:
-                # It has looked at as much as one look may and found nothing to show: others first.
+                # It has walked as many rows as one pull may and kept none: other streams come first.
                 stream.wake()
                 return None
 
@@ -422,7 +412,7 @@ class Watches:
         topic = self._find(watched.name)
         if topic is None or topic.topic_id != watched.topic_id:
             if topic is None or not watched.is_first_look:
-                watched.step(Step.DELETED)
+                watched.step(WatchStep.DELETED)
                 return DeletedFrame(watched.name, watched.last_head_seq)
             return self._begin_again(stream, watched, topic)
         if watched.is_stale or (watched.is_first_look and watched.cursor > topic.head_seq):
@@ -443,7 +433,7 @@ class Watches:
             return DamagedFrame(topic.name, watched.cursor, damage)
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
-        """Another instance stands under the name: told as `recreated`, read from its start."""
+        """The name has another instance: `recreated`, and then its records from the first."""
         self._unlist(watched)
         watched.topic_id = topic.topic_id
         self._by_topic.setdefault(topic.topic_id, {})[watched] = None
@@ -458,26 +448,26 @@ class Watches:
         frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
         watched.cursor = to_seq
         if to_seq < through:
-            watched.step(Step.CUT_SHORT)
+            watched.step(WatchStep.CUT_SHORT)
             stream.queue(watched)
             return frame
-        owes_caught_up = watched.place is not Place.LIVE
+        owes_caught_up = watched.place is not WatchPlace.LIVE
         if owes_caught_up and self.is_awaited(topic):
             self._held.add(topic.topic_id)
             return frame
-        watched.step(Step.DRAINED)
+        watched.step(WatchStep.DRAINED)
         if not owes_caught_up:
             return frame
         caught_up = CaughtUpFrame(watched.name, to_seq)
         if frame is None:
             return caught_up
-        stream.owed.append(caught_up)
+        stream.pending.append(caught_up)
         return frame
 
     def _page(
         self, topic: Topic, cursor: int, view: View, through: int
     ) -> tuple[RecordFrame | None, int]:
-        """The frame from a cursor, and where it leads; one for all who ask the same."""
+        """The frame from a cursor, and the cursor behind it; one for all streams with the same view."""
         # With the head given, every removal and every expiry shows in the count.
         state = topic.head_seq, topic.published_seq, topic.count, topic.config.dedupe_node
         key = cursor, through, state, view
@@ -485,8 +475,8 @@ class Watches:
         if known is not None:
             return known
         skip = view.nodes if topic.config.dedupe_node else ()
-        page = topic.select(
-            Reading(cursor, view.limit, view.budget_bytes, skip, view.match, through)
+        page = select(
+            topic, ReadQuery(cursor, view.limit, view.budget_bytes, skip, view.match, through)
         )
         assert page.tombstone is None
         frame = None
@@ -499,10 +489,10 @@ class Watches:
 
 
 def _rewind(watched: Watched, known: Remembered) -> None:
-    """Move a position back to where the client stands.
+    """Move a position back to where the client is.
 
-    One in an earlier instance is no position here: `recreated` is told again, and until it is, ids
-    say what the client said.
+    A position in an earlier instance is none in this one: `recreated` is sent again, and until then
+    ids repeat what the client sent.
     """
     position = known.positions.get(watched.name)
     if position is None:
@@ -531,7 +521,7 @@ def begin_at(topic: Topic, begin: Begin) -> int:
     """The cursor that a reader begins with; `tail` wins over the rest (§7.2)."""
     if begin.tail:
         return topic.published_seq
-    return begin.from_seq if begin.from_ts is None else topic.seek(begin.from_ts)
+    return begin.from_seq if begin.from_ts is None else seek(topic, begin.from_ts)
 
 
 def own_view(view: View, begin: Begin) -> View:

@@ -11,30 +11,29 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
-import orjson
-
-from topics import __version__
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import metrics, routes
-from topics.protocol.http.routes import BodyRule, Feed, OriginRule, Probe, Request, Route
+from topics.protocol.driver.group_commit import Reply, Ticket
+from topics.protocol.http import answer_models as models
+from topics.protocol.http import answers, metrics, routes
+from topics.protocol.http.answers import Piece, open_object
+from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
-from topics.server.exchange.payload import of_jobs, one_by_one
+from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
-from topics.server.exchange.shell import Reading, Shell
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 from topics.server.page import page
-from topics.server.runtime.runtime import Phase
+from topics.version import VERSION
 
 log = logging.getLogger("topics.exchange")
 
@@ -44,10 +43,12 @@ EVENT_STREAM: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-_EVENT_FEEDS: Final = (Feed.WATCH, Feed.WORK)
+_EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
+GZIP_APART_BYTES: Final = 64 << 10
+"""An answer beyond this is compressed on a thread: 8 MiB take a tenth of a second."""
 PROBE_MAX: Final = 1000
 """Jobs that a claim takes at once to get past those that cannot be read."""
 APART_BYTES: Final = 1 << 20
@@ -60,10 +61,10 @@ def _entropy() -> str:
 
 
 class TopicsExchange:
-    """Implements `answers.Exchange` over a runtime.
+    """Implements `interface.Exchange` over a runtime.
 
     Args:
-        origins: Which pages and hosts may ask; None: anybody.
+        origins: Which pages and hosts may ask; None: all may.
     """
 
     def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
@@ -73,7 +74,7 @@ class TopicsExchange:
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
         header = _reader(head.headers)
-        call = _Call(self._runtime, head.method, header, begun)
+        call = _Responder(self._runtime, head.method, header, begun)
         try:
             if self._origins is not None:
                 self._origins.check(header, head.path)
@@ -89,7 +90,7 @@ class TopicsExchange:
             return call.fail()
 
     def connect(self, head: Head) -> Answer | Socket:
-        """A WebSocket handshake: in everything but its answer a GET (§7.7)."""
+        """A WebSocket handshake: a GET, but for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
@@ -110,8 +111,8 @@ def shutting_down() -> Rejection:
     return Rejection(ErrorCode.SHUTTING_DOWN, "the server is stopping")
 
 
-class _Call:
-    """One request on its way: what its answer needs to know of it."""
+class _Responder:
+    """Makes the answers of one request: what they need to know of it."""
 
     __slots__ = ("begun", "header", "is_head", "runtime")
 
@@ -130,34 +131,48 @@ class _Call:
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
         body = routes.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *routes.error_headers(refusal))
-        return self.answer(refusal.code.status, headers, [body], close=close)
+        return self.answer(STATUSES[refusal.code], headers, [body], close=close)
 
     def fail(self) -> Answer:
         """A bug of ours: the request gets a 500, the log gets the trace."""
         log.exception("internal error")
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
-    def tell(self, told: Reply, payload: Sequence[Buffer]) -> Answer:
-        """The answer of a finished outcome whose records are here."""
-        assert isinstance(told.result, Outcome)
-        body = [*payload, self.performance(told)]
-        return self.answer(told.result.status, (JSON,), body)
+    def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
+        """The answer of an outcome whose records were read."""
+        assert isinstance(reply.result, Outcome)
+        body = [*payload, self.performance(reply)]
+        return self.answer(answers.status_of(reply.result), (JSON,), body)
 
-    def performance(self, told: Reply) -> bytes:
+    def performance(self, reply: Reply) -> bytes:
         """The performance block and the object's last brace (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
         more = b""
-        if isinstance(told.result, Outcome):
-            if told.result.logs:
-                sync_ms = told.sync_ms if told.result.is_fsync else 0.0
-                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (told.write_ms, sync_ms)
-            if told.result.scanned is not None:
-                more += b',"records_scanned":%d' % told.result.scanned
+        if isinstance(reply.result, Outcome):
+            if reply.result.is_logged:
+                sync_ms = reply.sync_ms if reply.result.is_fsync else 0.0
+                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (reply.write_ms, sync_ms)
+            if isinstance(reply.result, Page):
+                more += b',"records_scanned":%d' % reply.result.scanned
         return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
             total_ms,
             more,
-            told.throttle_ms,
+            reply.throttle_ms,
         )
+
+    def zips_apart(self, payload: Sequence[Buffer]) -> bool:
+        """Whether the answer is to be compressed, and too large for the event loop to do it."""
+        if sum(map(len, payload)) < GZIP_APART_BYTES:
+            return False
+        return routes.accepts_gzip(self.header(b"accept-encoding"))
+
+    def fixed(self, headers: Headers, document: bytes) -> Answer:
+        """An answer that is the same for everybody, and compressed once."""
+        if routes.accepts_gzip(self.header(b"accept-encoding")):
+            zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
+            headers, document = (*headers, *zipped), _zipped_once(document)
+        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        return Answer(200, headers, [] if self.is_head else [document])
 
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
@@ -172,10 +187,15 @@ class _Call:
         return Answer(status, headers, [] if self.is_head else body, close)
 
 
-class _Admitted:
-    """Implements `answers.Admission`: a request that may send its body."""
+@lru_cache(maxsize=8)
+def _zipped_once(document: bytes) -> bytes:
+    return gzip.compress(document)
 
-    def __init__(self, call: _Call, route: Route, name: str, query: bytes) -> None:
+
+class _Admitted:
+    """Implements `interface.Admission`: a request that may send its body."""
+
+    def __init__(self, call: _Responder, route: Route, name: str, query: bytes) -> None:
         self._call = call
         self._route = route
         self._name = name
@@ -184,7 +204,7 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """What the head alone can be refused for: 406, then 413, then 415."""
+        """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
             header(b"accept")
@@ -205,10 +225,10 @@ class _Admitted:
         try:
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target)
-            if isinstance(self._route.target, Feed):
+            if isinstance(self._route.target, StreamKind):
                 return self._stream(self._route.target)
             if self._route.body is BodyRule.NONE:
-                return self._submit(self._parse(b""), _Waiting(call))
+                return self._submit(self._parse(b""), _LateAnswer(call))
             size = sum(map(len, pieces))
             kind = call.header(b"content-type")
             routes.check_content_type(kind, empty=not size, rule=self._route.body)
@@ -220,7 +240,7 @@ class _Admitted:
                 if plain is None:
                     return self._parse_apart(pieces)
                 body = plain
-            return self._submit(self._parse(body), _Waiting(call))
+            return self._submit(self._parse(body), _LateAnswer(call))
         except Rejection as refusal:
             return call.refuse(refusal)
         except Exception:
@@ -242,29 +262,29 @@ class _Admitted:
                 refusal.__traceback__ = refusal.__context__ = None
                 return refusal
 
-        waiting = _Waiting(self._call)
+        waiting = _LateAnswer(self._call)
         waiting.after(work, lambda command: self._submit(command, waiting))
         return waiting
 
     def _parse(self, body: Buffer) -> Command:
         call, target = self._call, self._route.target
-        assert not isinstance(target, Probe | Feed)
+        assert not isinstance(target, Probe | StreamKind)
         if not body and self._is_bare():
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query)
         return target(Request(self._name, query, call.header, body, limits, _entropy))
 
-    def _submit(self, command: Command, waiting: "_Waiting") -> "Answer | _Waiting":
+    def _submit(self, command: Command, waiting: "_LateAnswer") -> "Answer | _LateAnswer":
         """The answer, or `waiting` where it comes later."""
         self._require_ready()
         if isinstance(command, Claim):
             waiting.claims(command)
-        told = self._call.runtime.submit(command, waiting.on_told)
-        if isinstance(told, Ticket):
-            waiting.ticket = told
+        found = self._call.runtime.submit(command, waiting.on_reply)
+        if isinstance(found, Ticket):
+            waiting.ticket = found
             return waiting
-        return waiting.payload_or_wait(told)
+        return waiting.payload_or_wait(found)
 
     def _require_ready(self) -> None:
         if self._call.runtime.phase is not Phase.READY:
@@ -277,16 +297,16 @@ class _Admitted:
             and self._call.header(b"content-type") is None
         )
 
-    def _stream(self, feed: Feed) -> Streaming:
+    def _stream(self, feed: StreamKind) -> Streaming:
         """A stream's head, and its frames unless only the head was asked for (HEAD)."""
         call = self._call
-        if feed is Feed.SOCKET:
+        if feed is StreamKind.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
-        if call.is_head and feed is Feed.WATCH:
-            call.runtime.engine.watching.require_session(self._name, call.runtime.now_ms)
+        if call.is_head and feed is StreamKind.WATCH:
+            call.runtime.engine.watch_commands.require_session(self._name, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         query = routes.parse_query(self._query)
-        if feed is Feed.WORK:
+        if feed is StreamKind.WORK:
             return self._work(routes.parse_work(self._name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
@@ -295,14 +315,14 @@ class _Admitted:
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
-            call.runtime.engine.work.require_queue(asked.topic, call.runtime.now_ms)
+            call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
         return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
-            if self._route.target is not Feed.SOCKET:
+            if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
             return SocketFeed(call.runtime)
         except Rejection as refusal:
@@ -319,16 +339,19 @@ class _Admitted:
         )
         return self._call.refuse(refusal, close=True)
 
+    def close(self) -> None:
+        """Nothing is held for a request beyond its answer."""
 
-class _Waiting:
-    """Implements `answers.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
+
+class _LateAnswer:
+    """Implements `interface.Pending`: an answer that waits for a thread, the log, a poll or a disk."""
 
     __slots__ = (
         *("_answer", "_call", "_claim", "_claimed_ms", "_deliver", "_is_cancelled", "_rounds"),
         *("_work", "ticket"),
     )
 
-    def __init__(self, call: _Call) -> None:
+    def __init__(self, call: _Responder) -> None:
         self._call = call
         self._answer: Answer | None = None
         self._deliver: Callable[[Answer], None] | None = None
@@ -336,7 +359,7 @@ class _Waiting:
         self._claim: Claim | None = None
         self._claimed_ms = 0
         self._rounds = 0
-        self._work: Reading[Command | Rejection] | None = None
+        self._work: ThreadCall[Command | Rejection] | None = None
         self.ticket: Ticket | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -356,11 +379,11 @@ class _Waiting:
     def after(
         self,
         work: Callable[[], Command | Rejection],
-        go_on: "Callable[[Command], Answer | _Waiting]",
+        go_on: "Callable[[Command], Answer | _LateAnswer]",
     ) -> None:
         """Have a command made on a thread and go on from there, unless the client is gone."""
 
-        def on_done(done: Reading[Command | Rejection]) -> None:
+        def on_done(done: ThreadCall[Command | Rejection]) -> None:
             if self._is_cancelled:
                 return
             try:
@@ -376,90 +399,106 @@ class _Waiting:
         self._work = self._call.runtime.decode_in_thread(work)
         self._work.add_done_callback(on_done)
 
-    def on_told(self, told: Reply) -> None:
+    def on_reply(self, reply: Reply) -> None:
         try:
-            now = self.payload_or_wait(told)
+            now = self.payload_or_wait(reply)
         except Exception:
             now = self._call.fail()
         if isinstance(now, Answer):
             self._done(now)
 
-    def payload_or_wait(self, told: Reply) -> "Answer | _Waiting":
+    def payload_or_wait(self, reply: Reply) -> "Answer | _LateAnswer":
         """The answer, if its records are in memory or warm; else this, and it comes later."""
-        if isinstance(told.result, Rejection):
-            return self._call.refuse(told.result)
-        if isinstance(told.result, Exception):
-            raise told.result
-        outcome = told.result
-        if outcome.grant is not None:
-            return self._jobs_or_wait(told, outcome)
-        payload = payload_of(outcome, blocking=False)
+        if isinstance(reply.result, Rejection):
+            return self._call.refuse(reply.result)
+        if isinstance(reply.result, Exception):
+            raise reply.result
+        outcome = reply.result
+        if isinstance(outcome, Granted) and outcome.jobs is not None:
+            return self._jobs_or_wait(reply, outcome, outcome.jobs)
+        pieces = answers.pieces_of(outcome)
+        payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):
-            return self._call.tell(told, payload)
+            return self._respond_or_zip(reply, payload)
         if payload is not None:
             return self._call.refuse(payload)
-        self._call.runtime.read_in_thread(partial(self._fetch, told, outcome)).add_done_callback(
+        self._call.runtime.read_in_thread(partial(self._fetch, reply, pieces)).add_done_callback(
             lambda done: self._done(done.result())
         )
         return self
 
-    def _fetch(self, told: Reply, outcome: Outcome) -> Answer:
+    def _respond_or_zip(self, reply: Reply, payload: list[Buffer]) -> "Answer | _LateAnswer":
+        """The answer; or this, where a thread is to compress it first."""
+        if not self._call.zips_apart(payload):
+            return self._call.respond(reply, payload)
+        self._call.runtime.zip_in_thread(partial(self._respond, reply, payload)).add_done_callback(
+            lambda done: self._done(done.result())
+        )
+        return self
+
+    def _respond(self, reply: Reply, payload: list[Buffer]) -> Answer:
         try:
-            payload = payload_of(outcome, blocking=True)
+            return self._call.respond(reply, payload)
+        except Exception:
+            return self._call.fail()
+
+    def _fetch(self, reply: Reply, pieces: Sequence[Piece]) -> Answer:
+        try:
+            payload = payload_of(pieces, blocking=True)
             assert payload is not None
             if isinstance(payload, list):
-                return self._call.tell(told, payload)
+                return self._call.respond(reply, payload)
             return self._call.refuse(payload)
         except Exception:
             return self._call.fail()
 
-    # A claim passes over jobs that cannot be read.  Where all that it was given are such, it claims
-    # again, more than was asked for, so that a long stretch of them is soon behind it; what of that
-    # is too much goes back.
+    # A claim passes over jobs that cannot be read.  Where none of those it was given can be, it claims
+    # again, more than was asked for, so that a long stretch of damage is soon behind it; the surplus
+    # goes back.
 
     def claims(self, command: Claim) -> None:
-        """The answer is to be jobs; this is what was asked."""
+        """The answer will be jobs, for this claim."""
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
-    def _jobs_or_wait(self, told: Reply, outcome: Outcome) -> "Answer | _Waiting":
+    def _jobs_or_wait(self, reply: Reply, granted: Granted, jobs: Jobs) -> "Answer | _LateAnswer":
         try:
-            texts = None if self._rounds else _spliced(outcome, blocking=False)
+            texts = None if self._rounds else spliced(answers.pieces_of(granted), blocking=False)
         except (Corrupt, OSError):
             texts = None
         if texts is not None:
-            return self._call.tell(told, texts)
-        self._call.runtime.read_in_thread(partial(self._fetch_jobs, outcome)).add_done_callback(
-            lambda done: self._jobs_fetched(told, outcome, done.result())
-        )
+            return self._respond_or_zip(reply, texts)
+        self._call.runtime.read_in_thread(
+            partial(self._fetch_jobs, granted, jobs)
+        ).add_done_callback(lambda done: self._jobs_fetched(reply, jobs, done.result()))
         return self
 
-    def _fetch_jobs(self, outcome: Outcome) -> "list[Buffer] | _Found | Exception":
+    def _fetch_jobs(self, granted: Granted, jobs: Jobs) -> "list[Buffer] | _Found | Exception":
         """The whole payload, or, where not all of it can be read, each job by itself."""
         try:
             if not self._rounds:
                 try:
-                    texts = _spliced(outcome, blocking=True)
+                    texts = spliced(answers.pieces_of(granted), blocking=True)
                     assert texts is not None
                     return texts
                 except (Corrupt, OSError):
                     pass
-            assert outcome.grant is not None
-            return _Found(list(zip(outcome.grant.seqs, one_by_one(_jobs_of(outcome)), strict=True)))
+            each = one_by_one(answers.job_records(jobs))
+            return _Found(list(zip(jobs.grant.seqs, each, strict=True)))
         except Exception as error:
             return error
 
     def _jobs_fetched(
-        self, told: Reply, outcome: Outcome, found: "list[Buffer] | _Found | Exception"
+        self, reply: Reply, jobs: Jobs, found: "list[Buffer] | _Found | Exception"
     ) -> None:
         try:
             if isinstance(found, Exception):
                 raise found
-            now: Answer | _Waiting
+            now: Answer | _LateAnswer
             if isinstance(found, list):
-                now = self._call.tell(told, found)
+                now = self._call.respond(reply, found)
             else:
-                now = self._salvaged(told, outcome, found)
+                now = self._salvaged(reply, jobs, found)
         except Rejection as refusal:
             now = self._call.refuse(refusal)
         except Exception:
@@ -467,26 +506,21 @@ class _Waiting:
         if isinstance(now, Answer):
             self._done(now)
 
-    def _salvaged(self, told: Reply, outcome: Outcome, found: "_Found") -> "Answer | _Waiting":
-        """What is left of a claim without the jobs that cannot be read; or another."""
-        grant, claim, runtime = outcome.grant, self._claim, self._call.runtime
-        assert grant is not None
+    def _salvaged(self, reply: Reply, jobs: Jobs, found: "_Found") -> "Answer | _LateAnswer":
+        """The answer with the jobs that can be read; or, where there is none, another claim's."""
+        claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
         sound = [(seq, text) for seq, text in found.jobs if not isinstance(text, Exception)]
         surplus = {seq for seq, _ in sound[claim.limit :]}
-        left = runtime.engine.work.set_aside(grant, damaged, surplus, runtime.now_ms, runtime.room)
+        left = runtime.engine.queue_commands.set_aside(jobs.grant, damaged, surplus, runtime.moment)
         runtime.nudge()
         if left is None:
             return self._claim_again(claim)
-        head, tail = left.pieces
-        assert isinstance(head, bytes)
-        assert isinstance(tail, bytes)
         texts = [text for _, text in sound[: claim.limit]]
-        commas = [piece for text in texts for piece in (b",", text)][1:]
-        return self._call.tell(replace(told, result=left), [head, *commas, tail])
+        return self._call.respond(replace(reply, result=left), answers.claim_around(left, texts))
 
-    def _claim_again(self, claim: Claim) -> "Answer | _Waiting":
+    def _claim_again(self, claim: Claim) -> "Answer | _LateAnswer":
         runtime = self._call.runtime
         if self._is_cancelled:
             return self
@@ -495,12 +529,13 @@ class _Waiting:
         self._rounds += 1
         limit = min(claim.limit << min(3 * self._rounds, 30), PROBE_MAX)
         left_ms = max(claim.wait_ms - (runtime.now_ms - self._claimed_ms), 0)
-        again = replace(claim, limit=max(limit, claim.limit), wait_ms=left_ms)
-        told = runtime.submit(again, self.on_told)
-        if isinstance(told, Ticket):
-            self.ticket = told
+        limit = max(limit, claim.limit)
+        again = Claim(claim.topic, claim.node, limit, claim.lease_ms, left_ms)
+        found = runtime.submit(again, self.on_reply)
+        if isinstance(found, Ticket):
+            self.ticket = found
             return self
-        return self.payload_or_wait(told)
+        return self.payload_or_wait(found)
 
     def _done(self, answer: Answer) -> None:
         self._answer = answer
@@ -516,23 +551,6 @@ class _Found:
     jobs: list[tuple[int, Buffer | Exception]]
 
 
-def _jobs_of(outcome: Outcome) -> Records:
-    [jobs] = [piece for piece in outcome.pieces if isinstance(piece, Records)]
-    return jobs
-
-
-def _spliced(outcome: Outcome, *, blocking: bool) -> list[Buffer] | None:
-    """A claim's answer with its jobs in place; None where a disk must be waited for.  Raises
-    Corrupt, OSError."""
-    texts = of_jobs(_jobs_of(outcome), blocking=blocking)
-    if texts is None:
-        return None
-    head, _, tail = outcome.pieces
-    assert isinstance(head, bytes)
-    assert isinstance(tail, bytes)
-    return [head, *texts, tail]
-
-
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     known: dict[bytes, bytes] = {}
     for name, value in headers:
@@ -543,25 +561,25 @@ def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     return known.get
 
 
-def _probe(call: _Call, probe: Probe) -> Answer:
+def _probe(call: _Responder, probe: Probe) -> Answer:
     """The page, probes and metrics (§8): answered whatever the phase."""
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
-            return call.answer(200, page.HEADERS, [page.DOCUMENT])
+            return call.fixed(page.HEADERS, page.DOCUMENT)
         case Probe.HEALTH:
-            health = {"status": "ok", "version": __version__, "uptime_ms": runtime.uptime_ms}
-            return _plain(call, health)
+            health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
+            return _plain(call, open_object(health))
         case Probe.READY:
             return _ready(call)
         case Probe.LIMITS:
-            return _plain(call, asdict(runtime.limits))
+            return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
             # A document of a foreign format: no performance block at its end.
             # What most servers are never asked for is not loaded at every start.
             from topics.protocol.http.openapi import document as openapi
 
-            return call.answer(200, (JSON,), [openapi.document()])
+            return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
             # Until it is ready, and once it stops, the state belongs to another thread.
             state = None
@@ -574,28 +592,28 @@ def _probe(call: _Call, probe: Probe) -> Answer:
                 watches,
                 stats,
                 runtime.process(),
-                work_streams=runtime.engine.work.streams_open,
+                push_streams=runtime.engine.push_streams.open_count,
             )
             if routes.prefers_json(call.header(b"accept")):
-                performance = call.performance(Reply(Outcome([])))
-                return call.answer(200, (JSON,), [metrics.as_json(known), performance])
+                return _plain(call, metrics.as_json(known))
             text = (b"content-type", metrics.CONTENT_TYPE)
             return call.answer(200, (text,), [metrics.as_text(known)])
 
 
-def _plain(call: _Call, value: object) -> Answer:
-    performance = call.performance(Reply(Outcome([])))
-    return call.answer(200, (JSON,), [orjson.dumps(value)[:-1], performance])
+def _plain(call: _Responder, text: bytes) -> Answer:
+    """An answer without a command; the last brace of `text` is left out."""
+    return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
 
 
-def _ready(call: _Call) -> Answer:
+def _ready(call: _Responder) -> Answer:
     runtime = call.runtime
     match runtime.phase:
         case Phase.READY if runtime.engine.read_only:
             raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
         case Phase.READY:
             topics = len(runtime.engine.state.topics)
-            return _plain(call, {"status": "ready", "wal_replay_complete": True, "topics": topics})
+            ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
+            return _plain(call, open_object(ready))
         case Phase.STARTING | Phase.FAILED:
             progress = {"replay_progress": runtime.store.progress}
             raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)

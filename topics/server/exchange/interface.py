@@ -22,19 +22,23 @@ class Head:
         path: The raw path, percent-escapes untouched, without the query.
         query: The raw query, without the question mark; empty where there is none.
         headers: Names in lower case.
+        client: The address the request came from, without the port; empty where it is not known.
     """
 
     method: str
     path: bytes
     query: bytes
     headers: Headers
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
 
-    `close` asks the driver to end an HTTP/1.1 connection after it (the body was not read).
+    The buffers of `body` may be slices of a log that is in memory: a driver takes them one by one,
+    as its client does, and lets go of each that is written.  `close` asks the driver to end an
+    HTTP/1.1 connection after it (the body was not read).
     """
 
     status: int
@@ -63,13 +67,32 @@ class Feed(Protocol):
         """The client is gone, or the end was sent."""
 
 
-@runtime_checkable
-class Written(Feed, Protocol):
-    """A feed that can do without its driver's task while the client has room."""
+class Source(Protocol):
+    """Pieces that are taken without waiting, by a driver that has no task for them.
 
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        """Where `next` waits for news, it may go to `write` instead, a piece at a time.  What that
-        does not take, it returns False, is for `next` to give."""
+    The driver calls `listen` first, and `take` when it is woken or its client has room again.  No
+    method waits.
+    """
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will come."""
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called, on the event loop, when there may be something to take or the end has
+        come.  The call may come from within `listen`, `take` or another client's command: do no more
+        in it than to ask for a turn."""
+
+    def take(self) -> Buffer | None:
+        """The next bytes to send; None where there are none now, or no more."""
+
+    def close(self) -> None:
+        """The client is gone, or the end was sent."""
+
+
+@runtime_checkable
+class SourceFeed(Feed, Source, Protocol):
+    """A feed with both faces; a driver uses one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +119,27 @@ class Socket(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class SourceSocket(Socket, Source, Protocol):
+    """A socket that needs no task: `take` gives whole messages, as UTF-8."""
+
+    @property
+    def is_busy(self) -> bool:
+        """No command may be given now: one is being carried out, or too many replies are not taken.
+        `wake` is called when that ends."""
+
+    def hear(self, text: bytes) -> None:
+        """Carry out one text message, in UTF-8; only while not `is_busy`."""
+
+    def hear_binary(self) -> None:
+        """A binary message came: an error frame is owed.  Only while not `is_busy`."""
+
+
 class Admission(Protocol):
-    """A request whose head is accepted; its body is still to come."""
+    """A request whose head is accepted; its body is still to come.
+
+    The driver calls `close` in the end, whatever came before.
+    """
 
     max_body_bytes: int
     """Bytes of body on the wire beyond which the driver answers `too_large()`."""
@@ -111,6 +153,9 @@ class Admission(Protocol):
 
     def too_slow(self) -> Answer:
         """400, `detail.reason: "body_timeout"`: the body did not come in time."""
+
+    def close(self) -> None:
+        """The request is over, once: its answer is written or given up, or its client is gone."""
 
 
 class Exchange(Protocol):

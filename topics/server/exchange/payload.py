@@ -1,11 +1,11 @@
-"""An outcome's bytes: the pieces that are there, and the records that are read for it."""
+"""An answer's bytes: the pieces that are there, and the records that are read for it."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
+from topics.protocol.http.answers import Piece
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
-from topics.protocol.model.outcomes import Outcome, Records
+from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
@@ -13,16 +13,34 @@ from topics.protocol.model.render import project
 log = logging.getLogger("topics.exchange")
 
 
-def payload(outcome: Outcome, *, blocking: bool) -> list[Buffer] | Rejection | None:
-    """The outcome's bytes with its records in place; None where a disk must be waited for."""
+def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Rejection | None:
+    """The pieces with records in place; None where a disk must be waited for."""
     out: list[Buffer] = []
-    for piece in outcome.pieces:
+    for piece in pieces:
         if not isinstance(piece, Records):
             out.append(piece)
             continue
         texts = read(piece, blocking=blocking)
         if texts is None or isinstance(texts, Rejection):
             return texts
+        out += texts
+    return out
+
+
+def spliced(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | None:
+    """As `payload`, for jobs.
+
+    Raises:
+        Corrupt, OSError: Some of it cannot be read; `one_by_one` says which.
+    """
+    out: list[Buffer] = []
+    for piece in pieces:
+        if not isinstance(piece, Records):
+            out.append(piece)
+            continue
+        texts = _texts(piece, blocking=blocking)
+        if texts is None:
+            return None
         out += texts
     return out
 
@@ -47,15 +65,16 @@ def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
 
 
 def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
-    """*Blocking.* The text of each job, or why that one cannot be read: damage to one of them is
-    none to those beside it.  The records have inserts."""
+    """*Blocking.* The text of each job, or why it cannot be read: jobs beside a damaged one can
+    be.  The records have inserts."""
     inserts = iter(records.inserts)
     for run, spans in records.extents:
         lost: DamagedRun | None = None
         for first, last in spans:
             for row in range(first, last):
                 extents = [Extent(run, [(row, row + 1)])]
-                one = replace(records, extents=extents, inserts=[next(inserts)])
+                view = records.tags, records.meta, records.data
+                one = Records(extents, *view, [next(inserts)])
                 try:
                     texts = [] if lost is not None else _texts(one, blocking=True) or []
                     yield lost or texts[0]
@@ -74,13 +93,13 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 
 
 def refusal_of(damage: DamagedRun) -> Rejection:
-    """What is told where a run was found damaged before there was anything to read."""
+    """The refusal where a run was found damaged before there was anything to read."""
     log_damage(damage)
     return damage.refusal()
 
 
 def log_damage(what: object) -> None:
-    """For the operator: the client is told seqs, not files."""
+    """For the operator: the client's refusal names seqs, and no files."""
     log.error("cannot read stored records: %s", what)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from topics.protocol.http.routes import error_body, error_headers
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.exchange.interface import Answer
 
@@ -34,4 +35,4 @@ def refusal(
         (b"content-length", b"%d" % len(body)),
         *error_headers(rejection),
     ]
-    return Answer(code.status if status is None else status, headers, [body], close)
+    return Answer(STATUSES[code] if status is None else status, headers, [body], close)

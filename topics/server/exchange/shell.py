@@ -1,23 +1,41 @@
 """What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol, TypeVar
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Deliver, Reply
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process
 from topics.protocol.model.commands import Command
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
-from topics.server.runtime.runtime import Phase
+
+
+class Phase(Enum):
+    """Where the server is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+PHASES: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
+    Phase.READY: frozenset({Phase.DRAINING}),
+    Phase.FAILED: frozenset({Phase.DRAINING}),
+    Phase.DRAINING: frozenset({Phase.STOPPED}),
+    Phase.STOPPED: frozenset(),
+}
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Reading(Protocol[T_co]):
+class ThreadCall(Protocol[T_co]):
     """What a thread is busy with: of an `asyncio.Future` as much as is needed."""
 
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
@@ -58,12 +76,16 @@ class Shell(Protocol):
         """Wait until all that is written by now is durable; False where the log failed before."""
 
     @property
-    def room(self) -> Room: ...
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
 
     def process(self) -> Process: ...
 
-    def read_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def read_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Wait for a disk where that holds nobody up."""
 
-    def decode_in_thread(self, call: Callable[[], T]) -> Reading[T]:
+    def decode_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Make a command of a large body, one body at a time, where that holds nobody up."""
+
+    def zip_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
+        """Compress a large answer, one at a time, where that holds nobody up."""

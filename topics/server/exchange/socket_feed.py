@@ -5,26 +5,29 @@ is one frame and `REPLIES_BYTES_MAX` of replies.
 """
 
 import asyncio
+import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from topics.protocol.driver.driver import Ticket
-from topics.protocol.driver.group_commit import Reply
+from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Outcome
+from topics.protocol.model.outcomes import Appended
+from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Shell
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
-from topics.server.runtime.runtime import Phase
+
+log = logging.getLogger("topics.exchange")
 
 REPLIES_BYTES_MAX: Final = 64 << 10
 """Replies not taken yet at which no further command is read; the last one may pass it."""
 
 
 class SocketFeed:
-    """Implements `answers.Socket`.
+    """Implements `interface.SourceSocket`.
 
     Raises:
         Rejection: Too many connections.
@@ -33,13 +36,18 @@ class SocketFeed:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        self._stream = shell.engine.watching.open_socket(self._news.set)
+        self._stream = shell.engine.watch_commands.open_socket(self._on_news)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
         self._is_busy = False
         """A command is being carried out, and its reply is owed."""
         self._is_over = False
+        self._wake: Callable[[], None] | None = None
+        """Of a driver without a task."""
+        self._kept: bytes | None = None
+        """A frame that a thread has read."""
+        self._is_reading = False
 
     # ------------------------------------------------------------------ commands
 
@@ -53,8 +61,20 @@ class SocketFeed:
         await self._room()
 
     async def _answer(self, text: str) -> bytes:
+        told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def reply(message: bytes) -> None:
+            # A client that has gone cancelled the wait; what it wrote stays written.
+            if not told.done():
+                told.set_result(message)
+
+        now = self._carry_out(text.encode("utf-8", "surrogatepass"), reply)
+        return await told if now is None else now
+
+    def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
+        """The reply to a command; None where it comes later, through `reply`."""
         try:
-            asked = websocket.parse(text.encode("utf-8", "surrogatepass"), self._shell.limits)
+            asked = websocket.parse(text, self._shell.limits)
         except websocket.BadText as error:
             return websocket.bad_text(str(error))
         try:
@@ -62,49 +82,132 @@ class SocketFeed:
                 raise asked.order
             if self._shell.phase is not Phase.READY:
                 raise Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
-            return await self._carry_out(asked.request_id, asked.order)
+            return self._obey(asked.request_id, asked.order, reply)
         except Rejection as refusal:
             return websocket.refused(asked.request_id, refusal)
 
-    async def _carry_out(self, request_id: bytes, order: websocket.Order) -> bytes:
+    def _obey(
+        self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
+    ) -> bytes | None:
         engine = self._shell.engine
         match order:
             case websocket.Subscribe(topics, view):
-                added = engine.watching.subscribe(self._stream, topics, view, self._shell.now_ms)
-                positions = {w.name: engine.watching.position(w) for w in added}
-                return websocket.reply("subscribed", request_id, {"topics": positions})
+                added = engine.watch_commands.subscribe(
+                    self._stream, topics, view, self._shell.now_ms
+                )
+                positions = {w.name: engine.watch_commands.position(w) for w in added}
+                return websocket.subscribed(request_id, positions)
             case websocket.Unsubscribe(topic):
                 was = engine.watches.unsubscribe(self._stream, topic)
                 fields = {"topic": topic, "subscribed": was}
                 return websocket.reply("unsubscribed", request_id, fields)
             case websocket.Publish():
-                return await self._publish(request_id, order)
+                return self._publish(request_id, order, reply)
             case websocket.Ping():
                 return websocket.reply("pong", request_id, {"ts": self._shell.now_ms})
 
-    async def _publish(self, request_id: bytes, order: websocket.Publish) -> bytes:
-        told: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-
-        def deliver(result: Reply) -> None:
-            # A client that has gone cancelled the wait; what it wrote stays written.
-            if not told.done():
-                told.set_result(result)
+    def _publish(
+        self, request_id: bytes, order: websocket.Publish, reply: Callable[[bytes], None]
+    ) -> bytes | None:
+        def deliver(done: Reply) -> None:
+            reply(self._published(request_id, done))
 
         now = self._shell.submit(order.append, deliver)
-        done = await told if isinstance(now, Ticket) else now
-        if isinstance(done.result, Exception):
-            raise done.result
-        return self._ack(request_id, done.result, done)
+        return None if isinstance(now, Ticket) else self._published(request_id, now)
 
     @staticmethod
-    def _ack(request_id: bytes, outcome: Outcome, told: Reply) -> bytes:
-        body = b"".join(piece for piece in outcome.pieces if isinstance(piece, bytes))
-        sync_ms = told.sync_ms if outcome.is_fsync else 0.0
-        performance = b',"performance":{%b}}' % (
-            b'"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.1f'
-            % (told.write_ms, sync_ms, told.throttle_ms)
+    def _published(request_id: bytes, done: Reply) -> bytes:
+        result = done.result
+        if isinstance(result, Rejection):
+            return websocket.refused(request_id, result)
+        if isinstance(result, Exception):
+            log.error("internal error", exc_info=result)
+            return websocket.refused(request_id, Rejection(ErrorCode.INTERNAL, "internal error"))
+        assert isinstance(result, Appended)
+        return websocket.ack(
+            request_id,
+            result,
+            write_ms=done.write_ms,
+            sync_ms=done.sync_ms,
+            throttle_ms=done.throttle_ms,
         )
-        return websocket.opened("ack", request_id) + b"," + body[1:] + performance
+
+    # ------------------------------------------------------------------ without a task
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
+    def is_busy(self) -> bool:
+        return self._is_busy or self._replies_bytes > REPLIES_BYTES_MAX
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        wake()
+
+    def hear(self, text: bytes) -> None:
+        assert not self.is_busy
+        self._is_busy = True
+        now = self._carry_out(text, self._hear_reply)
+        if now is not None:
+            self._hear_reply(now)
+
+    def _hear_reply(self, message: bytes) -> None:
+        self._is_busy = False
+        if not self._is_over:
+            self._reply(message)
+
+    def hear_binary(self) -> None:
+        self._reply(websocket.BINARY)
+
+    def take(self) -> bytes | None:
+        if self._is_over:
+            return None
+        if self._replies:
+            reply = self._next_reply()
+            if self._wake is not None and not self._replies:
+                self._wake()  # whoever was not heard for its replies may be heard again
+            return reply
+        if self._is_reading:
+            return None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        shell = self._shell
+        if shell.phase is not Phase.READY:
+            return None if self._is_busy else self._last()
+        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        return None if frame is None else self._written_or_later(frame)
+
+    def _last(self) -> bytes:
+        self._is_over = True
+        return websocket.refused(b"", Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1]))
+
+    def _written_or_later(self, frame: Pulled) -> bytes | None:
+        """The frame as a message; None where a thread has to read it first."""
+        message = self._written_now(frame)
+        if isinstance(message, bytes):
+            return message
+        self._is_reading = True
+
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
+            self._is_reading = False
+            if not self._is_over:
+                self._kept = self._encoded(message, done.result())
+                self._on_news()
+
+        reading = self._shell.read_in_thread(lambda: read(message.records, blocking=True))
+        reading.add_done_callback(on_read)
+        return None
+
+    def _on_news(self) -> None:
+        if self._wake is not None:
+            self._wake()
+        else:
+            self._news.set()
+
+    # ------------------------------------------------------------------ messages
 
     async def refuse_binary(self) -> None:
         self._reply(websocket.BINARY)
@@ -113,7 +216,7 @@ class SocketFeed:
     def _reply(self, message: bytes) -> None:
         self._replies.append(message)
         self._replies_bytes += len(message)
-        self._news.set()
+        self._on_news()
 
     async def _room(self) -> None:
         """Wait until the client has taken enough of its replies."""
@@ -128,12 +231,12 @@ class SocketFeed:
             if self._replies:
                 return self._next_reply().decode()
             if self._shell.phase is not Phase.READY and not self._is_busy:
-                self._is_over = True
-                stopping = Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
-                return websocket.refused(b"", stopping).decode()
+                return self._last().decode()
             self._news.clear()
             if self._shell.phase is Phase.READY:
-                frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+                frame = self._shell.engine.watch_commands.next_frame(
+                    self._stream, self._shell.now_ms
+                )
                 if frame is not None:
                     return (await self._written(frame)).decode()
             # There may be news already, of a look that only skipped: others first.
@@ -148,13 +251,22 @@ class SocketFeed:
         return reply
 
     async def _written(self, frame: Pulled) -> bytes:
+        message = self._written_now(frame)
+        if isinstance(message, bytes):
+            return message
+        texts = await self._shell.read_in_thread(lambda: read(message.records, blocking=True))
+        return self._encoded(message, texts)
+
+    def _written_now(self, frame: Pulled) -> bytes | RecordFrame:
+        """The frame as a message, or the frame where its records are not in memory."""
         if isinstance(frame, DamagedFrame):
             return self._unreadable(frame.topic, refusal_of(frame.damage))
         if not isinstance(frame, RecordFrame) or "ws" in frame.texts:
             return websocket.encode(frame)
         texts = read(frame.records, blocking=False)
-        if texts is None:
-            texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        return frame if texts is None else self._encoded(frame, texts)
+
+    def _encoded(self, frame: RecordFrame, texts: list[Buffer] | Rejection | None) -> bytes:
         assert texts is not None
         if isinstance(texts, Rejection):
             return self._unreadable(frame.topic, texts)
@@ -166,6 +278,7 @@ class SocketFeed:
 
     def close(self) -> None:
         self._is_over = True
+        self._wake = None
         self._news.set()
         self._taken.set()
         self._shell.engine.watches.close_socket(self._stream)

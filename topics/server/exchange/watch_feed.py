@@ -4,9 +4,8 @@ Pulled by its driver, one frame at a time; what the client does not take waits a
 beats when nothing was sent for a while, and ends with a last `error` frame where the server ends it.
 A topic that the disk does not give back ends alone.
 
-Where the driver has a way to write at once, a frame that is there while nothing else is going on
-takes it and wakes no task: of many streams with the same news that is most of what each costs.
-Everything but the plain case, a frame in memory for a client with room, is left to `next`.
+A driver has one of two faces: `next` is waited for by a task, `take` gives what is there and wakes no
+task, which of many streams with the same news is most of what each costs.
 """
 
 import asyncio
@@ -14,17 +13,18 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.http import sse
+from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
-from topics.server.exchange.shell import Shell
-from topics.server.runtime.runtime import Phase
+from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 
 
 class WatchFeed:
-    """Implements `answers.Feed`.
+    """Implements `interface.SourceFeed`.
 
     Args:
         rewind: A composite id that the client remembers.
@@ -37,20 +37,21 @@ class WatchFeed:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._session, self._stream = shell.engine.watching.open_stream(
+        self._session, self._stream = shell.engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms
         )
         self._beat_s = self._session.heartbeat_ms / 1000
         self._sent_s = 0.0
         self._is_begun = False
         self._is_over = False
-        self._write: Callable[[bytes], bool] | None = None
-        self._is_waiting = False
-        """`next` waits for news, and everything before was taken."""
-        self._is_due = False
-        """A turn is on its way."""
-        self._kept: Pulled | bytes | None = None
-        """What a turn has pulled and could not write."""
+        self._kept: bytes | None = None
+        """What a thread has read for a driver without a task."""
+        self._wake: Callable[[], None] | None = None
+        """Of a driver without a task."""
+        self._beat: asyncio.TimerHandle | None = None
+        self._is_beat_due = False
+        self._is_reading = False
+        """A thread reads the next frame."""
 
     async def next(self) -> bytes | None:
         self._sent_s = self._loop.time()
@@ -58,16 +59,13 @@ class WatchFeed:
             self._is_begun = True
             return sse.opening(self._id()) + sse.heartbeat(self._shell.now_ms)
         while not self._is_over:
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                return kept if isinstance(kept, bytes) else await self._written(kept)
             end = self._stream.ended_by
             if end is None and self._shell.phase is not Phase.READY:
                 end = SHUTTING_DOWN
             if end is not None:
                 return self._end(sse.encode_error(*end))
             self._news.clear()
-            frame = self._shell.engine.watching.next_frame(self._stream, self._shell.now_ms)
+            frame = self._shell.engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
             if not await self._has_news():
@@ -76,67 +74,103 @@ class WatchFeed:
 
     async def _has_news(self) -> bool:
         """Wait for news; False when it is time for a beat."""
-        self._is_waiting = True
         try:
-            while True:
-                beat_s = self._sent_s + self._beat_s
-                try:
-                    async with asyncio.timeout_at(beat_s):
-                        # There may be news already, of a look that only skipped: others first.
-                        await asyncio.sleep(0)
-                        await self._news.wait()
-                        return True
-                except TimeoutError:
-                    if self._sent_s + self._beat_s <= beat_s:
-                        return False
-        finally:
-            self._is_waiting = False
+            async with asyncio.timeout_at(self._sent_s + self._beat_s):
+                # There may be news already, of a look that only skipped: others first.
+                await asyncio.sleep(0)
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
 
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        self._write = write
+    # ------------------------------------------------------------------ without a task
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._sent_s = self._loop.time()
+        self._arm_beat()
+        wake()
+
+    def _arm_beat(self) -> None:
+        self._beat = self._loop.call_at(self._sent_s + self._beat_s, self._on_beat)
+
+    def _on_beat(self) -> None:
+        now_s = self._loop.time()
+        if now_s - self._sent_s >= self._beat_s:
+            self._sent_s = now_s
+            self._is_beat_due = True
+            if self._wake is not None:
+                self._wake()
+        self._arm_beat()
+
+    def take(self) -> bytes | None:
+        if self._is_over or self._is_reading:
+            return None
+        piece = self._take()
+        if piece is not None:
+            self._sent_s = self._loop.time()
+            self._is_beat_due = False
+        return piece
+
+    def _take(self) -> bytes | None:
+        shell = self._shell
+        if not self._is_begun:
+            self._is_begun = True
+            return sse.opening(self._id()) + sse.heartbeat(shell.now_ms)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        end = self._stream.ended_by
+        if end is None and shell.phase is not Phase.READY:
+            end = SHUTTING_DOWN
+        if end is not None:
+            return self._end(sse.encode_error(*end))
+        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        if frame is None:
+            return sse.heartbeat(shell.now_ms) if self._is_beat_due else None
+        piece = self._written_now(frame)
+        if isinstance(piece, bytes):
+            return piece
+        if isinstance(frame, DamagedFrame):
+            return self._unreadable(frame, refusal_of(frame.damage))
+        assert isinstance(frame, RecordFrame)
+        self._read_apart(frame)
+        return None
+
+    def _read_apart(self, frame: RecordFrame) -> None:
+        """Have a thread read the frame's records, and wake the driver for them."""
+        self._is_reading = True
+
+        def on_read(done: ThreadCall[list[Buffer] | Rejection | None]) -> None:
+            self._is_reading = False
+            if self._is_over:
+                return
+            texts = done.result()
+            assert texts is not None
+            if isinstance(texts, Rejection):
+                self._kept = self._unreadable(frame, texts)
+            else:
+                self._kept = sse.encode(frame, self._id(), texts)
+            if self._wake is not None:
+                self._wake()
+
+        reading = self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        reading.add_done_callback(on_read)
+
+    # ------------------------------------------------------------------ both
 
     def _on_news(self) -> None:
-        if self._write is None or not self._is_waiting:
+        if self._wake is not None:
+            self._wake()
+        else:
             self._news.set()
-        elif not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._is_due = False
-        has_failed = True
-        try:
-            self._write_next()
-            has_failed = False
-        finally:
-            if has_failed:
-                # The position may be behind a frame that nobody got: the client must come back.
-                self._is_over = True
-                self._news.set()
-
-    def _write_next(self) -> None:
-        """Write one frame, if that is all there is to do; or wake `next`."""
-        shell, stream = self._shell, self._stream
-        if self._is_over or stream.ended_by is not None or shell.phase is not Phase.READY:
-            self._news.set()
-            return
-        if not self._is_waiting or self._news.is_set():
-            self._news.set()
-            return
-        frame = shell.engine.watching.next_frame(stream, shell.now_ms)
-        if frame is None:
-            return
-        piece = self._written_now(frame)
-        if isinstance(piece, bytes) and self._write is not None and self._write(piece):
-            self._sent_s = self._loop.time()
-            if stream.owed or stream.passing or stream.waiting:
-                self._on_news()
-            return
-        self._kept = piece
-        self._news.set()
 
     def _id(self) -> bytes:
-        return sse.composite(self._session.watched.values())
+        return composite(self._session.watched.values())
 
     def _end(self, last: bytes) -> bytes:
         self._is_over = True
@@ -173,5 +207,8 @@ class WatchFeed:
     def close(self) -> None:
         self._is_over = True
         self._news.set()
+        self._wake = None
+        if self._beat is not None:
+            self._beat.cancel()
         engine = self._shell.engine
         engine.watches.close_session_stream(self._session, self._stream, self._shell.now_ms)

@@ -8,23 +8,24 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from topics.protocol.decide.queues import WorkStream
+from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.http import sse
+from topics.protocol.http.answers import job_records
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
-from topics.protocol.model.outcomes import Gate, Grant, Records
+from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.payload import of_jobs, one_by_one
-from topics.server.exchange.shell import Shell
+from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
-from topics.server.runtime.runtime import Phase
 
 OPENING: Final = b"retry: 2000\n\n"
 
 
 class WorkFeed:
-    """Implements `answers.Feed`.
+    """Implements `interface.Feed`.
 
     Args:
         asked: The queue, who works, and how many jobs at once.
@@ -36,8 +37,8 @@ class WorkFeed:
     def __init__(self, shell: Shell, asked: Claim) -> None:
         self._shell = shell
         self._news = asyncio.Event()
-        topic = shell.engine.work.require_queue(asked.topic, shell.now_ms)
-        self._stream = WorkStream(
+        topic = shell.engine.queue_commands.require_queue(asked.topic, shell.now_ms)
+        self._stream = PushStream(
             topic.topic_id,
             topic.name,
             asked.node,
@@ -45,7 +46,7 @@ class WorkFeed:
             asked.lease_ms,
             self._news.set,
         )
-        shell.engine.open_work(self._stream)
+        shell.engine.open_push_stream(self._stream)
         self._is_begun = False
         self._is_over = False
 
@@ -56,19 +57,17 @@ class WorkFeed:
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + HEARTBEAT_MS_DEFAULT / 1000
         while not self._is_over:
-            end = self._stream.ended_by
-            if end is None and self._shell.phase is not Phase.READY:
-                end = SHUTTING_DOWN
-            if end is not None:
+            last = self._last_word()
+            if last is not None:
                 self._is_over = True
-                return sse.encode_error(*end)
+                return last
             self._news.clear()
             jobs = self._take()
             if jobs:
                 if not await self._are_kept():
                     self._is_over = True
                     return sse.encode_error(500, "the log failed before the leases were durable")
-                frames = b"".join([await self._written(*each) for each in jobs])
+                frames = b"".join([await self._written(each) for each in jobs])
                 if not frames:
                     continue
                 return frames
@@ -79,37 +78,47 @@ class WorkFeed:
                 return sse.heartbeat(self._shell.now_ms)
         return None
 
-    def _take(self) -> list[tuple[Records, Grant]]:
+    def _last_word(self) -> bytes | None:
+        """Why the server ends the stream; None while it does not."""
+        if (why := self._stream.ended_by) is not None:
+            return sse.encode_error(STATUSES[why.code], why.message)
+        if self._shell.phase is not Phase.READY:
+            return sse.encode_error(*SHUTTING_DOWN)
+        return None
+
+    def _take(self) -> list[Jobs]:
         engine = self._shell.engine
-        jobs = engine.work.take(self._stream, self._shell.now_ms, self._shell.room)
+        jobs = engine.queue_commands.take(self._stream, self._shell.moment)
         # Before they are seen: leases are in the log where they are meant to last.
         self._shell.nudge()
         return jobs
 
     async def _are_kept(self) -> bool:
         """Leases that are to last are seen when they will; False where the log failed before."""
-        gate = self._shell.engine.work.gate(self._stream)
+        gate = self._shell.engine.queue_commands.gate(self._stream)
         if gate is Gate.SYNCED:
             return await self._shell.written() and await self._shell.synced()
         return gate is Gate.NOW or await self._shell.written()
 
-    async def _written(self, records: Records, grant: Grant) -> bytes:
+    async def _written(self, jobs: Jobs) -> bytes:
         """Jobs as frames; those that cannot be read are passed over, and others follow."""
+        records = job_records(jobs)
         try:
             texts = of_jobs(records, blocking=False)
             if texts is None:
                 texts = await self._shell.read_in_thread(lambda: of_jobs(records, blocking=True))
         except (Corrupt, OSError):
-            return await self._rescued(records, grant)
+            return await self._rescued(jobs)
         assert texts is not None
-        return self._encoded(grant.seqs, texts[::2])
+        return self._encoded(jobs.grant.seqs, texts[::2])
 
-    async def _rescued(self, records: Records, grant: Grant) -> bytes:
+    async def _rescued(self, jobs: Jobs) -> bytes:
+        records, grant = job_records(jobs), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
         shell = self._shell
-        shell.engine.work.set_aside(grant, damaged, (), shell.now_ms, shell.room)
+        shell.engine.queue_commands.set_aside(grant, damaged, (), shell.moment)
         shell.nudge()
         sound = {seq: text for seq, text in each if not isinstance(text, Exception)}
         return self._encoded(list(sound), list(sound.values()))
@@ -122,5 +131,5 @@ class WorkFeed:
         if not self._is_over:
             self._is_over = True
         self._news.set()
-        self._shell.engine.work.close(self._stream, self._shell.now_ms, self._shell.room)
+        self._shell.engine.queue_commands.close(self._stream, self._shell.moment)
         self._shell.nudge()

@@ -13,11 +13,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-from topics.protocol.commit.unit_of_work import Room, StateUnknown
-from topics.protocol.driver.driver import Driver, Read, Step, Ticket
+from topics.protocol.commit.unit_of_work import StateUnknown
+from topics.protocol.driver.driver import Driver, Read, Step
 from topics.protocol.driver.group_commit import (
     Deliver,
     LeaveMark,
@@ -25,20 +24,21 @@ from topics.protocol.driver.group_commit import (
     Reply,
     Rotate,
     Sync,
+    Ticket,
     Write,
 )
-from topics.protocol.driver.rounds import Call
+from topics.protocol.driver.maintenance import Call
 from topics.protocol.http.metrics import Process
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Corrupt, Rejection, StoreError
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.moment import Moment
 from topics.protocol.model.ports import Store
 from topics.server.exchange.interface import Exchange
 from topics.server.exchange.payload import log_damage
+from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
 from topics.server.runtime.workers import Worker
-from topics.settings import Settings
 
 log = logging.getLogger("topics")
 
@@ -49,25 +49,6 @@ CLOSE_S: Final = 2.0
 EXIT_BROKEN: Final = 1
 
 T = TypeVar("T")
-
-
-class Phase(Enum):
-    """Where the server is in its life."""
-
-    STARTING = "starting"
-    READY = "ready"
-    FAILED = "failed"
-    DRAINING = "draining"
-    STOPPED = "stopped"
-
-
-PHASES: Final[dict[Phase, frozenset[Phase]]] = {
-    Phase.STARTING: frozenset({Phase.READY, Phase.FAILED, Phase.DRAINING}),
-    Phase.READY: frozenset({Phase.DRAINING}),
-    Phase.FAILED: frozenset({Phase.DRAINING}),
-    Phase.DRAINING: frozenset({Phase.STOPPED}),
-    Phase.STOPPED: frozenset(),
-}
 
 
 class Runtime:
@@ -111,6 +92,7 @@ class Runtime:
         self._keeper = Worker("topics-upkeep")
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
+        self._zipper = ThreadPoolExecutor(1, "topics-zip")
         self._steps: dict[type, Callable[[Any], None]] = {
             Write: self._write,
             Sync: self._sync,
@@ -189,6 +171,7 @@ class Runtime:
             worker.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
+        self._zipper.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
     async def _stopped_cleanly(self) -> bool:
@@ -229,8 +212,9 @@ class Runtime:
         self._set_alarm()
 
     @property
-    def room(self) -> Room:
-        return self.driver.room
+    def moment(self) -> Moment:
+        """What is decided now meets this."""
+        return self.driver.moment
 
     def synced(self) -> asyncio.Future[bool]:
         """Whether all that is written by now became durable, as soon as that is known."""
@@ -450,26 +434,6 @@ class Runtime:
         """Make a command of a large body, one body at a time: what it takes is memory, too."""
         return self._loop.run_in_executor(self._decoder, call)
 
-
-def create(settings: Settings) -> Runtime:
-    """A runtime over the data directory of the settings, with its exchange; nothing is opened."""
-    from topics.server.exchange.exchange import TopicsExchange
-    from topics.settings import is_loopback
-    from topics.store.files import OsFiles
-    from topics.store.store import DiskStore
-
-    limits = settings.limits
-    store = DiskStore(
-        OsFiles(settings.data_dir),
-        wal_file_bytes=limits.wal_file_bytes,
-        reserve_bytes=limits.reserve_bytes,
-    )
-    runtime = Runtime(
-        limits, store, flush_ms=settings.flush_ms, sync_timeout_ms=settings.sync_timeout_ms
-    )
-    hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)
-    if is_loopback(settings.host):
-        hosts |= LOOPBACK_HOSTS
-    origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
-    runtime.exchange = TopicsExchange(runtime, OriginRule(hosts, origins))
-    return runtime
+    def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Compress a large answer, one at a time: others have the CPU, too."""
+        return self._loop.run_in_executor(self._zipper, call)

@@ -13,7 +13,8 @@ from topics.protocol.http import bodies, routes, websocket
 from topics.protocol.http.openapi import document as openapi
 from topics.protocol.http.openapi.field_docs import FIELDS
 from topics.protocol.http.openapi.operations import OPERATIONS, TAGS
-from topics.protocol.http.routes import ROUTES, BodyRule, Feed, Probe, Request, Route
+from topics.protocol.http.routes import ROUTES, BodyRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model import tags
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
@@ -237,12 +238,12 @@ def named_in(route: Route) -> set[tuple[str, str]]:
 def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:
     query, headers = Asked("node"), Asked()
     match route.target:
-        case Probe() | Feed.SOCKET:
+        case Probe() | StreamKind.SOCKET:
             pass
-        case Feed.WATCH:
+        case StreamKind.WATCH:
             # Read by the exchange itself; the contract's tests come back with both.
             return {("header", "last-event-id"), ("query", "last_event_id")}
-        case Feed.WORK:
+        case StreamKind.WORK:
             routes.parse_work("t", query, Limits())
         case parser:
             header = lambda name: headers.get(name.decode())  # noqa: E731
@@ -275,7 +276,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 @every_route
 def test_every_refusal_has_a_code_and_its_status(route: Route) -> None:
     """Codes are those of the table, each under its own status; 429 and 503 say when. (§0.6)"""
-    statuses = {code.code: code.status for code in ErrorCode}
+    statuses = {code.code: STATUSES[code] for code in ErrorCode}
     told = []
     for status, answer in operation(route)["responses"].items():
         if int(status) < 400:

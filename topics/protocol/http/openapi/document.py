@@ -2,8 +2,8 @@
 
 Made of the tables that the server itself goes by: which routes there are is `http.ROUTES`, what a
 body may say is its Struct, which codes there are is `ErrorCode`.  What no table of the server knows
-is in `operations` (what a route is for), `glossary` (what a field means) and `shapes` (what is
-answered).  A route or a field that these leave out is an error, not a gap.
+is in `operations` (what a route is for), `field_docs` (what a field means) and `answer_models` (what
+is answered).  A route or a field that these leave out is an error, not a gap.
 """
 
 import re
@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from topics import __version__
-from topics.protocol.http import shapes
+from topics.protocol.http import answer_models as models
 from topics.protocol.http.openapi.field_docs import FIELDS, WHOLE
 from topics.protocol.http.openapi.operations import (
     JSON,
@@ -27,15 +26,17 @@ from topics.protocol.http.openapi.operations import (
     Shape,
 )
 from topics.protocol.http.routes import ROUTES, BodyRule, Probe, Route
+from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.names import ROUTER_PATTERN, TOPIC_PATTERN
+from topics.version import VERSION
 
 DESCRIPTION: Final = (
-    "A persistent event engine: append-only topics that are read by cursor, where loss is told and "
+    "A persistent event engine: append-only topics that are read by cursor, where loss is reported and "
     "never silent. Bodies are JSON, and may be gzipped. Fields and parameters that are not "
     "described are ignored in requests, and to be ignored in answers, which may grow. `null` in an "
     "optional field is the same as leaving it out. HEAD is answered as GET, without a body. "
-    "`GET /v0/limits` tells the bounds in force."
+    "`GET /v0/limits` lists the bounds in force."
 )
 _REF: Final = "#/components/schemas/{name}"
 _RESPONSE: Final = "#/components/responses/"
@@ -70,7 +71,7 @@ def build() -> dict[str, Any]:
         item[route.method.lower()] = _operation(route, operation, responses)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "topics", "version": __version__, "description": DESCRIPTION},
+        "info": {"title": "topics", "version": VERSION, "description": DESCRIPTION},
         "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
         "paths": paths,
         "components": {"schemas": _schemas(), "responses": responses},
@@ -162,7 +163,7 @@ def _refused(route: Route, operation: Operation, responses: dict[str, Any]) -> d
     """A response for each status, which routes with the same codes share."""
     by_status: dict[int, list[str]] = {}
     for code in codes(route):
-        by_status.setdefault(code.status, []).append(code.code)
+        by_status.setdefault(STATUSES[code], []).append(code.code)
     refused = {}
     for status, names in by_status.items():
         name = ".".join(names)
@@ -175,7 +176,7 @@ def _refusal(status: int, names: list[str]) -> dict[str, Any]:
     own = {"properties": {"error": {"properties": {"code": {"enum": names}}}}}
     refusal: dict[str, Any] = {
         "description": ", ".join(f"`{name}`" for name in names),
-        "content": {JSON: {"schema": {**_ref(shapes.Error), **own}}},
+        "content": {JSON: {"schema": {**_ref(models.Error), **own}}},
     }
     if status in (429, 503):
         seconds = {"description": "In seconds.", "schema": {"type": "integer", "minimum": 1}}
@@ -189,14 +190,21 @@ def _refusal(status: int, names: list[str]) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     """Components by name: bodies with their words, answers with what is always there."""
     asked = {shape: None for each in OPERATIONS.values() for shape in _asked(each)}
-    told = {shape: None for each in OPERATIONS.values() for shape in _told(each)}
-    kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*told, shapes.Error)))}
+    answered = {shape: None for each in OPERATIONS.values() for shape in _answered(each)}
+    always = (models.Error, models.Performance)
+    kinds = {kind.__name__: kind for kind in (*_within(asked), *_within((*answered, *always)))}
     _, components = msgspec.json.schema_components(kinds.values(), ref_template=_REF)
     assert components.keys() == kinds.keys(), "two shapes of one name"
     bodies = {kind.__name__ for kind in _within(asked)}
     for name, schema in components.items():
         finish = _finish_body if name in bodies else _finish_answer
         finish(kinds[name], schema)
+    for answer in {kind.__name__ for each in OPERATIONS.values() for kind in _answers(each)}:
+        components[answer]["properties"]["performance"] = {
+            "description": "How long it took.",
+            **_ref(models.Performance),
+        }
+        components[answer]["required"].append("performance")
     return {name: _tidy(components[name]) for name in sorted(components)}
 
 
@@ -207,8 +215,12 @@ def _asked(operation: Operation) -> Iterator[Shape]:
         yield from parts
 
 
-def _told(operation: Operation) -> Iterator[Shape]:
+def _answers(operation: Operation) -> Iterator[Shape]:
     yield from (shape for shape in operation.answer.values() if not isinstance(shape, dict))
+
+
+def _answered(operation: Operation) -> Iterator[Shape]:
+    yield from _answers(operation)
     yield from operation.events.values()
 
 

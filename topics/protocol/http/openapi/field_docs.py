@@ -2,7 +2,7 @@
 
 Which fields there are, and their types, come from the bodies themselves (`topics.protocol.http.bodies`);
 here is what a type cannot say.  A fragment is JSON schema: a description, a default that is not
-null, and bounds that no setting moves.  Bounds that only clamp are told in words, since a greater
+null, and bounds that no setting moves.  Bounds that only clamp are described in words, since a greater
 number is no error (§0.3).
 """
 
@@ -66,7 +66,7 @@ _CONFIG: Final[Fields] = _defaults(
         "lease_ms": _says("Queues: how long a claim holds a job; clamped to 100 to 86400000."),
         "claim_jitter_ms": _says("Queues: a claim waits for others; at most 5000."),
         "max_deliveries": _says("Queues: then a job goes to `dead_letter`; 0: never.", _U64),
-        "dead_letter": _says("Queues: the topic for jobs that nobody could do.", TOPIC),
+        "dead_letter": _says("Queues: the topic for jobs that were delivered too often.", TOPIC),
         "leases_durable": _says("Queues: whether leases survive a crash."),
     },
 )
@@ -113,7 +113,7 @@ _VIEW: Final[Fields] = {
     "consistency": _says("`strong`: only what is on the disk.", default="eventual"),
 }
 _BEGINS: Final = _says("By name; at most `max_watch_topics`.", minProperties=1)
-_WORKER: Final = _says("Who works; whoever has the same name holds the same leases.", minLength=1)
+_WORKER: Final = _says("The worker's name; workers of one name hold the same leases.", minLength=1)
 _HELD: Final[Fields] = {
     "node": _WORKER,
     "seqs": _says("The jobs' numbers; at most `max_claim`."),
@@ -150,8 +150,10 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         ),
         "include_tags": _VIEW["include_tags"],
         "include_meta": _VIEW["include_meta"],
-        "wait_ms": _says("Where there is nothing to tell, wait; at most 30000.", default=0),
-        "epoch": _says("The `epoch` read before: another one by now is told as a tombstone."),
+        "wait_ms": _says(
+            "How long to wait where there is nothing to answer; at most 30000.", default=0
+        ),
+        "epoch": _says("The `epoch` read before: another one by now is answered with a tombstone."),
     },
     bodies.BeginBody: {**_BEGIN, "tail": _TAIL},
     bodies.WatchBody: {
@@ -202,7 +204,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     },
     bodies.ExtendBody: {**_HELD, "lease_ms": _says("From now; clamped to 100 to 86400000.")},
 }
-"""Every field of every body, and of the configs that answers tell."""
+"""Every field of every body, and of the configs that answers hold."""
 
 WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
     bodies.DeleteBody: _says(
@@ -212,6 +214,6 @@ WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
     bodies.PurgeBody: _says("What to purge; nothing said is everything."),
     bodies.HeldBody: _says("Jobs, and whose they are."),
     bodies.ConfigBody: _says("A topic's config; a field left out has its default."),
-    TopicConfig: _says("A topic's config in force, every field told."),
+    TopicConfig: _says("A topic's config in force, every field given."),
 }
 """What a body means as a whole, and rules between its fields."""

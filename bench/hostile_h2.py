@@ -1,0 +1,300 @@
+"""HTTP/2 clients that mean harm: what each costs a neighbour that asks for `/v0/health`.
+
+Run `python -m bench.hostile_h2 [ATTACK ...] [--clients N]`.  Each attack runs for a few seconds from
+N connections that send a megabyte a second each and come back when they are cut; a client in good
+faith asks on a connection of its own every two milliseconds, before and meanwhile.  Printed are its
+p99 before and meanwhile, their ratio, and the growth of the server's peak RSS.  Every attack gets a
+server of its own.
+"""
+
+import multiprocessing
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import click
+
+from bench.frames import PREFACE, frame, head, literal, setting
+from bench.serving import Serving, serve_topics
+
+PAUSE_S: Final = 0.002
+BEFORE_S: Final = 2.0
+ATTACK_S: Final = 4.0
+TICK_S: Final = 0.01
+TICK_BYTES: Final = 10_000
+PAGE_BYTES: Final = 8 << 20
+
+
+HELLO: Final = PREFACE + frame(4, 0, 0)
+OPEN: Final = (
+    PREFACE + frame(4, 0, 0, setting(4, 1 << 30)) + frame(8, 0, 0, struct.pack(">I", 1 << 30))
+)
+HEALTH: Final = head(b"GET", b"/v0/health")
+POST: Final = head(b"POST", b"/v0/topics/t", (b"content-type", b"application/json"))
+DIFF: Final = head(b"POST", b"/v0/topics/page/diff", (b"content-type", b"application/json"))
+
+
+# ---------------------------------------------------------------------- attacks
+
+Attack = Callable[[], Iterator[bytes]]
+"""What one connection sends, behind its preface and SETTINGS: pieces, for ever or to an end."""
+
+
+def references() -> Iterator[bytes]:
+    """Heads of one byte a field: 62 references to 4 KB that was sent once."""
+    yield frame(1, 5, 1, HEALTH + literal(b"x", b"y" * 4000, b"\x40"))
+    for i in range(1, 1 << 20):
+        yield frame(1, 5, 2 * i + 1, HEALTH + b"\xbe" * 62)
+
+
+def small_references() -> Iterator[bytes]:
+    """Heads of 1,500 fields of a byte each."""
+    for i in range(1 << 20):
+        yield frame(1, 5, 2 * i + 1, HEALTH + b"\x82" * 1500)
+
+
+def burst() -> Iterator[bytes]:
+    """256 KB of heads of references at once, all in one header table's terms."""
+    yield frame(1, 5, 1, HEALTH + literal(b"x", b"y" * 4000, b"\x40"))
+    yield b"".join(frame(1, 5, 2 * i + 1, HEALTH + b"\xbe" * 62) for i in range(1, 2000))
+
+
+def same(piece: bytes, first: bytes = b"") -> Attack:
+    def attack() -> Iterator[bytes]:
+        yield first
+        yield from cycle([piece * 16])
+
+    return attack
+
+
+def after_a_stream(piece: bytes) -> Attack:
+    """Frames for a stream that is over."""
+    return same(piece, frame(1, 5, 1, HEALTH))
+
+
+def rapid_reset() -> Iterator[bytes]:
+    for i in range(1 << 20):
+        stream = 2 * i + 1
+        yield frame(1, 5, stream, HEALTH) + frame(3, 0, stream, struct.pack(">I", 8))
+
+
+def continuation() -> Iterator[bytes]:
+    yield frame(1, 1, 1, HEALTH)
+    yield from cycle([frame(9, 0, 1, literal(b"x", b"y")) * 16])
+
+
+def resets_after_refusals() -> Iterator[bytes]:
+    """Heads that are malformed, one after the other."""
+    for i in range(1 << 20):
+        yield frame(1, 5, 2 * i + 1, HEALTH + literal(b"connection", b"close"))
+
+
+def too_many_streams() -> Iterator[bytes]:
+    for i in range(1 << 20):
+        yield frame(1, 4, 2 * i + 1, POST)
+
+
+def tables() -> Iterator[bytes]:
+    """SETTINGS of names that nobody knows."""
+    for i in range(1 << 20):
+        yield frame(4, 0, 0, b"".join(setting(1000 + (30 * i + j) % 60_000, j) for j in range(30)))
+
+
+ONE: Final = struct.pack(">I", 1)
+FLOODS: Final[dict[str, Attack]] = {
+    "references": references,
+    "small references": small_references,
+    "burst of references": burst,
+    "WINDOW_UPDATE": same(frame(8, 0, 0, ONE)),
+    "SETTINGS": same(frame(4, 0, 0, setting(4, 65_535))),
+    "SETTINGS ACK": same(frame(4, 1, 0)),
+    "SETTINGS unknown": tables,
+    "PING": same(frame(6, 0, 0, b"12345678")),
+    "PRIORITY": same(frame(2, 0, 101, struct.pack(">IB", 0, 15))),
+    "unknown frames": same(frame(0xBE, 0, 0, b"x")),
+    "RST_STREAM, closed": after_a_stream(frame(3, 0, 1, ONE)),
+    "WINDOW_UPDATE, closed": after_a_stream(frame(8, 0, 1, ONE)),
+    "empty DATA": same(frame(0, 0, 1), frame(1, 4, 1, POST)),
+    "1-byte DATA": same(frame(0, 0, 1, b"x"), frame(1, 4, 1, POST)),
+    "padded DATA": same(frame(0, 8, 1, b"\x0a" + bytes(10)), frame(1, 4, 1, POST)),
+    "rapid reset": rapid_reset,
+    "malformed heads": resets_after_refusals,
+    "too many streams": too_many_streams,
+    "CONTINUATION": continuation,
+}
+
+
+@dataclass(slots=True)
+class Attacker:
+    """One connection, which is opened again when it is cut."""
+
+    port: int
+    attack: Attack
+    connection: socket.socket | None = None
+    pieces: Iterator[bytes] = field(default_factory=lambda: iter(()))
+    left: bytes = b""
+
+    def tick(self) -> None:
+        """Send what a hundredth of a second allows, and forget what came."""
+        if self.connection is None:
+            self.connection = socket.create_connection(("127.0.0.1", self.port))
+            self.connection.setblocking(False)
+            self.pieces, self.left = self.attack(), HELLO
+        budget = TICK_BYTES
+        try:
+            while budget > 0:
+                while len(self.left) < budget:
+                    self.left += next(self.pieces)
+                sent = self.connection.send(self.left[:budget])
+                self.left = self.left[sent:]
+                budget -= sent
+        except (BlockingIOError, StopIteration):
+            pass
+        except OSError:
+            self._leave()
+            return
+        try:
+            while self.connection.recv(1 << 18):
+                pass
+            self._leave()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._leave()
+
+    def _leave(self) -> None:
+        assert self.connection is not None
+        self.connection.close()
+        self.connection = None
+
+
+def flood(port: int, name: str, clients: int) -> None:
+    attackers = [Attacker(port, FLOODS[name]) for _ in range(clients)]
+    while True:
+        begun_s = time.perf_counter()
+        for attacker in attackers:
+            attacker.tick()
+        time.sleep(max(TICK_S - (time.perf_counter() - begun_s), 0.001))
+
+
+def hold(port: int, name: str, clients: int) -> None:
+    """Ask for pages of 8 MiB and take none of them: with a window of 0 on 100 streams, or from 50
+    connections with open windows and sockets that are not read."""
+    is_window = name == "window of 0"
+    body = b'{"from_seq":0,"limit":10000,"max_batch_bytes":%d}' % PAGE_BYTES
+    hello = PREFACE + frame(4, 0, 0, setting(4, 0)) if is_window else OPEN
+    asks = b"".join(
+        frame(1, 4, 2 * i + 1, DIFF) + frame(0, 1, 2 * i + 1, body)
+        for i in range(100 if is_window else 2)
+    )
+    held = []
+    for _ in range(clients if is_window else 50):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.sendall(hello + asks)
+        held.append(connection)
+    time.sleep(3600)
+
+
+HOLDS: Final = ("window of 0", "clients that do not read")
+
+
+# ---------------------------------------------------------------------- the neighbour
+
+
+class Neighbour:
+    """A client in good faith, on one connection that was there before the attack."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._connection = serving.connect()
+        self._connection.settimeout(60)
+        self._connection.sendall(OPEN + frame(4, 1, 0))
+        self._stream = 1
+
+    def ask(self, seconds: float) -> list[float]:
+        """Its latencies."""
+        out = []
+        until_s = time.perf_counter() + seconds
+        while (begun_s := time.perf_counter()) < until_s:
+            self._connection.sendall(frame(1, 5, self._stream, HEALTH))
+            self._stream += 2
+            received = b""
+            while not received.endswith(b"}"):
+                more = self._connection.recv(65_536)
+                if not more:
+                    raise RuntimeError("the neighbour was cut")
+                received += more
+            out.append(time.perf_counter() - begun_s)
+            time.sleep(PAUSE_S)
+        return out
+
+
+def p99_ms(latencies: list[float]) -> float:
+    return sorted(latencies)[int(len(latencies) * 0.99)] * 1e3
+
+
+def fill(serving: Serving) -> None:
+    """A topic with a page of 8 MiB."""
+    data = b'{"data":"' + b"x" * 8_000 + b'"}'
+    body = b'{"records":[' + b",".join([data] * 500) + b"]}"
+    head = b"POST /v0/topics/page HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    head += b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+    for _ in range(3):
+        with serving.connect() as connection:
+            connection.sendall(head + body)
+            answer = b""
+            while more := connection.recv(65_536):
+                answer += more
+        if not answer.startswith(b"HTTP/1.1 20"):
+            raise RuntimeError(f"not appended: {answer[:200]!r}")
+
+
+def rss_mib(serving: Serving, which: str) -> int:
+    """`VmRSS` is the server's memory now, `VmHWM` the most since `forget_peak`."""
+    status = Path(f"/proc/{serving.process.pid}/status").read_text()
+    return int(status.partition(f"{which}:")[2].split()[0]) >> 10
+
+
+def forget_peak(serving: Serving) -> None:
+    Path(f"/proc/{serving.process.pid}/clear_refs").write_text("5")
+
+
+def measure(name: str, clients: int) -> str:
+    """One row of the table."""
+    with tempfile.TemporaryDirectory() as home, serve_topics(Path(home) / "server") as serving:
+        if name in HOLDS:
+            fill(serving)
+        neighbour = Neighbour(serving)
+        neighbour.ask(0.5)
+        before = p99_ms(neighbour.ask(BEFORE_S))
+        forget_peak(serving)
+        rss = rss_mib(serving, "VmRSS")
+        run = hold if name in HOLDS else flood
+        attacker = multiprocessing.Process(target=run, args=(serving.port, name, clients))
+        attacker.start()
+        try:
+            latencies = neighbour.ask(ATTACK_S)
+        finally:
+            attacker.kill()
+            attacker.join()
+        during, grown = p99_ms(latencies), rss_mib(serving, "VmHWM") - rss
+    return f"{before:8.2f} ms {during:10.2f} ms {during / before:7.1f} x {grown:6} MiB"
+
+
+@click.command()
+@click.argument("attacks", nargs=-1)
+@click.option("--clients", default=1, show_default=True, help="Connections that attack.")
+def main(attacks: tuple[str, ...], clients: int) -> None:
+    """Measure ATTACKS (or all of them)."""
+    print(f"{'attack':26} {'p99 before':>11} {'meanwhile':>13} {'ratio':>9} {'peak RSS':>10}")
+    for name in attacks or [*FLOODS, *HOLDS]:
+        print(f"{name:26} {measure(name, clients)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

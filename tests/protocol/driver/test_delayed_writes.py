@@ -1,0 +1,201 @@
+"""Delayed writes: first come, first served, at the pace of the disk, before any is refused (§0.6)."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from topics.protocol.driver.delayed_writes import UNIT_BYTES_MAX
+from topics.protocol.driver.group_commit import Reply, Ticket, Write
+from topics.protocol.driver.throttle import WAIT_MS_MAX
+from topics.protocol.http import bodies
+from topics.protocol.model.commands import Append
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import Outcome
+
+from .test_group_commit import Slow, diff
+
+LIMITS = Limits()
+MB = 1_000_000
+
+
+def body(size: int = 1000, **fields: Any) -> Append:
+    raw = orjson.dumps({"records": [{"data": "x" * size}], **fields})
+    return bodies.parse_append("t", raw, LIMITS, return_seqs=True, header_key=None)
+
+
+class Pressed(Slow):
+    """A server whose log is as full as a test says."""
+
+    log_bytes = 0
+
+    def fill(self, part: float) -> None:
+        bound = self.driver.maintenance.schedule.log_bound
+        self.store.log_bytes = int(part * bound)  # type: ignore[misc]
+
+    def append(self, name: str = "", size: int = 1000, **fields: Any) -> Reply | Ticket:
+        return self.ask(body(size, **fields), name)
+
+
+@pytest.fixture
+def host() -> Pressed:
+    host = Pressed()
+    host.append("first")
+    host.settle()
+    host.heard.clear()
+    return host
+
+
+def test_a_write_waits_and_its_answer_says_how_long(host: Pressed) -> None:
+    """`throttle_wait_ms` is the time for which it stood in line. (§0.9)"""
+    host.fill(0.75)
+    replies: list[Reply] = []
+    for _ in range(3):
+        host.driver.submit(body(5 * MB // 10), replies.append)
+    host.settle()
+    assert len(replies) == 1
+
+    while len(replies) < 3:
+        host.advance(ms=1)
+    assert all(isinstance(reply.result, Outcome) for reply in replies)
+    waited = [reply.throttle_ms for reply in replies]
+    assert waited[0] == 0
+    assert 5 <= waited[1] <= 15 < waited[2] <= 30
+
+
+def test_a_write_that_would_wait_too_long_is_refused_when_it_comes(host: Pressed) -> None:
+    """429 at once, with the time after which to come again; nothing is stored. (§0.6)"""
+    host.fill(0.99)
+
+    def crowd() -> None:
+        for _ in range(100):
+            host.append(size=MB)
+
+    with pytest.raises(Rejection) as refused:
+        crowd()
+
+    assert refused.value.code is ErrorCode.THROTTLED
+    assert (refused.value.detail or {})["retry_after_ms"] >= WAIT_MS_MAX
+    assert refused.value.retry_after_s is not None
+
+
+def test_the_bound_refuses_whatever_the_pace(host: Pressed) -> None:
+    """The log does not pass its bound by waiting."""
+    host.fill(1.0)
+    with pytest.raises(Rejection) as refused:
+        host.append()
+    assert refused.value.code is ErrorCode.THROTTLED
+
+
+def test_a_loader_may_wait_longer_and_is_not_refused(host: Pressed) -> None:
+    """`disable_backpressure` trades latency for not failing. (§0.6)"""
+    host.fill(0.99)
+    for n in range(40):
+        assert isinstance(host.append(str(n), size=MB // 2, disable_backpressure=True), Ticket)
+    host.fill(0.0)
+    for _ in range(100):
+        host.advance(ms=1000)
+    assert len([line for line in host.heard if line.endswith("done")]) == 40
+
+
+def test_writers_in_line_are_served_in_their_order(host: Pressed) -> None:
+    """First come, first served, also where the pressure went meanwhile."""
+    host.fill(0.8)
+    for n in range(5):
+        host.append(f"{n}", size=MB)
+    host.fill(0.0)
+    host.append("last")
+    for _ in range(10):
+        host.advance(ms=200)
+
+    assert host.heard == [f"{n}: done" for n in range(5)] + ["last: done"]
+
+
+def test_reads_do_not_wait(host: Pressed) -> None:
+    host.fill(1.0)
+    assert isinstance(host.ask(diff("t")), Reply)
+
+
+def test_who_leaves_the_line_writes_nothing(host: Pressed) -> None:
+    """A client that hung up while it waited: nothing of it is stored."""
+    host.fill(0.8)
+    host.append("first", size=MB)
+    ticket = host.append("gone", size=MB)
+    assert isinstance(ticket, Ticket)
+    ticket.cancel()
+    host.append("third", size=MB)
+    for _ in range(10):
+        host.advance(ms=200)
+
+    assert host.heard == ["first: done", "third: done"]
+    assert host.driver.engine.state.topics["t"].count == 3
+
+
+def test_what_comes_together_is_no_more_than_one_write_can_take(host: Pressed) -> None:
+    """Writers over that wait for the write that is under way: everybody in a write waits for all of
+    it."""
+    host.holds = {Write}
+    for n in range(20):
+        host.append(f"{n}", size=MB)
+    host.settle()
+    (write,) = host.steps
+    assert isinstance(write, Write)
+    assert write.frames.size_bytes <= UNIT_BYTES_MAX + MB + 4096
+
+    while host.steps:
+        host.next()
+        host.settle()
+    assert host.heard == [f"{n}: done" for n in range(20)]
+
+
+def test_draining_lets_the_line_in(host: Pressed) -> None:
+    """A stop answers those who wait, and keeps what it acknowledges. (§8.2)"""
+    host.fill(0.8)
+    for n in range(3):
+        host.append(f"{n}", size=MB)
+    host.driver.drain()
+    ended: list[Exception | None] = []
+    host.driver.stop(ended.append)
+
+    assert host.heard == [f"{n}: done" for n in range(3)]
+    assert ended == [None]
+
+
+def test_draining_waits_for_no_room_in_memory(host: Pressed) -> None:
+    """Who finds none is refused at once: a stop does not turn round and round for it. (§8.2)"""
+    host.fill(0.8)
+    for n in range(2):
+        host.append(f"{n}", size=MB)
+    full = Rejection(ErrorCode.THROTTLED, "full", {"limit": "max_hot_bytes", "max": 1})
+
+    def refuse(command: Any, **given: Any) -> Any:
+        raise full
+
+    host.driver.engine.submit = refuse  # type: ignore[method-assign]
+    host.driver.drain()
+
+    assert host.heard == ["1: 429 throttled"]
+
+
+def test_no_memory_for_one_in_line_is_that_ones_alone(
+    host: Pressed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others behind it are let in."""
+    host.fill(0.8)
+    for n in range(3):
+        host.append(f"{n}", size=MB)
+    submit = host.driver.engine.submit
+    asked: list[object] = []
+
+    def once(command: Any, **given: Any) -> Any:
+        asked.append(command)
+        if len(asked) == 1:
+            raise MemoryError
+        return submit(command, **given)
+
+    monkeypatch.setattr(host.driver.engine, "submit", once)
+    for _ in range(10):
+        host.advance(ms=200)
+
+    assert host.heard == ["0: done", "1: MemoryError()", "2: done"]

@@ -1,0 +1,232 @@
+"""Sealing: which runs are sealed and merged, and that readers never notice (§5)."""
+
+import pytest
+
+from protocol.harness import Harness, tagged
+from topics.protocol.maintenance import sealing
+from topics.protocol.maintenance.sealing import AGE_CHECK_MS
+from topics.protocol.model.events import RunsSealed
+from topics.protocol.state.hot_run import HotRun
+from topics.protocol.state.state import State
+
+from .runs import hot, sealed
+
+
+def test_a_full_run_is_sealed_and_the_open_one_stays() -> None:
+    """At `segment_max_records`; the records read the same. (§5)"""
+    engine = Harness(segment_max_records=4)
+    for i in range(10):
+        engine.append(tagged(f"t{i}", i))
+    before = engine.diff(include_tags=True)
+    engine.seal()
+
+    assert sum(sealed(engine)) == 8
+    assert hot(engine) == [2]
+    assert engine.diff(include_tags=True) == before
+    assert engine.append("x")["seqs"] == [11]
+
+
+def test_an_old_run_is_sealed() -> None:
+    """After `segment_max_age_ms`, looked at now and then. (§5)"""
+    engine = Harness(segment_max_age_ms=60_000)
+    engine.append(1)
+    assert engine.seal() == []
+    engine.now_ms += 60_000 + AGE_CHECK_MS
+    engine.seal()
+
+    assert (sealed(engine), hot(engine)) == ([1], [])
+    assert engine.append(2)["seqs"] == [2]
+    assert engine.seqs() == [1, 2]
+
+
+def test_memory_under_pressure_is_sealed() -> None:
+    """The largest topics first, above half of `max_hot_bytes`. (§11)"""
+    engine = Harness(max_hot_bytes=10_000)
+    engine.append("x" * 7000)
+    engine.append("small", name="u")
+    engine.seal()
+
+    assert engine.engine.state.memory.total_bytes < 5000
+    assert engine.seqs() == [1]
+
+
+def test_ephemeral_records_are_never_sealed() -> None:
+    """They are resident only. (§0.10)"""
+    engine = Harness(segment_max_records=2)
+    engine.put(durability="ephemeral")
+    for i in range(9):
+        engine.append(i)
+    engine.seal()
+    engine.seal_all()
+
+    assert sealed(engine) == []
+    assert engine.seqs() == list(range(1, 10))
+
+
+def test_a_deletion_while_a_seal_is_under_way_is_not_lost() -> None:
+    """The plan holds the flags of its time; what was killed since is killed in the new run. (§5)"""
+    engine = Harness(segment_max_records=4)
+    engine.append(*(tagged(f"t{i}") for i in range(4)))
+    engine.append("next")
+    job = engine.sealing.plan(engine.now_ms)
+    assert job is not None
+    engine.delete(match="t1")
+    refs = engine.store.seal(job.entries)
+    engine.delete(match="t2")
+    engine.sealing.install(job, refs, engine.now_ms)
+    engine.sync()
+
+    assert engine.seqs() == [1, 4, 5]
+    assert engine.state()["count"] == 3
+
+
+def test_a_topic_deleted_while_it_is_sealed_leaves_no_file() -> None:
+    """The file that came too late is let go. (§1.4)"""
+    engine = Harness(segment_max_records=2)
+    engine.append(1, 2)
+    engine.append(3)
+    job = engine.sealing.plan(engine.now_ms)
+    assert job is not None
+    engine.drop()
+    refs = engine.store.seal(job.entries)
+    engine.sealing.install(job, refs, engine.now_ms)
+
+    assert engine.engine.state.segments.unreferenced == [refs[0].segment]
+    assert not any(isinstance(event, RunsSealed) for event in engine.events)
+
+
+def test_a_seal_that_failed_is_tried_again() -> None:
+    """Nothing was written, the runs stay hot, and are due again. (§5)"""
+    engine = Harness(segment_max_records=2)
+    engine.append(1, 2)
+    engine.append(3)
+    job = engine.sealing.plan(engine.now_ms)
+    assert job is not None
+    engine.sealing.fail(job)
+    assert engine.seqs() == [1, 2, 3]
+
+    engine.seal()
+    assert sealed(engine) == [2]
+    assert engine.seqs() == [1, 2, 3]
+
+
+def test_a_topic_has_few_runs_however_often_it_is_sealed() -> None:
+    """Small sealed neighbours are merged: a logarithmic number of runs. (§5)"""
+    engine = Harness()
+    for i in range(64):
+        engine.append(i)
+        engine.seal_all()
+
+    assert sum(sealed(engine)) == 64
+    assert len(engine.topic().runs) <= 8
+    assert engine.seqs() == list(range(1, 65))
+
+
+def test_many_small_topics_are_sealed_before_they_fill_the_memory() -> None:
+    """A run has a cost of its own, which the bound on hot memory counts too."""
+    engine = Harness(max_hot_bytes=1 << 20)
+    for i in range(80):
+        engine.append(i, name=f"t{i}")
+
+    jobs = engine.seal()
+
+    assert sum(len(job.entries) for job in jobs) >= 16
+    assert engine.engine.state.memory.logged_weight <= 1 << 19
+
+
+def test_under_pressure_the_largest_topics_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many small ones there are besides. (§11)"""
+    monkeypatch.setattr(sealing, "JOB_ENTRIES_MAX", 2)
+    engine = Harness(max_hot_bytes=1 << 20)
+    for i in range(8):
+        engine.append("x", name=f"small-{i}")
+    for name in ("large", "larger"):
+        engine.append("x" * 40_000, name=name)
+    for i in range(8, 16):
+        engine.append("x", name=f"small-{i}")
+    engine.sealing.press()
+
+    job = engine.sealing.plan(engine.now_ms)
+
+    assert job is not None
+    expected = {engine.topic(name).topic_id for name in ("large", "larger")}
+    assert {entry.topic_id for entry in job.entries} == expected
+
+
+def test_only_topics_that_are_old_are_sealed_for_it() -> None:
+    """The look ends at the first young one; what was sealed and written again is young. (§5)"""
+    engine = Harness(segment_max_age_ms=60_000)
+    engine.append(1, name="again")
+    engine.append(1, name="old")
+    engine.seal_all()
+    engine.append(2, name="old")
+    engine.now_ms += 59_000 + AGE_CHECK_MS
+    engine.append(2, name="again")
+    engine.now_ms += 1000
+
+    (job,) = engine.seal()
+
+    assert [entry.topic_id for entry in job.entries] == [engine.topic("old").topic_id]
+
+
+def test_a_segment_is_kept_whose_first_topics_go_while_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing refers to it for a moment, and then the next topic does. (§5)"""
+    monkeypatch.setattr(sealing, "ENTRIES_MAX", 1)
+    engine = Harness()
+    engine.append(1, name="gone")
+    engine.append(1)
+    plan = engine.begin_checkpoint()
+    job = engine.checkpointing.plan_seal(plan)
+    assert job is not None
+    refs = engine.store.seal(job.entries)
+    first = {topic.topic_id: name for name, topic in engine.engine.state.topics.items()}
+    names = [first[entry.topic_id] for entry in job.entries]
+
+    installed = engine.sealing.install_some(job, refs, engine.now_ms, plan.images, 0)
+    engine.drop(names[0])
+    engine.sealing.install_some(job, refs, engine.now_ms, plan.images, installed)
+
+    assert engine.compaction.take_unreferenced() == []
+    assert engine.seqs(name=names[1]) == [1]
+
+
+def test_what_a_plan_that_was_given_up_had_taken_is_planned_again() -> None:
+    """A round that is broken off between two slices leaves no run busy."""
+    engine = Harness(segment_max_records=1)
+    for i in range(2 * sealing.ENTRIES_MAX):
+        engine.append(1, name=f"t{i}")
+        engine.append(2, name=f"t{i}")
+    task = engine.schedule.round()
+    step = next(task)
+    while not engine.sealing.busy:
+        step = task.send(engine.done(step))
+
+    task.close()
+
+    assert not engine.sealing.busy
+    assert sum(len(job.entries) for job in engine.seal()) == 2 * sealing.ENTRIES_MAX
+
+
+def test_what_is_left_of_a_seal_that_was_installed_in_part_is_sealed_again() -> None:
+    """A round that is broken off there loses nothing, and nothing is there twice."""
+    engine = Harness()
+    topics = [f"t{i}" for i in range(2 * sealing.ENTRIES_MAX)]
+    for name in topics:
+        engine.append(1, name=name)
+    task = engine.schedule.round(checkpoint=True)
+    step = next(task)
+    while not any(engine.topic(name).runs[0].ref for name in topics):
+        step = task.send(engine.done(step))
+    assert any(isinstance(engine.topic(name).runs[0], HotRun) for name in topics)
+
+    task.close()
+
+    assert not engine.sealing.busy
+    engine.seal()
+    assert not engine.engine.state.memory.unsealed
+    assert [engine.seqs(name=name) for name in topics] == [[1]] * len(topics)
+    again = State(engine.limits, engine.store)
+    again.restore(engine.finish_checkpoint(engine.begin_checkpoint()))
+    assert [again.topics[name].count for name in topics] == [1] * len(topics)

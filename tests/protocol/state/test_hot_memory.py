@@ -1,0 +1,110 @@
+"""Hot memory: its counters are the sums of what runs hold, whatever happens to them (§11)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from protocol.harness import Harness
+from topics.protocol.state.hot_memory import BySize, HotMemory, freeze
+from topics.protocol.state.hot_run import HotRun
+
+NAMES = st.sampled_from(["t", "u"])
+CLASSES = st.sampled_from(["disk", "ephemeral"])
+
+
+class Counters(RuleBasedStateMachine):
+    """Random lives of two topics that change their class; the counters are counted anew each time."""
+
+    @initialize(segment=st.sampled_from([2, 1000]))
+    def begin(self, segment: int) -> None:
+        self.engine = Harness(segment_max_records=segment, max_hot_bytes=300_000)
+
+    @rule(name=NAMES, records=st.integers(1, 4), size=st.sampled_from([10, 5000]))
+    def append(self, name: str, records: int, size: int) -> None:
+        self.engine.append(*["x" * size] * records, name=name)
+
+    @rule(name=NAMES, durability=CLASSES, discard=st.sampled_from(["old", "reject"]))
+    def configure(self, name: str, durability: str, discard: str) -> None:
+        self.engine.put(name, durability=durability, discard=discard)
+
+    @rule(name=NAMES, below=st.integers(0, 60))
+    def delete(self, name: str, below: int) -> None:
+        if name in self.engine.engine.state.topics:
+            self.engine.delete(name, before_seq=below)
+
+    @rule(name=NAMES)
+    def drop(self, name: str) -> None:
+        self.engine.drop(name)
+
+    @rule()
+    def seal(self) -> None:
+        self.engine.seal()
+
+    @rule()
+    def seal_all(self) -> None:
+        self.engine.seal_all()
+
+    @invariant()
+    def every_counter_is_what_the_runs_hold(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        state = self.engine.engine.state
+        memory = state.memory
+        hot = [
+            (topic, run)
+            for topic in state.topics.values()
+            for run in topic.runs
+            if isinstance(run, HotRun)
+        ]
+        volatile = [(topic, run) for topic, run in hot if run.volatile]
+        logged = [(topic, run) for topic, run in hot if not run.volatile]
+        assert memory.logged_bytes == sum(run.memory_bytes for _, run in logged)
+        assert memory.volatile_bytes == sum(run.memory_bytes for _, run in volatile)
+        assert memory.firm_bytes == sum(
+            run.memory_bytes for topic, run in volatile if topic.config.discard == "reject"
+        )
+        assert set(memory.unsealed) == {topic.topic_id for topic, _ in logged}
+        assert set(memory.volatile) == {topic.topic_id for topic, _ in volatile}
+        assert set(memory.largest.first(10)) == set(memory.unsealed)
+        assert set(memory.full) <= set(state.by_id)
+
+
+Counters.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestCounters: Any = Counters.TestCase
+
+
+def test_the_largest_topics_are_found_to_a_factor_of_two() -> None:
+    """Without a look at all of them."""
+    sizes = BySize()
+    for topic_id, size in enumerate((5, 9000, 1, 100, 70, 7000)):
+        sizes.move(topic_id, 0, size)
+    assert set(sizes.first(2)) == {1, 5}
+    sizes.move(1, 9000, 0)
+    sizes.move(2, 1, 40_000)
+    assert sizes.first(1) == [2]
+    assert set(sizes.first(4)) == {2, 5, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("volatile_bytes", "share"), [(0, 500), (200, 400), (500, 250), (900, 250)]
+)
+def test_logged_records_have_half_of_what_volatile_ones_leave(
+    volatile_bytes: int, share: int
+) -> None:
+    """Which is at least half of all. (§11)"""
+    memory = HotMemory(Harness(max_hot_bytes=1000).limits)
+    memory.volatile_bytes = volatile_bytes
+    assert memory.logged_share == share
+
+
+def test_a_frozen_run_takes_no_more() -> None:
+    """The next append begins a run of its own."""
+    engine = Harness()
+    engine.append(1)
+    freeze(engine.topic())
+    engine.append(2)
+    assert [run.count for run in engine.topic().runs] == [1, 1]
+    assert list(engine.engine.state.memory.full) == [engine.topic().topic_id]

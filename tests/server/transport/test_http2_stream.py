@@ -1,0 +1,189 @@
+"""The life of a stream: every cell of its table, and the same told over the wire."""
+
+import h2.events
+import pytest
+
+from topics.server.transport.http2.stream import TABLE, Input, Outbound, State, Stream
+
+from .http2_rig import Rig, frame, ok
+
+MOVES = """
+             ended      answered  opened   sent       reset
+receiving    waiting    refusing  tunnel   -          closed
+waiting      -          sending   -        -          closed
+refusing     sending    -         -        lingering  closed
+tunnel       sending    -         -        lingering  closed
+sending      -          -         -        closed     closed
+lingering    closed     -         -        -          closed
+closed       -          -         -        -          -
+"""
+
+_HEAD, *_ROWS = [line.split() for line in MOVES.strip().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("state", "what", "made"),
+    [
+        (State(row[0]), Input(what), None if made == "-" else State(made))
+        for row in _ROWS
+        for what, made in zip(_HEAD, row[1:], strict=True)
+    ],
+)
+def test_every_cell(state: State, what: Input, made: State | None) -> None:
+    """A stream moves as the table says, and in no other way."""
+    stream = Stream(1, is_head=False, coming=None)
+    stream.state = state
+
+    if made is None:
+        with pytest.raises(AssertionError):
+            stream.move(what)
+    else:
+        stream.move(what)
+        assert stream.state is made
+
+
+def test_the_table_has_every_state_and_every_input() -> None:
+    """And says nothing that is not written above."""
+    assert {State(row[0]) for row in _ROWS} == set(State)
+    assert [Input(what) for what in _HEAD] == list(Input)
+    assert sum(made != "-" for row in _ROWS for made in row[1:]) == len(TABLE)
+
+
+# The same from outside: each way that a request can come to its end closes what was admitted.
+
+
+def test_receiving_waiting_sending_closed() -> None:
+    """Head, body, answer."""
+    rig = Rig()
+    stream = rig.ask(body=b"hello")
+    rig.exchanged()
+
+    assert (rig.status(stream), rig.body(stream), rig.has_ended(stream)) == (200, b"hello", True)
+    assert rig.exchange.open == 0
+    assert rig.shared.busy == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [(b"/echo", False), (b"/refuse", False), (b"/wait", True), (b"/feed", True), (b"/big", True)],
+    ids=["receiving", "refusing", "waiting", "sending news", "sending"],
+)
+def test_a_client_resets_a_stream(path: bytes, end: bool) -> None:
+    """In each state: what waited is cancelled, what was admitted closed, the connection goes on."""
+    rig = Rig(window=0)
+    stream = rig.ask(path, end=end)
+    rig.exchanged()
+    rig.h2.reset_stream(stream)
+    rig.exchanged()
+
+    assert rig.exchange.open == 0
+    assert rig.shared.busy == 0
+    assert all(each.is_cancelled for each in rig.exchange.waits)
+    assert all(each.is_closed for each in rig.exchange.feeds)
+    assert rig.shared.answers.held_bytes == rig.shared.bodies.held_bytes == 0
+    after = rig.ask(method=b"HEAD")
+    rig.exchanged()
+    assert rig.status(after) == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [(b"/echo", False), (b"/refuse", False), (b"/wait", True), (b"/feed", True), (b"/big", True)],
+    ids=["receiving", "refusing", "waiting", "sending news", "sending"],
+)
+def test_a_client_is_gone(path: bytes, end: bool) -> None:
+    """The end of the connection is that of its streams."""
+    rig = Rig(window=0)
+    rig.ask(path, end=end, body=b"" if end else b"x")
+    rig.exchanged()
+    rig.leave()
+
+    assert rig.exchange.open == 0
+    assert rig.shared.busy == 0
+    assert all(each.is_cancelled for each in rig.exchange.waits)
+    assert all(each.is_closed for each in rig.exchange.feeds)
+    assert rig.shared.answers.held_bytes == rig.shared.bodies.held_bytes == 0
+    assert not rig.shared.connections
+
+
+def test_an_answer_for_a_client_that_is_gone_is_dropped() -> None:
+    """Whatever the wait does then."""
+    rig = Rig()
+    stream = rig.ask(b"/wait")
+    rig.exchanged()
+    rig.h2.reset_stream(stream)
+    rig.exchanged()
+    rig.exchange.waits[0].deliver(ok(b"late"))
+    rig.exchanged()
+
+    assert rig.of(stream, h2.events.ResponseReceived) == []
+
+
+def test_refusing_lingering_closed_by_the_client() -> None:
+    """A request that is refused by its head is answered at once; a client that ends its body soon
+    gets no reset."""
+    rig = Rig()
+    stream = rig.ask(b"/refuse", end=False)
+    rig.exchanged()
+    assert (rig.status(stream), rig.has_ended(stream)) == (404, True)
+    rig.send(frame(0, 1, stream, b"rest"))
+    rig.advance(10)
+
+    assert rig.reset_by(stream) is None
+    assert rig.shared.busy == 0
+
+
+def test_refusing_lingering_closed_by_time() -> None:
+    """A client that does not is reset with NO_ERROR (RFC 9113, 8.1)."""
+    rig = Rig()
+    stream = rig.ask(b"/refuse", end=False)
+    rig.exchanged()
+    assert rig.status(stream) == 404
+    rig.send(frame(0, 0, stream, b"more"))
+    rig.advance(1)
+
+    assert rig.reset_by(stream) == 0
+    assert rig.shared.busy == 0
+
+
+def test_refusing_sending_closed() -> None:
+    """A client may end its body before it takes the refusal."""
+    rig = Rig(window=0)
+    stream = rig.ask(b"/refuse", end=False)
+    rig.exchanged()
+    rig.send(frame(0, 1, stream, b"rest"))
+    assert not rig.has_ended(stream)
+    rig.h2.increment_flow_control_window(1000, stream)
+    rig.exchanged()
+
+    assert rig.has_ended(stream)
+    assert rig.reset_by(stream) is None
+    assert rig.shared.busy == 0
+
+
+# What waits to be sent.
+
+
+def test_an_answer_leaves_in_the_pieces_that_are_asked_for() -> None:
+    """Buffers are cut and joined as the frames need them."""
+    outbound = Outbound()
+    outbound.add([b"a" * 10_000, memoryview(b"b" * 10_000), b"", b"c"])
+
+    assert outbound.size == 20_001
+    assert outbound.take(4) == b"aaaa"
+    assert outbound.take(10_000) == b"a" * 9_996 + b"bbbb"
+    assert outbound.take(30_000) == b"b" * 9_996 + b"c"
+    assert outbound.size == 0
+
+
+def test_a_body_of_small_pieces_costs_few() -> None:
+    """Each piece would cost more than its bytes."""
+    stream = Stream(1, is_head=False, coming=None)
+    for _ in range(10_000):
+        stream.keep(b"xyz")
+    stream.keep(b"l" * 5000)
+    stream.keep(b"!")
+
+    pieces = stream.take_pieces()
+    assert b"".join(pieces) == b"xyz" * 10_000 + b"l" * 5000 + b"!"
+    assert len(pieces) <= 4

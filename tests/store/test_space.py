@@ -1,0 +1,154 @@
+"""How the log gets space, and what happens without any."""
+
+from sim.files import SimFiles
+
+from topics.store.layout import PAGE, RESERVE_NAME
+
+from .disks import FILE, begun, recovered
+
+
+def test_a_large_write_finds_room_on_a_small_disk() -> None:
+    """Where space is counted, the next file is as large as the refused write needs, if the disk has
+    that much more. (F6)"""
+    files = SimFiles()
+    files.capacity_bytes = 15 * FILE
+    ledger = begun(files)
+    text = b"x" * (2 * FILE)
+    assert ledger.store.room(reserve=False) < len(text)
+
+    ledger.store.find_room(len(text) + 4096)
+
+    assert ledger.store.room(reserve=False) > len(text)
+    ledger.append(1, text)
+    ledger.store.sync()
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+
+def test_a_full_disk_is_known_before_a_write() -> None:
+    """Appends stop at `room`, deletes continue into the reserve, and no write ever fails. (F6)"""
+    files = SimFiles()
+    files.capacity_bytes = 6 * FILE
+    ledger = begun(files)
+    store = ledger.store
+    text = b"x" * 3000
+
+    appended = 0
+    while store.room(reserve=False) > len(text) + 500:
+        ledger.append(1, text)
+        store.sync()
+        appended += 1
+    assert appended > 10
+    assert RESERVE_NAME in files.names()
+    assert files.free_bytes() >= store.log_bytes  # what the log holds finds space as segments
+
+    files.capacity_bytes = sum(len(data) for data in files.tree().values())
+    for n in range(1000):
+        assert store.room(reserve=True) > 500
+        ledger.delete(1, n % appended + 1, n % appended + 1)
+        store.sync()
+        if RESERVE_NAME not in files.names():
+            break
+    assert RESERVE_NAME not in files.names()
+    assert store.room(reserve=False) < len(text)
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+    files.capacity_bytes = 1 << 30
+    store.find_room()
+    assert store.room(reserve=False) > len(text)
+    ledger.append(1, text)
+    store.sync()
+    assert RESERVE_NAME in files.names()
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+
+def test_a_checkpoint_on_a_full_disk_frees_space() -> None:
+    """Without space for another log file a checkpoint begins in the middle of the present one."""
+    files = SimFiles()
+    ledger = begun(files)
+    for _ in range(40):
+        ledger.append(1, b"x" * 3000)
+    ledger.checkpoint()
+    ledger.append(1, b"y")
+    files.capacity_bytes = sum(len(data) for data in files.tree().values()) + 20_000
+    before = sum(name.endswith(".wal") for name in files.names())
+    ledger.checkpoint()
+    ledger.checkpoint()
+
+    assert sum(name.endswith(".wal") for name in files.names()) < before
+    assert recovered(files.kill()).content() == ledger.history[-1]
+    ledger.append(1, b"z")
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+
+def test_space_that_somebody_else_took_is_made_up_from_the_reserve() -> None:
+    """Space that was promised while there was plenty is provided even if another program took
+    it."""
+    files = SimFiles()
+    ledger = begun(files)
+    store = ledger.store
+    assert store.room(reserve=False) > 50_000
+    while store._log.position.offset < FILE - 4 * PAGE:  # type: ignore[attr-defined]
+        ledger.append(1, b"x" * 2500)
+    files.capacity_bytes = 0
+
+    ledger.append(1, b"x" * 15_000)
+    store.sync()
+
+    assert RESERVE_NAME not in files.names()
+    assert recovered(files.kill()).content() == ledger.history[-1]
+
+
+def test_a_start_on_a_full_disk_serves() -> None:
+    """Reads need no space, deletes use the reserve, and a kill loses nothing."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second", b"third")
+    ledger.seal(1)
+    ledger.store.sync()
+    after = files.kill()
+    after.capacity_bytes = sum(len(data) for data in after.tree().values()) - FILE - 5000
+
+    found = recovered(after)
+    assert found.content() == ledger.history[-1]
+    assert found.store.room(reserve=False) == 0
+    assert found.store.room(reserve=True) > 1000
+    found.recovered().delete(1, 1, 1)
+    found.store.sync()
+
+    assert recovered(after.kill()).content() == found.history[-1]
+
+
+def test_a_torn_end_on_a_full_disk_is_cut_all_the_same() -> None:
+    """The bytes of a torn end are kept if there is space, and never prevent a start."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x" * 3000)
+    damaged = files.kill()
+    [name] = [n for n in damaged.names() if n.endswith(".wal") and n != RESERVE_NAME]
+    data = bytearray(damaged.tree()[name])
+    data[data.index(b"xxx") + 1000] ^= 1
+    damaged.put(name, bytes(data))
+    damaged.capacity_bytes = 0
+
+    found = recovered(damaged)
+
+    assert found.content() == ledger.history[-2]
+    assert not any(n.endswith((".torn", ".tmp")) for n in damaged.names())
+    assert damaged.tree()[name] == bytes(data)
+    found.recovered().delete(1, 1, 1)
+    found.store.sync()
+    # The reserve has become the file after it by now: without one it would look like a loss.
+    assert damaged.tree()[name] == bytes(data[: 2 * PAGE])
+    assert recovered(damaged.kill()).content() == {1: {}}
+
+
+def test_a_batch_larger_than_a_file_gets_one_that_fits() -> None:
+    """The size of log files does not limit the size of a write."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x" * (5 * FILE))
+    ledger.append(1, b"y" * (2 * FILE))
+    ledger.append(1, b"z")
+    ledger.store.sync()
+
+    assert recovered(files.kill()).content() == ledger.history[-1]

@@ -1,0 +1,191 @@
+"""Delayed writes: appends that wait before they are decided, first come, first served (§0.6).
+
+An append waits while the throttle says so, while more is planned than one write should carry, or
+while memory has no room for it and sealing is about to make some.  This module owns their queue and
+the pressure that paces the throttle; it does not know how a command is decided or answered.
+
+Invariants: a write is let in no earlier than its turn and no later than `WAIT_MS_MAX` after it came,
+or it is refused; none overtakes another, but for a write that never had to wait.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from topics.protocol.driver.group_commit import Deliver, GroupCommit, Reply, Ticket
+from topics.protocol.driver.maintenance import MaintenanceDriver
+from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
+from topics.protocol.engine import Engine
+from topics.protocol.model.commands import Append
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.ports import Store
+
+UNIT_BYTES_MAX: Final = 8 << 20
+"""Bytes planned for the log at which appends wait until a write is through: what is decided together
+is one write, and every command in it waits for all of it."""
+RETRY_MS: Final = 10
+"""A write that memory had no room for is decided again after this, as long as it may wait."""
+
+
+Decide = Callable[[Append, Deliver, float], Reply | Ticket]
+"""Decides a write that waited so many milliseconds."""
+
+
+@dataclass(slots=True, eq=False)
+class _DelayedWrite:
+    """An append that is not decided yet; `ticket` once it was decided and waits for the log."""
+
+    command: Append
+    deliver: Deliver
+    since_ms: int
+    at_ms: float
+    ticket: Ticket | None = None
+
+
+class DelayedWrites:
+    """The queue before one driver's decisions.
+
+    Args:
+        decide: Decides one; raises Rejection.
+        answer: Delivers a reply.
+        steady_ms: The monotonic clock.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        engine: Engine,
+        store: Store,
+        commit: GroupCommit,
+        throttle: Throttle,
+        maintenance: MaintenanceDriver,
+        *,
+        decide: Decide,
+        answer: Callable[[Deliver, Reply], None],
+        steady_ms: Callable[[], int],
+    ) -> None:
+        self._limits = limits
+        self._engine = engine
+        self._store = store
+        self._commit = commit
+        self._throttle = throttle
+        self._maintenance = maintenance
+        self._decide = decide
+        self._answer = answer
+        self._steady_ms = steady_ms
+        self._queue: deque[_DelayedWrite] = deque()
+        self.is_open = False
+        """Whether a write may wait for room in memory; at the end of the driver none may."""
+
+    @property
+    def pressure(self) -> float:
+        """How full the fuller of the log and the memory for records to be sealed is; 1.0 at its
+        bound."""
+        log_part = self._store.log_bytes / self._maintenance.schedule.log_bound
+        memory = self._engine.state.memory
+        return max(log_part, memory.logged_bytes / self._limits.max_hot_bytes)
+
+    @property
+    def _is_unit_full(self) -> bool:
+        return self._engine.unit.planned_bytes >= UNIT_BYTES_MAX
+
+    # ------------------------------------------------------------------ what comes
+
+    def submit(self, command: Append, deliver: Deliver) -> Reply | Ticket:
+        """Decide a write now, or in its turn.  Raises Rejection."""
+        delayed = self._throttled(command, deliver)
+        if delayed is not None:
+            return self._put(delayed)
+        try:
+            return self._decide(command, deliver, 0.0)
+        except Rejection as refusal:
+            if not self._may_find_room(command, refusal):
+                raise
+            now_ms = self._steady_ms()
+            return self._put(_DelayedWrite(command, deliver, now_ms, now_ms + RETRY_MS))
+
+    def _throttled(self, command: Append, deliver: Deliver) -> _DelayedWrite | None:
+        """The write with its time; None where it need not wait.  Raises Rejection where it would
+        wait too long (429, §0.6)."""
+        pressure = self.pressure
+        is_free = not self._queue and not self._is_unit_full
+        if pressure < SOFT and is_free:
+            return None
+        now_ms = self._steady_ms()
+        if not command.disable_backpressure:
+            wait_ms = self._throttle.foresee_ms(now_ms, pressure)
+            if wait_ms > WAIT_MS_MAX:
+                self._maintenance.memory_is_full()
+                raise overloaded(wait_ms, "the log")
+        size_bytes = sum(map(len, command.datas))
+        wait_ms = self._throttle.wait_ms(size_bytes, now_ms, pressure)
+        if wait_ms < 1 and is_free:
+            return None
+        return _DelayedWrite(command, deliver, now_ms, now_ms + wait_ms)
+
+    def _put(self, delayed: _DelayedWrite) -> Ticket:
+        def cancel() -> None:
+            if delayed.ticket is not None:
+                delayed.ticket.cancel()
+            elif delayed in self._queue:
+                self._queue.remove(delayed)
+
+        self._queue.append(delayed)
+        return Ticket(cancel)
+
+    def _may_find_room(self, command: Append, refusal: Rejection) -> bool:
+        """Whether memory had no room for a write, and sealing will make some."""
+        if (refusal.detail or {}).get("limit") != "max_hot_bytes" or not self.is_open:
+            return False
+        topic = self._engine.state.topics.get(command.topic)
+        is_logged = topic is None or topic.durability.is_logged
+        return is_logged and self._engine.state.memory.logged_bytes > 0
+
+    # ------------------------------------------------------------------ what is let in
+
+    def move(self) -> None:
+        """Let in the writes whose time has come, as long as one write of the log can take them."""
+        now_ms = self._steady_ms()
+        while self._queue and self._queue[0].at_ms <= now_ms:
+            if self._is_unit_full and self._commit.failure is None:
+                return  # the write that is under way moves the queue on
+            if not self._let_in(self._queue.popleft()):
+                return
+
+    def let_all_in(self) -> None:
+        """Decide every write that waits, without any further wait."""
+        self.is_open = False
+        while self._queue:
+            self._let_in(self._queue.popleft())
+
+    def _let_in(self, delayed: _DelayedWrite) -> bool:
+        """Decide a write; False where it went back to the head of the queue."""
+        now_ms = self._steady_ms()
+        try:
+            waited_ms = float(now_ms - delayed.since_ms)
+            found = self._decide(delayed.command, delayed.deliver, waited_ms)
+        except Rejection as refusal:
+            may_wait = self.is_open and now_ms + RETRY_MS < delayed.since_ms + WAIT_MS_MAX
+            if may_wait and self._may_find_room(delayed.command, refusal):
+                delayed.at_ms = now_ms + RETRY_MS
+                self._queue.appendleft(delayed)
+                return False
+            found = Reply(refusal)
+        except Exception as error:
+            found = Reply(error)  # a bug, or no memory: it concerns this write alone
+        if isinstance(found, Reply):
+            self._answer(delayed.deliver, found)
+        else:
+            delayed.ticket = found
+        return True
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def alarm_ms(self) -> int | None:
+        """When `move` has something to do; None where the end of a write calls it."""
+        if not self._queue or self._is_unit_full:
+            return None
+        return int(self._queue[0].at_ms) + 1

@@ -1,0 +1,50 @@
+"""What a maintenance task waits for.
+
+A task is a generator that runs on the engine's thread between two yields, in one piece.  Each value
+that it yields is a wait, which its driver performs without holding up commands; the result, or the
+error, is sent back in.  A task therefore never blocks the event loop and knows no thread.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """A call that waits for a disk, for a worker thread; the task gets its result, or what it
+    raised."""
+
+    call: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """`Store.rotate`, in the order of the log's writes; the task gets the boundary.
+
+    It follows `UntilWritten` at once, so that every event that is applied by then stands before the
+    boundary.
+    """
+
+    fresh: bool = False
+    stay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UntilWritten:
+    """Go on in a moment in which every applied event is written; raises WriteFailed where the log
+    failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UntilSynced:
+    """Go on when every write that was made by now is durable; raises WriteFailed where the log
+    failed."""
+
+
+Wait: TypeAlias = Blocking | Rotation | UntilWritten | UntilSynced
+Task: TypeAlias = Generator[Wait, Any, None]
+
+
+def yield_to_commands() -> None:
+    """The call of a `Blocking` that only lets commands run between two slices of a task."""

@@ -1,0 +1,118 @@
+"""What clients may use up: bytes in memory, CPU time, and frames that cost them nothing.
+
+Owns the counts.  Refuses to know what is done with a client that is over one; and the clock, which
+is an argument.
+"""
+
+
+class Budget:
+    """Bytes that all clients may hold together.
+
+    Args:
+        max_bytes: At most; a share may not pass it, whatever is left of its own bound.
+    """
+
+    __slots__ = ("held_bytes", "max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.held_bytes = 0
+
+
+class Share:
+    """What one request, stream or connection holds of a budget.
+
+    Whoever makes one calls `close` in the end, which gives back what is left.
+
+    Args:
+        max_bytes: What this one may hold; None: as much as the budget allows.
+    """
+
+    __slots__ = ("_budget", "_max_bytes", "held_bytes")
+
+    def __init__(self, budget: Budget, max_bytes: int | None = None) -> None:
+        self._budget = budget
+        self._max_bytes = budget.max_bytes if max_bytes is None else max_bytes
+        self.held_bytes = 0
+
+    def take(self, size: int) -> bool:
+        """Hold `size` bytes more; False, and nothing is held, where that is too much."""
+        budget = self._budget
+        if self.held_bytes + size > self._max_bytes:
+            return False
+        if budget.held_bytes + size > budget.max_bytes:
+            return False
+        self.held_bytes += size
+        budget.held_bytes += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        assert 0 <= size <= self.held_bytes
+        self.held_bytes -= size
+        self._budget.held_bytes -= size
+
+    def close(self) -> None:
+        self.give_back(self.held_bytes)
+
+
+class Charges:
+    """Counts what costs us work and the client nothing, in windows of time.
+
+    Args:
+        most: Allowed in one window.
+        window_s: Its length; a new one begins with the first charge after the last has ended.
+    """
+
+    __slots__ = ("_most", "_until_s", "_window_s", "count")
+
+    def __init__(self, most: int, window_s: float) -> None:
+        self._most = most
+        self._window_s = window_s
+        self.count = 0
+        """Of this window, or of the last."""
+        self._until_s = 0.0
+
+    def charge(self, now_s: float, count: int = 1) -> bool:
+        """Count; False where it is too much, and the client should go."""
+        if now_s >= self._until_s:
+            self.count, self._until_s = 0, now_s + self._window_s
+        self.count += count
+        return self.count <= self._most
+
+
+class Meter:
+    """The CPU time that one connection used lately: what it used leaks away at `share` of the time
+    that passes.
+
+    A connection that used little is served as soon as its bytes come; one that `is_heavy` waits for
+    its turn among the others that are (`turns.Turns`).  A new connection is heavy for a moment, so
+    that a crowd of them does not pass those that have proved light.
+
+    Args:
+        now_s: The loop's time.
+        most_s: Used lately, beyond which a connection is heavy.
+        share: Of one CPU that a connection may use for ever without being heavy.
+    """
+
+    __slots__ = ("_most_s", "_seen_s", "_share", "used_s")
+
+    def __init__(self, now_s: float, most_s: float = 0.002, share: float = 0.1) -> None:
+        self._most_s = most_s
+        self._share = share
+        self.used_s = 2 * most_s
+        self._seen_s = now_s
+
+    def use(self, now_s: float, took_s: float) -> None:
+        """Note CPU time that the connection had; `now_s` is the loop's time."""
+        left_s = self.used_s - (now_s - self._seen_s) * self._share
+        self.used_s = (left_s if left_s > 0 else 0.0) + took_s
+        self._seen_s = now_s
+
+    @property
+    def debt_s(self) -> float:
+        """What the connection has used and not made good: of two that wait, the one with less was
+        the lighter, or has waited longer.  Only for comparing, as both leak at the same rate."""
+        return self.used_s + self._seen_s * self._share
+
+    def is_heavy(self, now_s: float) -> bool:
+        return self.used_s - (now_s - self._seen_s) * self._share > self._most_s

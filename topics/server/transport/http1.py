@@ -1,0 +1,405 @@
+"""HTTP/1.1 on one connection.
+
+Owns the life of one request at a time: its body with its deadlines and its share of memory, the wait
+for an answer, the writing of it, and whether the connection goes on.  Refuses to know framing, which
+is `Parser`'s, and what is asked, which is the exchange's.
+
+Invariant: requests are answered in the order in which they came, and nothing is read behind a
+request before it is answered; an admitted request is closed once.
+"""
+
+from enum import Enum
+from typing import Any, Final
+
+from topics.protocol.http import sse
+from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.interface import Admission, Answer, Head, Pending, Source, Streaming
+from topics.server.exchange.refusals import refusal
+from topics.server.transport import http1_writer as writer
+from topics.server.transport.budget import Share
+from topics.server.transport.connection import Connection
+from topics.server.transport.http1_parser import Malformed, Message, Parser
+from topics.server.transport.outgoing import Outgoing
+from topics.server.transport.pump import source_of
+from topics.server.transport.websocket import open_on_http1
+
+SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
+"""The last word to a client that does not take its stream: it goes on by its last id."""
+EARLY: Final = "frames came before the handshake was answered"
+
+
+class State(Enum):
+    """Where the request is that the connection is busy with."""
+
+    IDLE = "idle"
+    """There is none, or a part of its head."""
+    BODY = "body"
+    """Its body comes."""
+    SPILL = "spill"
+    """It is answered, and the rest of its body is read and forgotten."""
+    WAITING = "waiting"
+    """Its answer is yet to come."""
+    SENDING = "sending"
+    """Its answer is written as the client takes it."""
+    STREAMING = "streaming"
+    OVER = "over"
+    """The connection ends."""
+
+
+class Http1:
+    """Implements `connection.Speaker`."""
+
+    def __init__(self, connection: Connection) -> None:
+        shared = connection.shared
+        self._connection = connection
+        self._shared = shared
+        self._exchange = shared.exchange
+        self._limits, self._timeouts = shared.limits, shared.timeouts
+        self._now_s = shared.loop.time
+        self._parser = Parser(shared.limits.feed_bytes)
+        self._state = State.IDLE
+        self._bodies = Share(shared.bodies)
+        self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
+        self._message: Message | None = None
+        self._admission: Admission | None = None
+        self._pieces: list[bytes] = []
+        self._window_bytes = 0
+        self._body_until_s = 0.0
+        self._pending: Pending | None = None
+        self._outgoing: Outgoing | None = None
+        self._source: Source | None = None
+        self._has_news = False
+        self._closes = False
+        """The connection ends with this request."""
+
+    # ------------------------------------------------------------------ what the connection says
+
+    def receive(self, data: bytes, at: int) -> int:
+        state = self._state
+        if state is State.IDLE:
+            return 0 if self._connection.is_paused else self._receive_head(data, at)
+        if state is State.BODY:
+            return self._receive_body(data, at)
+        if state is State.SPILL:
+            return self._spill(data, at)
+        if state is State.STREAMING:
+            # Never answered: what comes behind the request of a stream would wait for its end.
+            self._closes = True
+            return len(data) - at
+        return 0
+
+    def work(self) -> bool:
+        if self._state is State.STREAMING:
+            return self._has_news and self._send_news()
+        return self._state is State.SENDING and self._send_slice()
+
+    def writable(self) -> None:
+        self._connection.work_soon()
+
+    def stalled(self) -> bool:
+        if self._state is not State.STREAMING:
+            return False
+        self._end_stream(SLOW)
+        return True
+
+    def due(self) -> None:
+        match self._state:
+            case State.BODY:
+                assert self._admission is not None
+                self._answer(self._admission.too_slow())
+            case State.IDLE if self._parser.is_begun:
+                self._refuse("the head did not come in time", 400)
+            case _:
+                # Idle for too long, or its client has closed its half and waits for news.
+                self._connection.finish()
+
+    def ended(self) -> None:
+        if self._state is State.WAITING:
+            # A client may close its half and read on; most that do so have left.  What waits for a
+            # disk is answered, what waits for news is given up.
+            self._connection.deadline.set(self._now_s() + self._timeouts.linger_s)
+        elif self._state is not State.SENDING:
+            self._connection.finish()
+
+    def drain(self) -> None:
+        if self._state in (State.IDLE, State.SPILL):
+            self._connection.finish()
+
+    def close(self) -> None:
+        self._state = State.OVER
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.cancel()
+        self._close_request()
+        self._parser.close()
+
+    # ------------------------------------------------------------------ requests
+
+    def _receive_head(self, data: bytes, at: int) -> int:
+        parser = self._parser
+        was_begun = parser.is_begun
+        try:
+            taken = parser.feed(data, at)
+        except Malformed as malformed:
+            self._refuse(str(malformed), malformed.status)
+            return len(data) - at
+        message = parser.message
+        if message is None:
+            if parser.is_begun and not was_begun:
+                self._connection.deadline.set(self._now_s() + self._timeouts.head_s)
+            return taken
+        self._message = message
+        self._connection.set_busy(True)
+        self._closes = not message.keeps_alive
+        head = Head(
+            message.method, message.path, message.query, message.headers, self._connection.client
+        )
+        if message.opens_websocket:
+            self._open_websocket(head, is_early=at + taken < len(data))
+            return taken
+        verdict = self._exchange.begin(head)
+        if isinstance(verdict, Answer):
+            self._answer(verdict)
+            return taken
+        self._admission = verdict
+        if parser.is_complete:
+            self._finish(verdict, [])
+            return taken
+        if message.length is not None and message.length > verdict.max_body_bytes:
+            self._answer(verdict.too_large())
+            return taken
+        self._state = State.BODY
+        if at + taken < len(data):
+            # Small bodies come with their heads.
+            taken += self._receive_body(data, at + taken)
+        elif message.expects_leave:
+            self._connection.write(writer.CONTINUE)
+        if self._state is State.BODY:
+            self._expect_body()
+        return taken
+
+    def _expect_body(self) -> None:
+        """Set the first deadline of a body that did not come with its head."""
+        timeouts, now_s = self._timeouts, self._now_s()
+        self._body_until_s = now_s + timeouts.body_s
+        self._window_bytes = 0
+        has_begun = self._parser.body_bytes > 0
+        self._connection.deadline.set(
+            now_s + (timeouts.window_s if has_begun else timeouts.first_s)
+        )
+
+    def _receive_body(self, data: bytes, at: int) -> int:
+        parser, admission = self._parser, self._admission
+        assert admission is not None
+        before_bytes = parser.body_bytes
+        try:
+            taken = parser.feed(data, at)
+        except Malformed as malformed:
+            self._refuse(str(malformed), malformed.status)
+            return len(data) - at
+        size = parser.body_bytes - before_bytes
+        if parser.body_bytes > admission.max_body_bytes:
+            self._answer(admission.too_large())
+        elif not self._bodies.take(size):
+            limit = {"limit": "max_body_memory", "max": self._limits.bodies_bytes}
+            why = "too many bytes of bodies are in flight"
+            self._answer(refusal(ErrorCode.THROTTLED, why, limit, close=True))
+        elif parser.is_complete:
+            self._finish(admission, parser.take_body())
+        else:
+            self._keep_pace(before_bytes, size)
+        return taken
+
+    def _keep_pace(self, before_bytes: int, size: int) -> None:
+        """Move the deadline where enough of the body came."""
+        self._window_bytes += size
+        if size and (before_bytes == 0 or self._window_bytes >= self._limits.window_bytes):
+            self._window_bytes = 0
+            next_s = self._now_s() + self._timeouts.window_s
+            self._connection.deadline.set(min(next_s, self._body_until_s))
+
+    def _finish(self, admission: Admission, pieces: list[bytes]) -> None:
+        answer: Any = admission.finish(pieces)
+        if type(answer) is Answer:
+            self._answer(answer)
+        elif isinstance(answer, Streaming):
+            self._stream(answer)
+        else:
+            self._state = State.WAITING
+            self._pending = answer
+            self._connection.deadline.clear()
+            answer.then(self._settle)
+
+    def _settle(self, answer: Answer) -> None:
+        """The answer came for which the request waited; unless its client left."""
+        if self._state is State.WAITING:
+            self._pending = None
+            self._answer(answer)
+            self._connection.go_on()
+
+    def _refuse(self, why: str, status: int) -> None:
+        """Answer what is not HTTP; nothing can be read behind it."""
+        detail = {"limit": "headers"} if status == 431 else None
+        answer = refusal(ErrorCode.INVALID_REQUEST, why, detail, status=status, close=True)
+        if self._parser.method == "HEAD":
+            answer = Answer(answer.status, answer.headers, [], close=True)
+        self._answer(answer)
+
+    # ------------------------------------------------------------------ answers
+
+    def _answer(self, answer: Answer) -> None:
+        size = sum(map(len, answer.body))
+        if size > self._limits.answer_free_bytes and not self._answers.take(size):
+            held = {"limit": "max_answer_memory", "max": self._limits.answers_bytes}
+            why = "too many bytes of answers wait to be taken"
+            return self._answer(refusal(ErrorCode.THROTTLED, why, held))
+        if answer.close or self._shared.is_draining or self._must_close():
+            self._closes = True
+        more = (writer.CLOSE,) if self._closes else ()
+        head = writer.head(answer.status, answer.headers, *more)
+        if size <= self._limits.answer_free_bytes:
+            self._connection.write(b"".join([head, *answer.body]) if size else head)
+            self._answered()
+        else:
+            self._connection.write(head)
+            self._outgoing = Outgoing(answer.body, self._answers)
+            self._state = State.SENDING
+            self._connection.deadline.clear()
+            self._connection.work_soon()
+        return None
+
+    def _must_close(self) -> bool:
+        """Whether what is left of the body is too much to be read, or may never come."""
+        message, parser = self._message, self._parser
+        if message is None or parser.is_complete:
+            return False
+        if message.expects_leave:
+            return True
+        if message.length is None:
+            return parser.body_bytes > self._limits.drain_bytes
+        return message.length - parser.body_bytes > self._limits.drain_bytes
+
+    def _send_slice(self) -> bool:
+        outgoing = self._outgoing
+        assert outgoing is not None
+        if self._connection.is_paused:
+            return False
+        if outgoing.left_bytes:
+            self._connection.write(outgoing.take())
+        if not outgoing.left_bytes:
+            self._outgoing = None
+            self._answered()
+        return True
+
+    def _answered(self) -> None:
+        """The answer is written: go on, or end the connection."""
+        if self._closes:
+            self._connection.finish()
+            return
+        connection, parser = self._connection, self._parser
+        self._close_request()
+        connection.set_busy(False)
+        if parser.is_complete:
+            self._state = State.IDLE
+            parser.next_message()
+            connection.deadline.set(self._now_s() + self._timeouts.idle_s)
+        else:
+            self._state = State.SPILL
+            connection.deadline.set(self._now_s() + self._timeouts.linger_s)
+
+    def _spill(self, data: bytes, at: int) -> int:
+        parser = self._parser
+        try:
+            taken = parser.feed(data, at)
+        except Malformed:
+            self._connection.finish()
+            return len(data) - at
+        parser.take_body()
+        if parser.is_complete:
+            self._state = State.IDLE
+            parser.next_message()
+            self._connection.deadline.set(self._now_s() + self._timeouts.idle_s)
+        elif parser.body_bytes > self._limits.drain_bytes:
+            self._connection.finish()
+        return taken
+
+    def _close_request(self) -> None:
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            admission.close()
+        if self._bodies.held_bytes:
+            self._bodies.close()
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+        if self._outgoing is not None:
+            self._outgoing.close()
+            self._outgoing = None
+        self._message = None
+
+    # ------------------------------------------------------------------ streams
+
+    def _stream(self, streaming: Streaming) -> None:
+        message, connection = self._message, self._connection
+        assert message is not None
+        is_head = streaming.feed is None
+        more = [writer.KEEP_ALIVE] if message.is_http11 and not self._closes else [writer.CLOSE]
+        if message.is_http11:
+            more.append(writer.CHUNKED)
+        connection.write(writer.head(streaming.status, streaming.headers, *more))
+        connection.deadline.clear()
+        if is_head:
+            self._answered()
+            return
+        assert streaming.feed is not None
+        self._state = State.STREAMING
+        self._source = source_of(streaming.feed)
+        self._source.listen(self._on_news)
+
+    def _on_news(self) -> None:
+        self._has_news = True
+        self._connection.work_soon()
+
+    def _send_news(self) -> bool:
+        source, connection = self._source, self._connection
+        assert source is not None
+        if connection.is_paused:
+            return False  # `writable` asks for another turn
+        self._has_news = False
+        piece = source.take()
+        if piece is not None:
+            assert self._message is not None
+            self._has_news = True
+            connection.write(writer.chunk(piece) if self._message.is_http11 else piece)
+            return True
+        if source.is_over:
+            self._end_stream(b"")
+            return True
+        return False
+
+    def _end_stream(self, last: bytes) -> None:
+        """Write the end, behind what is not taken yet."""
+        assert self._message is not None
+        is_http11 = self._message.is_http11
+        if last:
+            self._closes = True  # before a client that reads again can ask
+            self._connection.write(writer.chunk(last) if is_http11 else last)
+        if is_http11:
+            self._connection.write(writer.LAST_CHUNK)
+        self._answered()
+
+    # ------------------------------------------------------------------ WebSocket
+
+    def _open_websocket(self, head: Head, *, is_early: bool) -> None:
+        self._closes = True
+        if is_early:
+            # A client must wait for the answer (RFC 6455 §4.1); a proxy that has not seen one may
+            # take these bytes for another request.
+            self._answer(refusal(ErrorCode.INVALID_REQUEST, EARLY, close=True))
+            return
+        verdict = self._exchange.connect(head)
+        if isinstance(verdict, Answer):
+            self._answer(verdict)
+        else:
+            self._state = State.OVER
+            open_on_http1(self._connection, head, verdict)

@@ -1,0 +1,62 @@
+"""Answers of HTTP/1.1 as bytes.
+
+Owns status lines, header lines, chunks.  Refuses to know when they are written.
+"""
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Headers
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CHUNKED: Final = (b"transfer-encoding", b"chunked")
+CLOSE: Final = (b"connection", b"close")
+KEEP_ALIVE: Final = (b"connection", b"keep-alive")
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+_LINES: Final = {
+    status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode())
+    for status in HTTPStatus
+}
+
+
+class Dates:
+    """The line of the `date` header, made once a second.
+
+    Args:
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._made_s = -1
+        self._line = b""
+
+    def line(self) -> bytes:
+        now_s = int(self._clock())
+        if now_s != self._made_s:
+            self._made_s = now_s
+            self._line = b"\r\ndate: " + formatdate(now_s, usegmt=True).encode()
+        return self._line
+
+    def value(self) -> bytes:
+        return self.line()[8:]
+
+
+DATES: Final = Dates()
+
+
+def head(status: int, headers: Headers, *more: tuple[bytes, bytes]) -> bytes:
+    """The head of an answer, with its blank line."""
+    lines = [b"\r\n%b: %b" % each for each in headers]
+    lines += [b"\r\n%b: %b" % each for each in more]
+    first = _LINES.get(status) or b"HTTP/1.1 %d " % status
+    return b"%b%b%b\r\n\r\n" % (first, b"".join(lines), DATES.line())
+
+
+def chunk(piece: Buffer) -> bytes:
+    return b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))

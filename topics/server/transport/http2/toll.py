@@ -1,0 +1,96 @@
+"""What a client pays for frames that are work for us and none for it.
+
+Owns the prices.  Refuses to know what is done with a client that cannot pay.
+
+A request and useful DATA cost nothing; everything else is counted (`budget.Charges`), and a client
+in good faith sends a handful.  WINDOW_UPDATE is what a client in good faith sends most of: so many
+are earned by what it has asked for and was sent.
+"""
+
+from typing import Final
+
+from topics.server.transport.budget import Charges
+from topics.server.transport.http2.frames import ACK, Frame, Kind
+
+LARGE_HEAD: Final = 10
+"""A head that is refused for its size was decoded."""
+BLOCK_BYTES_PER_CHARGE: Final = 4 << 10
+"""Of a header block: up to so many cost nothing.  Huffman's code takes a third of a microsecond a
+byte."""
+SMALL_BYTES: Final = 64
+"""DATA of fewer bytes that does not end its stream costs more to look at than to carry."""
+SMALL_PER_CHARGE: Final = 8
+ENTRIES_PER_CHARGE: Final = 8
+"""Of a SETTINGS frame: each may change the windows of all streams."""
+EARNING_BYTES: Final = 256
+"""A frame of DATA of so many bytes may well be answered by two WINDOW_UPDATE: of the stream and of
+the connection."""
+FREE: Final = 20
+PER_REST: Final = 10
+REST_S: Final = 0.005
+"""Behind `FREE` charges of one window, a client that goes on has a rest after each `PER_REST`: what
+is left to it until it has to go is little of the CPU's time."""
+UPDATES_EARNED: Final = 2
+UPDATES_MAX: Final = 1000
+
+
+class Toll:
+    """Counts for one connection.
+
+    Every method answers False where the client has to go.
+    """
+
+    __slots__ = ("_charges", "_is_acknowledged", "_rested", "_small", "_updates")
+
+    def __init__(self, charges: Charges) -> None:
+        self._charges = charges
+        self._small = 0
+        self._updates = 0
+        self._is_acknowledged = False
+        self._rested = FREE
+        """Charges up to which the client has had its rests."""
+
+    def must_rest(self) -> bool:
+        """Whether nothing more should be taken for `REST_S`; true once for each reason."""
+        count = self._charges.count
+        if count < self._rested:
+            self._rested = FREE
+        if count < self._rested + PER_REST:
+            return False
+        self._rested = count
+        return True
+
+    def frame(self, frame: Frame, now_s: float) -> bool:
+        """Count a frame by its header."""
+        kind = frame.kind
+        if kind == Kind.DATA:
+            return True
+        if kind == Kind.HEADERS:
+            count = frame.frames - 1 + frame.size // BLOCK_BYTES_PER_CHARGE
+            return not count or self.charge(now_s, count)
+        if kind == Kind.WINDOW_UPDATE and self._updates:
+            self._updates -= 1
+            return True
+        if kind == Kind.SETTINGS:
+            if frame.flags & ACK and not self._is_acknowledged:
+                self._is_acknowledged = True
+                return True
+            return self.charge(now_s, 1 + frame.size // (6 * ENTRIES_PER_CHARGE))
+        return self.charge(now_s)
+
+    def data(self, size: int, now_s: float, *, ends: bool) -> bool:
+        """Count DATA by what there is in it beside padding."""
+        if ends or size >= SMALL_BYTES:
+            return True
+        if not size:
+            return self.charge(now_s)
+        self._small += 1
+        return self._small % SMALL_PER_CHARGE != 0 or self.charge(now_s)
+
+    def charge(self, now_s: float, count: int = 1) -> bool:
+        return self._charges.charge(now_s, count)
+
+    def earn(self) -> None:
+        """The client was sent something, or has asked for something, that it may want room for."""
+        if self._updates < UPDATES_MAX:
+            self._updates += UPDATES_EARNED

@@ -1,0 +1,111 @@
+"""Whose turn it is on the event loop.
+
+Owns the queues of all that have more to do than may be done at once: connections with unread bytes,
+streams with news.  Each gets a turn in the order of asking, those that used little CPU lately before
+the others, and after `slice_s` of them the loop looks at its sockets and timers before the next; so
+what a light client waits for the heavy ones is one slice and one turn, however many they are.  Refuses
+to know what is done in a turn.
+
+Invariant: nothing is called from within `add`; a turn that raises costs nobody else's.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+log = logging.getLogger("topics.http")
+
+
+class Turn(Protocol):
+    def take_turn(self) -> None:
+        """Do some of what there is to do, for `Limits.turn_s` at most; `add` again for the rest."""
+
+
+class Turns:
+    """The queue.
+
+    Args:
+        call_soon: Of the event loop.
+        clock: Seconds, as `time.perf_counter`.
+        slice_s: How long turns are given before the loop goes on.
+
+    Attributes:
+        direct_s: Time that connections took without a turn, since the last one was given.
+    """
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float],
+        slice_s: float,
+    ) -> None:
+        self._call_soon = call_soon
+        self._clock = clock
+        self._slice_s = slice_s
+        self._light: deque[Turn] = deque()
+        self._heavy: list[tuple[float, int, Turn]] = []
+        """A heap: the least debt first, and of the same the one that came first."""
+        self._order = count()
+        self._is_due = False
+        self._must_pass = False
+        self.direct_s = 0.0
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a connection with little to do may do it at once, without a turn.  Many of them
+        that come together are a crowd, and wait in line."""
+        return self.direct_s < self._slice_s
+
+    def skipped(self, took_s: float) -> None:
+        """A connection did something without a turn."""
+        self.direct_s += took_s
+        self._must_pass = True
+
+    def add(self, turn: Turn, *, is_light: bool = False, debt_s: float = 0.0) -> None:
+        """Give it a turn soon, once; who is in the queue already must not add itself again.
+
+        Args:
+            debt_s: Of two that are not light, the one with less comes first: one that is just so
+                heavy does not wait behind all that are much heavier (`budget.Meter.debt_s`).
+        """
+        if is_light:
+            self._light.append(turn)
+        else:
+            heappush(self._heavy, (debt_s, next(self._order), turn))
+        if not self._is_due:
+            self._is_due = True
+            self._call_soon(self._run)
+
+    def _run(self) -> None:
+        light, heavy = self._light, self._heavy
+        if self._must_pass and heavy:
+            # uvloop writes what was given to its transports behind the callbacks of a turn of the
+            # loop: what light clients were answered leaves before the heavy ones go on.
+            self._must_pass = False
+            self._call_soon(self._run)
+            return
+        self._must_pass = False
+        self.direct_s = 0.0
+        until_s = self._clock() + self._slice_s
+        while light:
+            self._give(light.popleft())
+            if self._clock() >= until_s:
+                break
+        while heavy:  # one at least: the light ones together may be more than the CPU can do
+            self._give(heappop(heavy)[2])
+            if self._clock() >= until_s:
+                break
+        if light or heavy:
+            self._call_soon(self._run)
+        else:
+            self._is_due = False
+
+    @staticmethod
+    def _give(turn: Turn) -> None:
+        try:
+            turn.take_turn()
+        except Exception:
+            log.exception("a turn failed")
