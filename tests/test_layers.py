@@ -47,6 +47,10 @@ ALLOWED: dict[str, set[str]] = {
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    "arrow": STDLIB
+    | {"numpy", "pyarrow", "msgspec", "orjson"}
+    | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
+    | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
     "asgi": STDLIB
     | {"hypercorn", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},

@@ -162,6 +162,21 @@ def test_eviction_is_a_gap_and_a_delete_is_none(path: Path) -> None:
         assert source.topics() == ["t"]
 
 
+def test_a_time_is_found(path: Path) -> None:
+    """The first record at or after a time; behind the head where there is none. (§3.1)"""
+    engine = writer(path)
+    engine.append(1, 2)
+    engine.now_ms += 1000
+    engine.append(3)
+
+    with opened(engine) as source:
+        now_ms = engine.now_ms
+        found = [
+            source.seek("t", at) for at in (0, now_ms - 1000, now_ms - 999, now_ms, now_ms + 1)
+        ]
+    assert found == [1, 1, 3, 3, 4]
+
+
 def test_an_ephemeral_topic_is_refused(path: Path) -> None:
     """Its records are in no file: an empty answer would be a wrong one."""
     engine = writer(path)

@@ -23,6 +23,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run
 from topics.protocol.model.records import LIVE
 from topics.protocol.model.tags import TagRange, begins_with, equals
+from topics.protocol.state.selection import seek
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 from topics.store.files import OsFiles
@@ -96,7 +97,7 @@ class LocalSource:
         return Bounds(topic.epoch, topic.head_seq, topic.earliest_seq)
 
     def seek(self, name: str, from_ts: int) -> int:
-        return self._topic(name).seek(from_ts) + 1
+        return seek(self._topic(name), from_ts) + 1
 
     def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
         """First seqs of runs: a part that begins with a run opens no segment of another part."""
