@@ -33,6 +33,7 @@ class FakePending:
     deliver: Callable[[Answer], None] | None = None
     cancelled: bool = False
     then_called: bool = False
+    waits_for_news: bool = False
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
         self.deliver = deliver

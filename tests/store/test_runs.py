@@ -315,7 +315,7 @@ class Flagged:
         run = self.run
         if run._heap is not None:
             return Known.COPIED
-        if run._kills:
+        if run._deletions:
             return Known.TOLD
         return Known.UNREAD if run._dead is None else Known.COUNTED
 

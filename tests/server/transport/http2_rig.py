@@ -154,6 +154,7 @@ class Waiting:
 
     deliver: Callable[[Answer], None] | None = None
     is_cancelled: bool = False
+    waits_for_news: bool = False
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
         self.deliver = deliver

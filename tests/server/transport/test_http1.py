@@ -413,8 +413,20 @@ def test_a_wait_ends_with_its_client() -> None:
     assert rig.got() == b""
 
 
+def test_a_client_that_closes_its_half_gets_no_jobs() -> None:
+    """A claim in its window is given up at once: most such clients have left, and a job leased to
+    one would be lost until its lease ends. (§10.2)"""
+    rig = Rig()
+    rig.send(get(b"/wait"))
+    rig.exchange.waits[0].waits_for_news = True
+    rig.end_half()
+
+    assert rig.exchange.waits[0].is_cancelled
+    assert rig.transport.is_closed
+
+
 def test_a_client_that_closes_its_half_is_answered() -> None:
-    """What waits for a disk is there soon; what waits for news is given up after a while."""
+    """An answer that waits for a disk is there soon, and the connection ends after a while."""
     rig = Rig(timeouts=Timeouts(linger_s=2))
     rig.send(get(b"/wait"))
     rig.end_half()

@@ -318,7 +318,9 @@ class Driver:
                 self._deadlines = [each for each in self._deadlines if each[2] in self._parked]
                 heapify(self._deadlines)
         self._parked[token] = _Parked(command.topic, deliver)
-        return Ticket(cancel)
+        # A delete that goes on in parts is parked as well, and waits for no news.
+        waits = isinstance(command, Claim) or (isinstance(command, Diff) and command.wait_ms > 0)
+        return Ticket(cancel, waits_for_news=waits)
 
     @property
     def parked(self) -> int:

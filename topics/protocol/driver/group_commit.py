@@ -51,10 +51,16 @@ Deliver: TypeAlias = Callable[[Reply], None]
 
 
 class Ticket:
-    """A command that waits for its answer; `cancel` it when its client is gone."""
+    """A command that waits for its answer; `cancel` it when its client is gone.
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    Attributes:
+        waits_for_news: It waits for records or jobs, in the window that it asked for, and not for
+            the log or a disk.
+    """
+
+    def __init__(self, cancel: Callable[[], None], *, waits_for_news: bool = False) -> None:
         self.cancel = cancel
+        self.waits_for_news = waits_for_news
 
 
 @dataclass(slots=True)

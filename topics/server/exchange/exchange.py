@@ -368,6 +368,10 @@ class _LateAnswer:
         else:
             deliver(self._answer)
 
+    @property
+    def waits_for_news(self) -> bool:
+        return self.ticket is not None and self.ticket.waits_for_news
+
     def cancel(self) -> None:
         self._is_cancelled = True
         self._deliver = None

@@ -56,6 +56,11 @@ class Pending(Protocol):
     def cancel(self) -> None:
         """The client is gone: stop waiting.  What was committed stays committed."""
 
+    @property
+    def waits_for_news(self) -> bool:
+        """Whether it waits for records or jobs: then a client that has closed its half is gone, and
+        jobs must not be leased to it (§10.2)."""
+
 
 class Feed(Protocol):
     """A stream of events, pulled by its driver: the next piece is made when the last is taken."""

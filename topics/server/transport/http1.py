@@ -110,16 +110,21 @@ class Http1:
             case State.IDLE if self._parser.is_begun:
                 self._refuse("the head did not come in time", 400)
             case _:
-                # Idle for too long, or its client has closed its half and waits for news.
+                # Idle for too long, or its client has closed its half and waits for a disk.
                 self._connection.finish()
 
     def ended(self) -> None:
-        if self._state is State.WAITING:
-            # A client may close its half and read on; most that do so have left.  What waits for a
-            # disk is answered, what waits for news is given up.
+        if self._state is State.WAITING and not self._waits_for_news():
+            # A client may close its half and read on.  An answer that waits for a disk is there soon.
             self._connection.deadline.set(self._now_s() + self._timeouts.linger_s)
         elif self._state is not State.SENDING:
             self._connection.finish()
+
+    def _waits_for_news(self) -> bool:
+        """Whether the request is a long poll or a claim in its window.  A close and a half-close look
+        alike, and most clients that do either have left: a job leased to them would be lost until
+        its lease ends (§10.2)."""
+        return self._pending is not None and self._pending.waits_for_news
 
     def drain(self) -> None:
         if self._state in (State.IDLE, State.SPILL):
