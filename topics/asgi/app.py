@@ -1,8 +1,8 @@
 """An exchange as a plain ASGI 3 application.
 
 Owns the life of one request under an ASGI server: the head as the exchange wants it, the body with
-its deadlines and its share of memory, the wait for an answer, and the writing of it.  Refuses to
-know what a request means, and which server calls.
+its deadlines and its share of memory, the wait for an answer, and the writing of it.  Knows nothing
+of what a request means, and which server calls.
 
 Invariant: while a request is open the application awaits `receive()`, or only the disconnect is
 still to come.  A server that queues messages for an application which does not receive them

@@ -1,6 +1,6 @@
 """The application with the engine that it serves: `topics.asgi:app` under any ASGI server.
 
-Owns one runtime from lifespan startup to lifespan shutdown.  Refuses to know sockets: connections,
+Owns one runtime from lifespan startup to lifespan shutdown.  Knows nothing of sockets: connections,
 heads and their deadlines are the host's.
 
 Invariant: the lifespan's startup completes when the data is open and replayed, and fails where it
@@ -120,7 +120,7 @@ class Hosted:
         finally:
             if self._signals is not None:
                 self._signals.close()
-            # The host may give up, or end without `lifespan.shutdown`: close the store all the same.
+            # The host may give up, or skip `lifespan.shutdown`: the store is closed all the same.
             await self.stop()
 
     def _serve(self, app: App) -> None:

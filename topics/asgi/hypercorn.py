@@ -28,7 +28,7 @@ from topics.server.transport.listener import BACKLOG
 STARTUP_S: Final = 7 * 24 * 3600
 """What a replay may take: as long as it takes.  hypercorn's default is 60 s."""
 SENT_S: Final = 1
-"""How long connections may take for their last bytes, after every request ended or had `GRACE_S`."""
+"""How long the last bytes may take, once every request has ended or had `GRACE_S`."""
 CLOSE_S: Final = 1
 """How long hypercorn may take to close them."""
 PING_S: Final = 20

@@ -576,7 +576,7 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
             return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
             # The document has a format of its own, without a performance block.  Most servers are
-            # never asked for it, so it is imported on the first request.
+            # never asked for it, so it is not loaded at every start.
             from topics.protocol.http.openapi import document as openapi
 
             return call.fixed((JSON,), openapi.document())

@@ -106,7 +106,7 @@ class Streaming:
 
 
 class Socket(Protocol):
-    """The exchange's end of a WebSocket: takes messages one by one; its driver pulls the replies."""
+    """The exchange's end of a WebSocket: takes messages one by one; the driver pulls replies."""
 
     async def command(self, text: str) -> None:
         """Carry out one text message; its reply comes through `next`, in order."""

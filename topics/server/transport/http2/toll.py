@@ -1,6 +1,6 @@
-"""What a client pays for frames that are work for us and none for it.
+"""What a client pays for frames that cost the server work and the client none.
 
-Owns the prices.  Refuses to know what is done with a client that cannot pay.
+Owns the prices.  Knows nothing of what happens to a client that cannot pay.
 
 A request and useful DATA cost nothing; everything else is counted (`budget.Charges`), and a client
 in good faith sends a handful.  WINDOW_UPDATE is what a client in good faith sends most of: so many
@@ -37,7 +37,7 @@ UPDATES_MAX: Final = 1000
 class Toll:
     """Counts for one connection.
 
-    Every method answers False where the client has to go.
+    A method that counts returns False where the connection has to end.
     """
 
     __slots__ = ("_charges", "_is_acknowledged", "_rested", "_small", "_updates")
