@@ -85,7 +85,7 @@ async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: An
             mode="asgi",
         )
     )
-    # Until hypercorn waits for its trigger, it waits for the replay.
+    # Before the replay is complete, hypercorn does not call its trigger.
     early = asyncio.create_task(_drain_at(stop, hosted))
     late = asyncio.create_task(_cut_after(quiet, hosted, serving))
     try:

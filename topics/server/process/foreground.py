@@ -85,7 +85,7 @@ def run(settings: ProcessSettings, main: Main) -> int:
         if settings.port_file is not None:
             port_file.check(settings.port_file)
         with listen(settings.host, settings.port) as listener:
-            _run_on_loop(_heard(main, settings, listener))
+            _run_on_loop(_run_main(main, settings, listener))
     except Exception as failure:
         code = exit_code(failure)
         if code == EXIT_HUNG:
@@ -99,7 +99,7 @@ def run(settings: ProcessSettings, main: Main) -> int:
     return EXIT_STOPPED
 
 
-async def _heard(main: Main, settings: ProcessSettings, listener: socket.socket) -> None:
+async def _run_main(main: Main, settings: ProcessSettings, listener: socket.socket) -> None:
     stop = Stop()
     stop.hear(asyncio.get_running_loop())
     if settings.port_file is not None:

@@ -29,7 +29,7 @@ EARLY: Final = "frames came before the handshake was answered"
 
 
 class State(Enum):
-    """Where the request is that the connection is busy with."""
+    """The state of the connection's current request."""
 
     IDLE = "idle"
     """There is none, or a part of its head."""

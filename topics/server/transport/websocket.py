@@ -63,7 +63,7 @@ class Conversation:
         self._left_bytes = 0
         """Of the frame that is being read; 0: the next byte begins one."""
         self._head = b""
-        """What came of the head of a frame."""
+        """The part of a frame's head that came."""
         self._message = bytearray()
         self._is_text = True
         self.is_closing = False
