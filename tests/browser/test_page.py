@@ -221,7 +221,7 @@ def test_from_the_start_from_now_and_after_a_record(
     assert seqs(page, 30) == list(range(1, 31))
     page.locator("#after").fill("27")
     page.get_by_role("button", name="Go").click()
-    shows(page, "#told", "· 3 records")
+    shows(page, "#tally", "· 3 records")
     assert seqs(page, 30) == [28, 29, 30]
     page.locator("#now").click()
     shows(page, "#state", "live")
@@ -239,7 +239,7 @@ def test_a_long_backlog_ends_with_its_last_records(
 
     page.locator("#start").click()
 
-    shows(page, "#told", "· 3,000 records")
+    shows(page, "#tally", "· 3,000 records")
     kept = seqs(page, 3000)
     assert kept == list(range(3001 - len(kept), 3001))
     assert page.locator("#lines > *").count() == 500
@@ -255,7 +255,7 @@ def test_loss_is_shown(api: Api, page: Any, visit: Callable[..., None]) -> None:
 
     assert seqs(page, 4) == [3, 4]
     assert notes(page, "tombstone") == ["Lost records 1 to 2: no longer kept (from_seq_too_old)."]
-    shows(page, "#told", "· 2 records · 1 gap")
+    shows(page, "#tally", "· 2 records · 1 gap")
     background = "e => getComputedStyle(e).backgroundColor"
     lost, row = (
         page.locator(f"#lines .{kind}").first.evaluate(background) for kind in ("tombstone", "row")
@@ -300,10 +300,10 @@ def test_a_pause_in_a_backlog_loses_nothing(
     page.evaluate(PAUSE_WHEN_BEHIND)
     page.locator("#start").click()
     shows(page, "#state", "paused")
-    assert page.text_content("#told") != "· 8,000 records"
+    assert page.text_content("#tally") != "· 8,000 records"
     page.locator("#pause").click()
 
-    shows(page, "#told", "· 8,000 records")
+    shows(page, "#tally", "· 8,000 records")
     kept = seqs(page, 8000)
     assert kept == list(range(8001 - len(kept), 8001))
 

@@ -201,7 +201,7 @@ def test_what_is_blocked_is_told_until_it_flows_again(api: Api, page: Any, visit
     api.append("orders", 1, 2, 3)
 
     told(page, "orders->full", "lag", "2 behind")
-    shows(page, "#routers-told", "1 blocked")
+    shows(page, "#routers-alarm", "1 blocked")
     (blocked,) = [part for part in parts(page, "orders->full") if part.startswith("blocked")]
     assert 'topic "full" is full' in blocked
     assert page.locator("#wires .stopped").count() == 2
@@ -209,7 +209,7 @@ def test_what_is_blocked_is_told_until_it_flows_again(api: Api, page: Any, visit
     api.put("full", cap_records=10, discard="reject")
 
     told(page, "orders->full", "total", "3 forwarded")
-    shows(page, "#routers-told", "")
+    shows(page, "#routers-alarm", "")
     page.wait_for_selector("#wires .stopped", state="detached")
 
 
@@ -224,7 +224,7 @@ def test_a_routers_loss_is_told(api: Api, page: Any, visit: Visit) -> None:
     visit()
 
     told(page, "orders->full", "lost", "3 lost")
-    shows(page, "#routers-told", "3 lost")
+    shows(page, "#routers-alarm", "3 lost")
 
     page.locator('[data-router="orders->full"] summary').click()
     facts = page.locator('[data-router="orders->full"] dd:visible').all_text_contents()

@@ -30,8 +30,8 @@ REQUESTS: dict[str, bytes] = {
     "a request that is not HTTP": b"NONSENSE\r\n\r\n",
     "a request without `Host`": b"GET /v0/health HTTP/1.1\r\n" + CLOSE + b"\r\n",
     "a method that HTTP does not have": b"BREW /v0/health HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n",
-    "a head of 500 kB": (
-        b"GET /v0/health HTTP/1.1\r\n" + HOST + CLOSE + b"X: " + b"y" * 500_000 + b"\r\n\r\n"
+    "a head of 1 MB": (
+        b"GET /v0/health HTTP/1.1\r\n" + HOST + CLOSE + b"X: " + b"y" * 1_000_000 + b"\r\n\r\n"
     ),
     "120 headers": b"GET /v0/health HTTP/1.1\r\n" + HOST + CLOSE + b"X: y\r\n" * 120 + b"\r\n",
     "a chunked body that is malformed": (

@@ -1,12 +1,12 @@
 """An exchange as a plain ASGI 3 application.
 
 Owns the life of one request under an ASGI server: the head as the exchange wants it, the body with
-its deadlines and its share of memory, the wait for an answer, and the writing of it.  Refuses to
-know what a request means, and which server calls.
+its deadlines and its share of memory, the wait for an answer, and the writing of it.  Knows nothing
+of what a request means, and which server calls.
 
-Invariant: while a request is open somebody consumes `receive()`, or nothing but the disconnect is
-left to come.  A server that queues messages for an application which stopped listening waits for
-it for ever, and with it every other request of the same HTTP/2 connection.
+Invariant: while a request is open the application awaits `receive()`, or only the disconnect is
+still to come.  A server that queues messages for an application which does not receive them
+waits for ever, and with it every other request of the same HTTP/2 connection.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ log = logging.getLogger("topics.http")
 
 
 class _Call:
-    """One request's two ends, and how far each has come."""
+    """The two channels of one request, and how far each has come."""
 
     __slots__ = ("_receive", "ended", "gone", "held", "is_http1", "send", "started")
 
@@ -135,7 +135,7 @@ class App:
         if isinstance(body, Answer):
             return await self._refuse(call, body, declared, may_drain=False)
         if body is None:
-            # The client is gone; this tells the exchange that no body will come.
+            # The client is gone; to the exchange this is a body that did not come in time.
             admission.too_slow()
             return None
         answer = admission.finish(body)
@@ -246,7 +246,7 @@ class App:
         await self._refuse_unread(call, answer)
 
     async def _drain(self, call: _Call, within_s: float) -> None:
-        """Read and forget what comes, as far as the limits allow."""
+        """Read and drop the rest of a body, as far as the limits allow."""
         left = self._limits.drain_bytes
         try:
             async with asyncio.timeout(within_s):
@@ -258,9 +258,9 @@ class App:
     async def _refuse_unread(self, call: _Call, answer: Answer) -> None:
         """Answer while the body still comes.
 
-        On HTTP/1.1 the connection has to end, and ending it with unread bytes would make the kernel
-        take the answer back: so the last message waits for the client a moment.  On HTTP/2 the
-        stream ends at once and the server resets what is left of it.
+        On HTTP/1.1 the connection has to end.  If it ends with unread bytes, the kernel sends a
+        reset, which overtakes the answer: so the last message waits a moment for the client.  On
+        HTTP/2 the stream ends at once and the server resets what is left of it.
         """
         enough = asyncio.Event()
 
@@ -291,8 +291,8 @@ class App:
         """Send an answer; `more` leaves its end to `_last`.
 
         Returns:
-            False where the client did not take it in time: what is left of it must not follow, and
-            the server, seeing it unfinished, ends the connection or resets the stream.
+            False where the client did not read it in time.  The rest of it must not follow: the
+            server sees an unfinished answer, and ends the connection or resets the stream.
         """
         headers: Headers = answer.headers
         if close and call.is_http1:
@@ -348,8 +348,8 @@ class App:
 
 
 async def _deny(answer: Answer, scope: Scope, send: Send) -> None:
-    """Refuse a WebSocket as its path over HTTP would, where the server can carry that; where it can
-    not, it makes a 403 without a body of this close."""
+    """Refuse a WebSocket with the answer that its path has over HTTP, where the server can send
+    that; otherwise the server makes this close a 403 without a body."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})
         return
@@ -364,7 +364,7 @@ async def _deny(answer: Answer, scope: Scope, send: Send) -> None:
 
 
 async def _gone(call: _Call) -> None:
-    """Returns when the client has left; what it still sends is read and forgotten."""
+    """Returns when the client is gone; what it still sends is read and dropped."""
     while not call.gone:
         await call.next()
 
@@ -398,7 +398,8 @@ def _head(scope: Scope, method: str) -> Head:
 
 
 def _raw_path(scope: Scope) -> bytes:
-    """The path as it came; a server need not tell it, and then escapes are made anew."""
+    """The path as it came; a server need not pass it on, and then the decoded path is escaped
+    again."""
     raw: bytes | None = scope.get("raw_path")
     return quote(scope["path"], safe="/:@!$&'()*+,;=~").encode() if raw is None else raw
 
@@ -420,7 +421,7 @@ def _declared_bytes(scope: Scope) -> int | Answer:
     if not lengths:
         return 0
     if is_coded:
-        # Two servers that each believe another of the two see different requests (smuggling).
+        # Two servers that each trust a different one of the two see different requests (smuggling).
         return _bad("Content-Length and Transfer-Encoding exclude each other")
     if len(lengths) > 1 or not (lengths[0].isdigit() and len(lengths[0]) < 20):
         return _bad("Content-Length must be one number")

@@ -1,11 +1,11 @@
 """The application with the engine that it serves: `topics.asgi:app` under any ASGI server.
 
-Owns one runtime from lifespan startup to lifespan shutdown.  Refuses to know sockets: connections,
+Owns one runtime from lifespan startup to lifespan shutdown.  Knows nothing of sockets: connections,
 heads and their deadlines are the host's.
 
 Invariant: the lifespan's startup completes when the data is open and replayed, and fails where it
-cannot be, so that a host whose startup is complete serves.  Without a lifespan nothing is opened,
-and every request is refused with what is the matter.  However the lifespan ends, the store is
+cannot be, so that a host whose startup is complete serves.  Without a lifespan nothing is
+opened, and every request is refused with that reason.  However the lifespan ends, the store is
 closed when it has ended.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger("topics")
 
 
 class StoppedEarly(Exception):
-    """The host was told to stop before the log was replayed."""
+    """The host stopped before the log was replayed."""
 
 
 class _Closed:
@@ -57,7 +57,7 @@ class Hosted:
 
     Args:
         create: Makes the runtime; what it raises fails the lifespan.
-        signals: Heard while the lifespan lasts; none where somebody else calls `drain`.
+        signals: Handled while the lifespan lasts; None where the host calls `drain`.
     """
 
     def __init__(self, create: Callable[[], Any], signals: Signals | None = None) -> None:
@@ -67,11 +67,11 @@ class Hosted:
         self._signals = signals
         self._app = App(_Closed(NO_LIFESPAN))
         self._runtime: Any = None
-        self._is_told = asyncio.Event()
+        self._is_stopping = asyncio.Event()
         self.requests = 0
         """Open now: requests, streams and WebSockets."""
         self.is_ending = False
-        """The host has said `lifespan.shutdown`: its connections have ended."""
+        """The host has sent `lifespan.shutdown`: its connections have ended."""
         self._is_quiet = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +89,7 @@ class Hosted:
     def drain(self) -> None:
         """The host stops: refuse new requests, answer those that wait, end the streams.  A startup
         that is not complete fails with `StoppedEarly`."""
-        self._is_told.set()
+        self._is_stopping.set()
         if self._runtime is not None:
             self._runtime.drain()
 
@@ -101,7 +101,7 @@ class Hosted:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        self._is_told.clear()
+        self._is_stopping.clear()
         self.is_ending = False
         self._serve(App(_Closed(STARTING)))
         if self._signals is not None:
@@ -120,7 +120,7 @@ class Hosted:
         finally:
             if self._signals is not None:
                 self._signals.close()
-            # Where the host gave up, or ended without a word: the store is closed all the same.
+            # The host may give up, or skip `lifespan.shutdown`: the store is closed all the same.
             await self.stop()
 
     def _serve(self, app: App) -> None:
@@ -135,7 +135,7 @@ class Hosted:
         failure: Exception | None = StoppedEarly("stopped before the log was replayed")
         try:
             await runtime.start()
-            failure = await _replayed(runtime, self._is_told)
+            failure = await _replayed(runtime, self._is_stopping)
         finally:
             if failure is not None:
                 # Also where the host gave up waiting: the directory is free when this returns.
@@ -147,7 +147,7 @@ class Hosted:
         return failure
 
     async def stop(self) -> None:
-        """Finish what was begun and close the store; nothing where that is done."""
+        """Finish what was begun and close the store; does nothing where that is done."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.drain()
@@ -155,20 +155,20 @@ class Hosted:
             self._serve(App(_Closed(STOPPED)))
 
 
-async def _replayed(runtime: Any, is_told: asyncio.Event) -> Exception | None:
-    """Wait for the replay; returns why it will not come."""
+async def _replayed(runtime: Any, is_stopping: asyncio.Event) -> Exception | None:
+    """Wait for the replay; returns why it failed or was stopped."""
     failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
     ready = asyncio.ensure_future(runtime.wait_ready())
-    told = asyncio.ensure_future(is_told.wait())
+    stopping = asyncio.ensure_future(is_stopping.wait())
     try:
-        await asyncio.wait((failed, ready, told), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((failed, ready, stopping), return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             return failed.result()
-        if ready.done() and not told.done():
+        if ready.done() and not stopping.done():
             return None
         return StoppedEarly("stopped before the log was replayed")
     finally:
-        for waiting in (failed, ready, told):
+        for waiting in (failed, ready, stopping):
             waiting.cancel()
 
 

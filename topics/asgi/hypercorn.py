@@ -1,7 +1,7 @@
 """`topics serve --server hypercorn`: the application on hypercorn's own worker.
 
-Owns hypercorn's configuration, and the order of a stop: first no new work, then the answers that
-are owed, then hypercorn's connections, then the disk.  Uses hypercorn by its public API alone, so
+Owns hypercorn's configuration, and the order of a stop: first no new work, then the pending
+replies, then hypercorn's connections, then the disk.  Uses hypercorn by its public API alone, so
 that any version from 0.17 serves; it is the only module that imports it.
 
 hypercorn bounds heads, messages and streams of a connection.  It does not bound connections, and
@@ -28,9 +28,9 @@ from topics.server.transport.listener import BACKLOG
 STARTUP_S: Final = 7 * 24 * 3600
 """What a replay may take: as long as it takes.  hypercorn's default is 60 s."""
 SENT_S: Final = 1
-"""What connections get to take their last bytes, once every request has ended or had `GRACE_S`."""
+"""How long the last bytes may take, once every request has ended or had `GRACE_S`."""
 CLOSE_S: Final = 1
-"""What hypercorn gets to close them."""
+"""How long hypercorn may take to close them."""
 PING_S: Final = 20
 """Between two pings of a WebSocket."""
 
@@ -38,7 +38,7 @@ log = logging.getLogger("topics")
 
 
 def serve(settings: Any, create: Callable[[Any], Any] | None = None) -> int:
-    """Run a server on hypercorn until it is told to stop.
+    """Run a server on hypercorn until a signal stops it.
 
     Args:
         create: Makes the runtime; by default the one over the data directory of the settings.
@@ -60,8 +60,8 @@ async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: An
     quiet = asyncio.Event()
 
     async def wait_stop() -> None:
-        """hypercorn's trigger: called when the log is replayed, and returns once the answers that
-        are owed are written."""
+        """hypercorn's trigger: called when the log is replayed, and returns once the pending
+        replies are written."""
         collector.settle()
         announce(settings, listener)
         await stop.wait()
@@ -85,7 +85,7 @@ async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: An
             mode="asgi",
         )
     )
-    # Until hypercorn waits for its trigger, it waits for the replay.
+    # Before the replay is complete, hypercorn does not call its trigger.
     early = asyncio.create_task(_drain_at(stop, hosted))
     late = asyncio.create_task(_cut_after(quiet, hosted, serving))
     try:
@@ -104,11 +104,11 @@ async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: An
 
 
 async def _cut_after(quiet: asyncio.Event, hosted: Hosted, serving: asyncio.Task[None]) -> bool:
-    """Give hypercorn up where it does not come to an end: it waits for a client that takes nothing of
-    what was written to it, however long.
+    """Give hypercorn up where it does not end: it waits without a bound for a client that does not
+    read.
 
     Returns:
-        Whether it was given up; its task has been told, and ends as it likes.
+        Whether it was given up; its task is cancelled, and ends some time later.
     """
     await quiet.wait()
     await asyncio.sleep(SENT_S + CLOSE_S)
@@ -120,7 +120,7 @@ async def _cut_after(quiet: asyncio.Event, hosted: Hosted, serving: asyncio.Task
 
 
 async def _end_tasks() -> None:
-    """End what is left on the loop; a connection of hypercorn's needs to be told twice."""
+    """End the tasks left on the loop; a connection of hypercorn's has to be cancelled twice."""
     for _ in range(3):
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:

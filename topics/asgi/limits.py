@@ -1,7 +1,7 @@
 """Every time-out and bound of the ASGI application.
 
 Owns numbers and the reason for each; they are named as those of the server's own transport.
-Refuses to know who keeps them.
+Knows nothing of the code that applies them.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT, heard beside the host's own handlers.
+"""SIGTERM and SIGINT, handled beside the host's own handlers.
 
-A host that is told to stop waits for the answers that it still writes, and says so to the
+A host that gets a signal to stop waits for the answers that it still writes, and notifies the
 application only when they have ended (`lifespan.shutdown`).  A stream of events does not end by
-itself: uvicorn and granian would wait for it for ever.  So the application hears the signal, too,
+itself: uvicorn and granian would wait for it for ever.  So the application handles the signal, too,
 and ends its streams while the host waits for them.
 
 Invariant: the host's handler is called as before, and is in its place again when this is closed.
@@ -28,15 +28,15 @@ class Signals:
     def __init__(self) -> None:
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
-    def hear(self, told: Callable[[], None]) -> None:
-        """Have `told` called on the running event loop at each signal, after the host's handler."""
+    def hear(self, on_signal: Callable[[], None]) -> None:
+        """Call `on_signal` on the running event loop at each signal, after the host's handler."""
         if threading.current_thread() is not threading.main_thread():
             return
         loop = asyncio.get_running_loop()
 
         def handle(number: int, frame: FrameType | None) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(told)
+                loop.call_soon_threadsafe(on_signal)
             self._before[number](number, frame)
 
         for number in HEARD:

@@ -1,9 +1,9 @@
 """Answers that go on, under an ASGI server: event streams and WebSockets.
 
-A piece is asked for when the one before it was taken, so that a client that does not read holds one
-piece and the transport's buffer, and is let go when it has taken none for a while; an event stream
-with a last word, behind what its client has yet to take.  Between two pieces everybody else gets a
-turn.
+Backpressure: the next piece is made when the client has taken the one before.  A client that does
+not read holds one piece and the transport's buffer, and is disconnected when it has taken none for
+a while; an event stream ends with a last frame, behind what its client has yet to read.  Between
+two pieces other tasks get a turn.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ Receive = Callable[[], Awaitable[Any]]
 TAKE_S: Final = Timeouts().take_s
 """A client that does not take one piece in this time is cut (§7.6)."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
-"""The last word to such a client: what it did not get it gets by its last id."""
+"""The last frame for such a client, which resumes from its last id."""
 MESSAGE_BYTES_MAX: Final = Limits().message_bytes
 
 
 class Gone(Exception):
-    """The client is gone: the server said so where something was sent."""
+    """The client is gone: the server raised an error for what was sent."""
 
 
 def guarded(send: Send) -> Send:
@@ -110,32 +110,32 @@ async def converse(
 ) -> None:
     """Carry a WebSocket until either side ends it; commands are carried out in order."""
     await send({"type": "websocket.accept"})
-    telling = asyncio.ensure_future(_tell(socket, send, take_s))
-    hearing = asyncio.ensure_future(_hear(socket, receive, message_bytes))
+    sending = asyncio.ensure_future(_send_messages(socket, send, take_s))
+    receiving = asyncio.ensure_future(_receive_commands(socket, receive, message_bytes))
     try:
-        await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
         code: int | None = 1001
-        if telling.done() and not telling.result():
+        if sending.done() and not sending.result():
             return
-        if hearing.done():
-            code = hearing.result()
+        if receiving.done():
+            code = receiving.result()
         if code is not None:
             await _is_taken(send, {"type": "websocket.close", "code": code}, take_s)
     finally:
-        telling.cancel()
-        hearing.cancel()
+        sending.cancel()
+        receiving.cancel()
         socket.close()
 
 
-async def _tell(socket: Socket, send: Send, take_s: float) -> bool:
-    """Pull and send; whether the socket's far side ended it."""
+async def _send_messages(socket: Socket, send: Send, take_s: float) -> bool:
+    """Pull and send; whether the exchange ended the WebSocket."""
     while (message := await socket.next()) is not None:
         if not await _is_taken(send, {"type": "websocket.send", "text": message}, take_s):
             return False
     return True
 
 
-async def _hear(socket: Socket, receive: Receive, message_bytes: int) -> int | None:
+async def _receive_commands(socket: Socket, receive: Receive, message_bytes: int) -> int | None:
     """Read commands; the code to close with; None where the client has closed."""
     while True:
         message = await receive()

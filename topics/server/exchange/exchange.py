@@ -1,8 +1,8 @@
 """Requests in, answers out: the order of refusals, the envelope, compression, the performance block.
 
-Neither ASGI nor an HTTP parser: a driver hands it a head, then a body, and writes what comes back
-(`topics.server.exchange.interface`).  The order in which a request is refused is one order, written down in
-`begin` and `_Admitted.finish`; what is refused leaves no trace.
+Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and writes the answer
+(`topics.server.exchange.interface`).  Requests are refused in one order, which `begin` and
+`_Admitted.finish` define; a refused request changes nothing.
 """
 
 import gzip
@@ -48,11 +48,11 @@ _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 GZIP_MIN_BYTES: Final = 1024
 GZIP_APART_BYTES: Final = 64 << 10
-"""An answer beyond this is compressed on a thread: 8 MiB take a tenth of a second."""
+"""A larger answer is compressed on a thread: 8 MiB take a tenth of a second."""
 PROBE_MAX: Final = 1000
-"""Jobs that a claim takes at once to get past those that cannot be read."""
+"""The most jobs that a repeated claim takes to get past unreadable ones."""
 APART_BYTES: Final = 1 << 20
-"""A body beyond this is made a command of on a thread."""
+"""A larger body is parsed on a thread."""
 
 
 def _entropy() -> str:
@@ -64,7 +64,7 @@ class TopicsExchange:
     """Implements `interface.Exchange` over a runtime.
 
     Args:
-        origins: Which pages and hosts may ask; None: all may.
+        origins: Which origins and hosts are allowed; None: all.
     """
 
     def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
@@ -90,7 +90,7 @@ class TopicsExchange:
             return call.fail()
 
     def connect(self, head: Head) -> Answer | Socket:
-        """A WebSocket handshake: a GET, but for its answer (§7.7)."""
+        """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
@@ -112,7 +112,7 @@ def shutting_down() -> Rejection:
 
 
 class _Responder:
-    """Makes the answers of one request: what they need to know of it."""
+    """Makes the answers to one request, and holds what they need of its head."""
 
     __slots__ = ("begun", "header", "is_head", "runtime")
 
@@ -134,7 +134,7 @@ class _Responder:
         return self.answer(STATUSES[refusal.code], headers, [body], close=close)
 
     def fail(self) -> Answer:
-        """A bug of ours: the request gets a 500, the log gets the trace."""
+        """A bug: the request gets a 500, the log gets the traceback."""
         log.exception("internal error")
         return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
 
@@ -167,7 +167,7 @@ class _Responder:
         return routes.accepts_gzip(self.header(b"accept-encoding"))
 
     def fixed(self, headers: Headers, document: bytes) -> Answer:
-        """An answer that is the same for everybody, and compressed once."""
+        """An answer that is the same for every client, and compressed once."""
         if routes.accepts_gzip(self.header(b"accept-encoding")):
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), _zipped_once(document)
@@ -247,7 +247,7 @@ class _Admitted:
             return call.fail()
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
-        """Make a command of a large body on a thread; everything after it is the loop's again."""
+        """Parse a large body on a thread; the event loop does everything after that."""
         self._require_ready()
 
         def work() -> Command | Rejection:
@@ -258,7 +258,7 @@ class _Admitted:
                     body = inflate(body, self.max_body_bytes)
                 return self._parse(body)
             except Rejection as refusal:
-                # The frames of its traceback hold the body, and it: a cycle of 64 MiB.
+                # The traceback's frames refer to the body and to the refusal: a cycle of 64 MiB.
                 refusal.__traceback__ = refusal.__context__ = None
                 return refusal
 
@@ -385,7 +385,7 @@ class _LateAnswer:
         work: Callable[[], Command | Rejection],
         go_on: "Callable[[Command], Answer | _LateAnswer]",
     ) -> None:
-        """Have a command made on a thread and go on from there, unless the client is gone."""
+        """Parse a command on a thread, then go on with it unless the client is gone."""
 
         def on_done(done: ThreadCall[Command | Rejection]) -> None:
             if self._is_cancelled:
@@ -412,7 +412,7 @@ class _LateAnswer:
             self._done(now)
 
     def payload_or_wait(self, reply: Reply) -> "Answer | _LateAnswer":
-        """The answer, if its records are in memory or warm; else this, and it comes later."""
+        """The answer, if its records are in memory or warm; else `self`, and it comes later."""
         if isinstance(reply.result, Rejection):
             return self._call.refuse(reply.result)
         if isinstance(reply.result, Exception):
@@ -432,7 +432,7 @@ class _LateAnswer:
         return self
 
     def _respond_or_zip(self, reply: Reply, payload: list[Buffer]) -> "Answer | _LateAnswer":
-        """The answer; or this, where a thread is to compress it first."""
+        """The answer; or `self`, where a thread compresses it first."""
         if not self._call.zips_apart(payload):
             return self._call.respond(reply, payload)
         self._call.runtime.zip_in_thread(partial(self._respond, reply, payload)).add_done_callback(
@@ -456,12 +456,12 @@ class _LateAnswer:
         except Exception:
             return self._call.fail()
 
-    # A claim passes over jobs that cannot be read.  Where none of those it was given can be, it claims
-    # again, more than was asked for, so that a long stretch of damage is soon behind it; the surplus
-    # goes back.
+    # A claim skips jobs that cannot be read.  Where none of its jobs can be read, it claims again,
+    # and more jobs than the client asked for, to get past a long run of damage quickly; the surplus
+    # goes back to the queue.
 
     def claims(self, command: Claim) -> None:
-        """The answer will be jobs, for this claim."""
+        """The answer will be the jobs of this claim."""
         self._claim = command
         self._claimed_ms = self._call.runtime.now_ms
 
@@ -478,7 +478,7 @@ class _LateAnswer:
         return self
 
     def _fetch_jobs(self, granted: Granted, jobs: Jobs) -> "list[Buffer] | _Found | Exception":
-        """The whole payload, or, where not all of it can be read, each job by itself."""
+        """The whole payload; or each job by itself, where a part cannot be read."""
         try:
             if not self._rounds:
                 try:
@@ -511,7 +511,7 @@ class _LateAnswer:
             self._done(now)
 
     def _salvaged(self, reply: Reply, jobs: Jobs, found: "_Found") -> "Answer | _LateAnswer":
-        """The answer with the jobs that can be read; or, where there is none, another claim's."""
+        """The answer with the jobs that can be read; where none can, another claim's."""
         claim, runtime = self._claim, self._call.runtime
         assert claim is not None
         damaged = {seq: text for seq, text in found.jobs if isinstance(text, Exception)}
@@ -566,7 +566,7 @@ def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
 
 
 def _probe(call: _Responder, probe: Probe) -> Answer:
-    """The page, probes and metrics (§8): answered whatever the phase."""
+    """The page, probes and metrics (§8): answered in every phase."""
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
@@ -579,13 +579,13 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
         case Probe.LIMITS:
             return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
         case Probe.OPENAPI:
-            # A document of a foreign format: no performance block at its end.
-            # What most servers are never asked for is not loaded at every start.
+            # The document has a format of its own, without a performance block.  Most servers are
+            # never asked for it, so it is not loaded at every start.
             from topics.protocol.http.openapi import document as openapi
 
             return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
-            # Until it is ready, and once it stops, the state belongs to another thread.
+            # Before the phase is READY, and after it, another thread owns the state.
             state = None
             if runtime.phase is Phase.READY:
                 runtime.engine.let_pass(runtime.now_ms)

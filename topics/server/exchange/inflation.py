@@ -1,10 +1,10 @@
 """Gzipped request bodies.
 
-Owns what counts as one: a single gzip member, whole, with nothing behind it, of at most so many
-bytes.  Refuses to know where it runs: `at_once` is for the event loop and gives up early, `inflate`
-goes to the end and is for a thread.
+Owns what counts as one: a single whole gzip member, with nothing behind it, of bounded size.
+Starts no thread: `at_once` is for the event loop and gives up early, `inflate` runs to the end and
+is for a thread.
 
-Invariant: nothing beyond the limit and one piece is ever in memory, whatever a body says of itself.
+Invariant: at most the limit and one piece are in memory, whatever a body declares.
 """
 
 import zlib
@@ -14,11 +14,11 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 
 AT_ONCE_BYTES: Final = 64 << 10
-"""Bytes on the wire beyond which a body is for a thread; 64 MiB take a tenth of a second."""
+"""A larger body on the wire is inflated on a thread: 64 MiB take a tenth of a second."""
 
 INPUT_BYTES: Final = 64 << 10
 OUTPUT_BYTES: Final = 256 << 10
-"""zlib copies what it did not get to of its input, so both are taken in pieces."""
+"""zlib copies the input that it did not consume, so input and output go in pieces."""
 
 _GZIP: Final = 31
 
@@ -68,7 +68,7 @@ def inflate(body: Buffer, limit: int) -> bytes:
             if size > limit:
                 raise too_large(limit)
             if not given and len(piece) < OUTPUT_BYTES:
-                # A full piece may have left more behind, of which no input is left to tell.
+                # A full piece may leave output inside zlib although all input is consumed.
                 break
     _require_whole(inflater, unseen=len(view) > at)
     # Joining, unlike one large output, lets other threads run while it copies.

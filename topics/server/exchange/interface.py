@@ -1,7 +1,8 @@
-"""What an exchange takes and gives, whoever carries the bytes.
+"""The interface between an exchange and its driver.
 
-The exchange (`topics.server.exchange.exchange`) is neither ASGI nor HTTP parser: a driver hands it a request
-head, feeds the body it was allowed, and writes the answer it gets.  The ASGI app is one driver.
+The exchange (`topics.server.exchange.exchange`) knows neither ASGI nor HTTP framing.  A driver
+gives it a request head, then the body that it admitted, and writes the answer.  The ASGI app is one
+driver.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,8 +37,8 @@ class Head:
 class Answer:
     """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
 
-    The buffers of `body` may be slices of a log that is in memory: a driver takes them one by one,
-    as its client does, and lets go of each that is written.  `close` asks the driver to end an
+    The buffers of `body` may be slices of a log that is in memory: a driver writes them one by one,
+    as its client reads, and releases each that is written.  `close` asks the driver to end an
     HTTP/1.1 connection after it (the body was not read).
     """
 
@@ -66,7 +67,7 @@ class Feed(Protocol):
     """A stream of events, pulled by its driver: the next piece is made when the last is taken."""
 
     async def next(self) -> Buffer | None:
-        """The next bytes to send, whenever there are some; None at the end."""
+        """Wait for the next bytes to send; None at the end."""
 
     def close(self) -> None:
         """The client is gone, or the end was sent."""
@@ -85,8 +86,8 @@ class Source(Protocol):
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Have `wake` called, on the event loop, when there may be something to take or the end has
-        come.  The call may come from within `listen`, `take` or another client's command: do no more
-        in it than to ask for a turn."""
+        come.  The call may come from within `listen`, `take` or another client's command: only ask
+        for a turn in it."""
 
     def take(self) -> Buffer | None:
         """The next bytes to send; None where there are none now, or no more."""
@@ -110,16 +111,16 @@ class Streaming:
 
 
 class Socket(Protocol):
-    """A WebSocket's far side: messages in, one at a time; messages out, pulled."""
+    """The exchange's end of a WebSocket: takes messages one by one; the driver pulls replies."""
 
     async def command(self, text: str) -> None:
         """Carry out one text message; its reply comes through `next`, in order."""
 
     async def refuse_binary(self) -> None:
-        """A binary message came: an error frame is owed."""
+        """Reply to a binary message with an error frame."""
 
     async def next(self) -> str | None:
-        """The next message to send, whenever there is one; None when the server ends it."""
+        """Wait for the next message to send; None when the server ends the WebSocket."""
 
     def close(self) -> None: ...
 
@@ -137,7 +138,7 @@ class SourceSocket(Socket, Source, Protocol):
         """Carry out one text message, in UTF-8; only while not `is_busy`."""
 
     def hear_binary(self) -> None:
-        """A binary message came: an error frame is owed.  Only while not `is_busy`."""
+        """Reply to a binary message with an error frame.  Only while not `is_busy`."""
 
 
 class Admission(Protocol):
@@ -150,8 +151,12 @@ class Admission(Protocol):
     """Bytes of body on the wire beyond which the driver answers `too_large()`."""
 
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
-        """The whole body is here, in the pieces it came in (none where there was none); the list
-        is given away, and may be emptied."""
+        """Carry out the request, whose body is whole.
+
+        Args:
+            pieces: The body in the pieces it came in; empty where there was none.  The exchange
+                owns the list from now on, and may empty it.
+        """
 
     def too_large(self) -> Answer:
         """413: the body passed `max_body_bytes`, by its Content-Length or by count."""
@@ -164,10 +169,10 @@ class Admission(Protocol):
 
 
 class Exchange(Protocol):
-    """Requests in, answers out.  Never raises: a bug of ours becomes a 500 in the envelope."""
+    """Requests in, answers out.  Never raises: a bug becomes a 500 in the envelope."""
 
     def begin(self, head: Head) -> Answer | Admission:
-        """Judge a head: a refusal (404, 405, 415, 503, ...) or leave to send the body."""
+        """Judge a head: a refusal (404, 405, 415, 503, ...) or an admission of the body."""
 
     def connect(self, head: Head) -> Answer | Socket:
         """Judge the head of a WebSocket handshake."""

@@ -1,4 +1,4 @@
-"""An answer's bytes: the pieces that are there, and the records that are read for it."""
+"""The bytes of an answer: its ready pieces, and the records that are read for it."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ log = logging.getLogger("topics.exchange")
 
 
 def payload(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | Rejection | None:
-    """The pieces with records in place; None where a disk must be waited for."""
+    """The pieces with records in place; None where that must wait for a disk."""
     out: list[Buffer] = []
     for piece in pieces:
         if not isinstance(piece, Records):
@@ -46,7 +46,7 @@ def spliced(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | None:
 
 
 def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None:
-    """The records' text with its commas; None where a disk must be waited for."""
+    """The records' text with its commas; None where that must wait for a disk."""
     try:
         return _texts(records, blocking=blocking)
     except Corrupt as damage:
@@ -56,7 +56,7 @@ def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None
 
 
 def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
-    """The text of jobs, with the commas between them; None where a disk must be waited for.
+    """The text of jobs, with the commas between them; None where that must wait for a disk.
 
     Raises:
         Corrupt, OSError: Some of it cannot be read; `one_by_one` says which.
@@ -65,8 +65,8 @@ def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
 
 
 def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
-    """*Blocking.* The text of each job, or why it cannot be read: jobs beside a damaged one can
-    be.  The records have inserts."""
+    """*Blocking.* The text of each job, or the error with which it cannot be read; jobs beside a
+    damaged one still can.  The records have inserts."""
     inserts = iter(records.inserts)
     for run, spans in records.extents:
         lost: DamagedRun | None = None
@@ -79,7 +79,7 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
                     texts = [] if lost is not None else _texts(one, blocking=True) or []
                     yield lost or texts[0]
                 except DamagedRun as damage:
-                    lost = damage  # the others in it are not looked at for nothing
+                    lost = damage  # the run's other jobs are lost with it
                     yield damage
                 except (Corrupt, OSError) as error:
                     yield error
@@ -93,7 +93,7 @@ def _unreadable(records: Records, reason: str, what: str) -> Rejection:
 
 
 def refusal_of(damage: DamagedRun) -> Rejection:
-    """The refusal where a run was found damaged before there was anything to read."""
+    """The refusal for a run that was found damaged before any record of it was read."""
     log_damage(damage)
     return damage.refusal()
 

@@ -1,8 +1,8 @@
 """Refusals that a driver makes by itself, in the one shape of §0.5.
 
-Owns the answer to a request that no exchange judged: bad framing, a budget of memory, what the HTTP
-library would otherwise answer without a body.  Refuses to know why it was refused, and how an
-error is spelled, which is `topics.protocol.http.routes`'s.
+Owns the answer to a request that no exchange saw: bad framing, an exhausted budget of memory, what
+the HTTP library would otherwise answer without a body.  Knows nothing of the reasons, and leaves
+the spelling of errors to `topics.protocol.http.routes`.
 """
 
 from collections.abc import Mapping

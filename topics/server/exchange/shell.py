@@ -1,4 +1,4 @@
-"""What the faces need of whoever runs the engine: `Runtime`, or one without a loop."""
+"""What an exchange needs of the runtime: `Runtime`, or one without an event loop."""
 
 from collections.abc import Awaitable, Callable, Generator
 from enum import Enum
@@ -36,7 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ThreadCall(Protocol[T_co]):
-    """What a thread is busy with: of an `asyncio.Future` as much as is needed."""
+    """A call on a thread: the part of `asyncio.Future` that is used."""
 
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
 
@@ -67,25 +67,25 @@ class Shell(Protocol):
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket: ...
 
     def nudge(self) -> None:
-        """The engine was changed from outside a command: write that down, and look what is owed."""
+        """The engine was changed outside a command: log that, and look for work that follows."""
 
     def written(self) -> Awaitable[bool]:
-        """Wait until all that is true by now is in the log; False where it failed before."""
+        """Wait until every change so far is in the log; False where the log failed first."""
 
     def synced(self) -> Awaitable[bool]:
-        """Wait until all that is written by now is durable; False where the log failed before."""
+        """Wait until everything written so far is durable; False where the log failed first."""
 
     @property
     def moment(self) -> Moment:
-        """What is decided now meets this."""
+        """The time and the room with which a command is decided now."""
 
     def process(self) -> Process: ...
 
     def read_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
-        """Wait for a disk where that holds nobody up."""
+        """Wait for a disk on a thread, where no client is held up."""
 
     def decode_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
-        """Make a command of a large body, one body at a time, where that holds nobody up."""
+        """Parse a large body on a thread, one body at a time."""
 
     def zip_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
-        """Compress a large answer, one at a time, where that holds nobody up."""
+        """Compress a large answer on a thread, one at a time."""

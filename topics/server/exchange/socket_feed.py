@@ -1,7 +1,8 @@
-"""A WebSocket's far side: commands carried out in order, replies and frames pulled (§7.7).
+"""The exchange's end of a WebSocket: commands are carried out in order; the driver pulls replies
+and frames (§7.7).
 
-Who does not take the replies to its commands is not heard either, so that what waits for a client
-is one frame and `REPLIES_BYTES_MAX` of replies.
+Backpressure: no further command is taken from a client that does not read its replies, so that at
+most one frame and `REPLIES_BYTES_MAX` of replies wait for a client.
 """
 
 import asyncio
@@ -41,10 +42,10 @@ class SocketFeed:
         self._replies_bytes = 0
         self._taken = asyncio.Event()
         self._is_busy = False
-        """A command is being carried out, and its reply is owed."""
+        """A command is being carried out; its reply is still to come."""
         self._is_over = False
         self._wake: Callable[[], None] | None = None
-        """Of a driver without a task."""
+        """Set by a driver without a task."""
         self._kept: bytes | None = None
         """A frame that a thread has read."""
         self._is_reading = False
@@ -61,15 +62,15 @@ class SocketFeed:
         await self._room()
 
     async def _answer(self, text: str) -> bytes:
-        told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def reply(message: bytes) -> None:
-            # A client that has gone cancelled the wait; what it wrote stays written.
-            if not told.done():
-                told.set_result(message)
+            # The wait was cancelled if the client is gone; what it wrote stays written.
+            if not answered.done():
+                answered.set_result(message)
 
         now = self._carry_out(text.encode("utf-8", "surrogatepass"), reply)
-        return await told if now is None else now
+        return await answered if now is None else now
 
     def _carry_out(self, text: bytes, reply: Callable[[bytes], None]) -> bytes | None:
         """The reply to a command; None where it comes later, through `reply`."""
@@ -167,7 +168,7 @@ class SocketFeed:
         if self._replies:
             reply = self._next_reply()
             if self._wake is not None and not self._replies:
-                self._wake()  # whoever was not heard for its replies may be heard again
+                self._wake()  # the driver may give commands again
             return reply
         if self._is_reading:
             return None
@@ -239,7 +240,7 @@ class SocketFeed:
                 )
                 if frame is not None:
                     return (await self._written(frame)).decode()
-            # There may be news already, of a look that only skipped: others first.
+            # News may be set already, if `next_frame` only skipped records: others go first.
             await asyncio.sleep(0)
             await self._news.wait()
         return None

@@ -1,11 +1,11 @@
 """A watch session's stream as Server-Sent Events (§7.3-§7.6).
 
-Pulled by its driver, one frame at a time; what the client does not take waits as a cursor.  It
-beats when nothing was sent for a while, and ends with a last `error` frame where the server ends it.
-A topic that the disk does not give back ends alone.
+The driver pulls it, one frame at a time; for a client that does not read, only a cursor is kept.
+The stream sends a heartbeat when nothing was sent for a while, and a last `error` frame when the
+server ends it.  A topic that cannot be read from the disk ends alone.
 
-A driver has one of two faces: `next` is waited for by a task, `take` gives what is there and wakes no
-task, which of many streams with the same news is most of what each costs.
+A driver uses one of two interfaces: a task awaits `next`, or `take` returns what is ready, without
+a task.  Waking a task is most of what a stream costs where many have the same news.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ class WatchFeed:
         self._is_begun = False
         self._is_over = False
         self._kept: bytes | None = None
-        """What a thread has read for a driver without a task."""
+        """A frame that a thread has read, for a driver without a task."""
         self._wake: Callable[[], None] | None = None
-        """Of a driver without a task."""
+        """Set by a driver without a task."""
         self._beat: asyncio.TimerHandle | None = None
         self._is_beat_due = False
         self._is_reading = False
@@ -73,10 +73,10 @@ class WatchFeed:
         return None
 
     async def _has_news(self) -> bool:
-        """Wait for news; False when it is time for a beat."""
+        """Wait for news; False when a heartbeat is due."""
         try:
             async with asyncio.timeout_at(self._sent_s + self._beat_s):
-                # There may be news already, of a look that only skipped: others first.
+                # News may be set already, if `next_frame` only skipped records: others go first.
                 await asyncio.sleep(0)
                 await self._news.wait()
         except TimeoutError:

@@ -1,7 +1,7 @@
 """A worker's push stream as Server-Sent Events (§10.8).
 
-Pulled by its driver: jobs are leased when the stream can send them, so that a worker who does not
-read holds none that others could do.  When the connection goes, what it was given goes back.
+The driver pulls it: jobs are leased when the stream can send them, so that a worker that does not
+read holds no jobs that others could take.  When the connection ends, its jobs go back to the queue.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class WorkFeed:
     """Implements `interface.Feed`.
 
     Args:
-        asked: The queue, who works, and how many jobs at once.
+        asked: The queue, the worker, and how many jobs at once.
 
     Raises:
         Rejection: No such queue, or too many connections.
@@ -89,19 +89,19 @@ class WorkFeed:
     def _take(self) -> list[Jobs]:
         engine = self._shell.engine
         jobs = engine.queue_commands.take(self._stream, self._shell.moment)
-        # Before they are seen: leases are in the log where they are meant to last.
+        # Leases that are meant to last go into the log before the worker sees the jobs.
         self._shell.nudge()
         return jobs
 
     async def _are_kept(self) -> bool:
-        """Leases that are to last are seen when they will; False where the log failed before."""
+        """Wait until the leases are as durable as promised; False where the log failed first."""
         gate = self._shell.engine.queue_commands.gate(self._stream)
         if gate is Gate.SYNCED:
             return await self._shell.written() and await self._shell.synced()
         return gate is Gate.NOW or await self._shell.written()
 
     async def _written(self, jobs: Jobs) -> bytes:
-        """Jobs as frames; those that cannot be read are passed over, and others follow."""
+        """Jobs as frames; jobs that cannot be read are skipped, and others follow."""
         records = job_records(jobs)
         try:
             texts = of_jobs(records, blocking=False)

@@ -1,8 +1,9 @@
 """The page at `/`: one document for people, and the headers that it goes out with.
 
-It holds no data and asks for no key: what it shows, its script asks from `/v0` with the key that was
-typed in.  The policy names the document's own script and style by their digests and lets in nothing
-else, so whatever a record holds stays text, and nothing is fetched from or sent to another host.
+It holds no data and needs no key: its script requests what it shows from `/v0`, with the key that
+the user typed in.  The policy names the document's own script and style by their digests and lets
+in nothing else, so whatever a record holds stays text, and nothing is fetched from or sent to
+another host.
 """
 
 import re
@@ -15,7 +16,7 @@ _DIRECTORY: Final = Path(__file__).parent
 
 
 def _assemble() -> bytes:
-    """The document, each script that it names put in its place: one answer, nothing else to fetch."""
+    """The document with its scripts inlined: one answer, and nothing else to fetch."""
 
     def inline(match: re.Match[bytes]) -> bytes:
         script = (_DIRECTORY / match[1].decode()).read_bytes()

@@ -2,8 +2,8 @@
 // The routers as a graph: what flows where, how far it has come, and what stops it.
 //
 // A destination has one source (§6), so the graph is trees, and rings with trees on them: a ring is
-// drawn as a tree whose last leaf leads back to its root.  The nested lists are the graph for whoever
-// reads, tabs or listens; the wires are drawn behind them, from where the boxes have come to lie.
+// drawn as a tree whose last leaf leads back to its root.  The nested lists are the graph for text,
+// keyboard and screen reader; the wires are drawn behind them, from where the boxes have come to lie.
 // Nothing here counts on that one source: a topic met twice is a leaf that names it.
 //
 // `$`, `make`, `set`, `ask` and their like are of the script that comes after this one.
@@ -25,18 +25,18 @@ async function refreshRouters(mine) {
   } catch (error) {
     if (mine !== round) return;
     hasRouters = error.status !== 404;
-    const isTold = !$("trouble").hidden && $("trouble").textContent === why(error); // by the topics
+    const isShown = !$("trouble").hidden && $("trouble").textContent === why(error); // by the topics
     if (error.status === 401 || error.status === 404) {
       showRouters({ routers: [] });
       $("routers").hidden = true;
-    } else if (!isTold) {
+    } else if (!isShown) {
       set($("routers-trouble"), why(error));
       $("routers-trouble").hidden = $("routers").hidden = false;
     }
   }
 }
 
-/** What only a router's own page tells, its loss above all: of those that are open, then of whom was asked longest ago. */
+/** What only a router's own page has, its loss above all: first of the open ones, then of those that were read longest ago. */
 async function refreshDetails(mine) {
   const due = [...cards.values()].sort((a, b) => b.box.open - a.box.open || a.asked - b.asked);
   await Promise.allSettled(due.slice(0, DETAILS_A_ROUND).map(async (card) => {
@@ -44,7 +44,7 @@ async function refreshDetails(mine) {
     Object.assign(card.state, await askJson("/v0/routers/" + encodeURIComponent(card.name)));
     if (cards.get(card.name) === card) fillCard(card);
   }));
-  if (mine === round) tellRouters();
+  if (mine === round) showAlarm();
 }
 
 function showRouters({ routers, next_cursor: next }) {
@@ -73,15 +73,15 @@ function showRouters({ routers, next_cursor: next }) {
   $("no-router").hidden = routers.length > 0 || isAll;
   $("router-find").hidden = isAll && !routers.length;
   $("more-routers").hidden = next === undefined;
-  tellRouters();
+  showAlarm();
   wire();
 }
 
-function tellRouters() {
+function showAlarm() {
   const states = [...cards.values()].map(({ state }) => state);
   const blocked = states.filter((state) => state.blocked).length;
   const lost = states.reduce((sum, state) => sum + (state.lost_total ?? 0), 0);
-  set($("routers-told"), [blocked && digits(blocked) + " blocked", lost && digits(lost) + " lost"].filter(Boolean).join(" · "));
+  set($("routers-alarm"), [blocked && digits(blocked) + " blocked", lost && digits(lost) + " lost"].filter(Boolean).join(" · "));
 }
 
 // ---- one router, and one topic
@@ -134,8 +134,8 @@ function fillCard(card) {
   card.wires.forEach((path) => path.setAttribute("class", mood));
 }
 
-function fillFacts({ list, facts }, told) {
-  for (const [label, text] of Object.entries(told)) {
+function fillFacts({ list, facts }, values) {
+  for (const [label, text] of Object.entries(values)) {
     if (!facts.has(label)) {
       const pair = [make("dt", "", label), make("dd", "")];
       facts.set(label, pair);
@@ -160,11 +160,11 @@ function newLeaf(topic) {
   return button;
 }
 
-/** Counters as far as the list of topics, which has pages, told them. */
+/** Counters, of topics that are on the current page of the list. */
 function fillNode({ button, facts }, topic) {
   const row = rows.get(topic);
   set(facts, !row ? "" : row.jobs
-    ? [...row.jobs.told].filter((span) => !span.hidden).map((span) => span.textContent).join(" · ")
+    ? [...row.jobs.counters].filter((span) => !span.hidden).map((span) => span.textContent).join(" · ")
     : count(row.records, "record"));
   facts.hidden = !row;
 }

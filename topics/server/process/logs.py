@@ -1,7 +1,7 @@
 """What the server writes about itself, one line an event, on standard error.
 
 Owns the two formats, the escaping that keeps a client from writing lines of its own, and the bound
-on how often one kind of line is written.  Refuses to know what is worth a line, and never sees a
+on how often one kind of line is written.  Knows nothing of what is worth a line, and never sees a
 header, a query or a body.
 
 Invariant: a record is one line, whatever its message holds.  Only a traceback in the text format
@@ -17,7 +17,7 @@ from typing import Final, TextIO
 import orjson
 
 BURST: Final = 10
-"""Lines of one kind in one window; the rest are counted, and the count is told afterwards."""
+"""Lines of one kind in one window; the rest are counted, and their number is logged afterwards."""
 
 WINDOW_S: Final = 10.0
 KINDS_MAX: Final = 1000

@@ -1,7 +1,7 @@
-"""The file that receives the bound address, for whoever started a server on a port it did not know.
+"""The file that receives the bound address, for a program that starts a server on port 0.
 
-Owns what may stand under that name: a regular file, or nothing yet.  Anything else was put there by
-somebody for something: a device, a pipe or a link that a rename replaced would be gone.
+Owns what may be at that path: a regular file, or nothing yet.  Anything else is refused: the rename
+would replace a device, a pipe or a link.
 
 Invariant: a reader finds the whole address or none, and no draft is left behind.
 """

@@ -1,7 +1,7 @@
 """A server process: signals, exit codes, and the order in which it starts and stops.
 
-Owns the way up (the socket first, then the data) and the way down: first no new work, then the
-answers that are owed, then the disk, then the sockets.  Refuses to know what is served.
+Owns the order of a start (the socket first, then the data) and of a stop: first no new work, then
+the pending replies, then the disk, then the sockets.  Knows nothing of what is served.
 
 Invariant: the process ends.  Whatever hangs, a second signal or `STOP_S` ends it with code 1; what
 was acknowledged is durable as its class promised, because nothing is acknowledged before.
@@ -14,12 +14,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from topics.server.process import logs, port_file
+from topics.server.process.settings import ProcessSettings
 from topics.server.runtime.collector import Collector
 from topics.server.transport.listener import (
     Unbindable,
@@ -30,49 +30,33 @@ from topics.server.transport.listener import (
 )
 
 GRACE_S: Final = 5.0
-"""What requests in flight get to end by themselves after a SIGTERM."""
+"""How long requests in flight may take to complete after a SIGTERM."""
 
 STOP_S: Final = 20.0
-"""From the first signal to the end of the process, at the latest."""
+"""From the first signal to the end of the process, at most."""
 
 SENT_S: Final = 1.0
-"""What the last bytes get to leave the process, once the disk is done."""
+"""How long the last bytes may take to leave the process, once the log is closed."""
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
-"""Of one WebSocket message, whatever a body may have."""
+"""Of one WebSocket message, even where a body may be larger."""
 
 EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
 
 log = logging.getLogger("topics")
 
 
-class Settings(Protocol):
-    """What of the settings is read here."""
+class ServerSettings(ProcessSettings, Protocol):
+    """What the process and the transport read of the settings."""
 
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def port_file(self) -> Path | None: ...
-    @property
-    def data_dir(self) -> Path: ...
     @property
     def keep_alive_ms(self) -> int: ...
     @property
     def limits(self) -> Any: ...
-    @property
-    def log_format(self) -> str: ...
-    @property
-    def api_keys(self) -> str | None: ...
-    @property
-    def api_keys_file(self) -> Path | None: ...
-    @property
-    def notes(self) -> Sequence[str]: ...
 
 
-class Runtime(Protocol):
-    """What is started, drained and stopped."""
+class ServedRuntime(Protocol):
+    """The runtime that a server starts, drains and stops."""
 
     @property
     def exchange(self) -> Any: ...
@@ -86,15 +70,15 @@ class Runtime(Protocol):
     async def stop(self) -> None: ...
 
 
-def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) -> int:
-    """Run a server until it is told to stop.
+def serve(settings: ServerSettings, create: Callable[[Any], ServedRuntime] | None = None) -> int:
+    """Run a server until a signal stops it.
 
     Args:
         create: Makes the runtime; by default the one over the data directory of the settings.
 
     Returns:
         The exit code: 0 stopped, 2 the address, the data directory, the port file or the installation
-        cannot be used, 3 the data is proven corrupt.  Any but 0 has said what and where in one line.
+        cannot be used, 3 the data is proven corrupt.  For any but 0, one line says what and where.
     """
     os.umask(0o077)
     _leave_a_trace()
@@ -104,7 +88,7 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
     try:
         if settings.port_file is not None:
             port_file.check(settings.port_file)
-        # The socket comes first: clients that connect while the rest is imported only wait.
+        # The socket comes first: clients that connect while the rest is imported wait.
         listener = listen(settings.host, settings.port)
     except (Unbindable, port_file.BadPortFile) as refusal:
         return _refuse(refusal, EXIT_UNUSABLE)
@@ -122,15 +106,15 @@ def serve(settings: Settings, create: Callable[[Any], Runtime] | None = None) ->
 def _leave_a_trace() -> None:
     """Let a signal that ends the process show on standard error where each thread was.
 
-    A file that somebody cuts short while it is mapped is a SIGBUS to the thread that reads on, and
-    nothing can turn it into an error.
+    Where another process truncates a mapped file, the thread that reads it gets a SIGBUS, which
+    nothing can turn into an error.
     """
     with suppress(RuntimeError, OSError, ValueError):  # without standard error there is no trace
         faulthandler.enable()
 
 
 def exit_code(failure: BaseException) -> int:
-    """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug of ours."""
+    """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug."""
     from topics.protocol.model.errors import Corrupt, StoreError
 
     if isinstance(failure, Corrupt):
@@ -143,12 +127,15 @@ class _Server:
     """One run of a server, from the open socket to the exit code."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, create: Callable[[Any], Runtime]
+        self,
+        settings: ServerSettings,
+        listener: socket.socket,
+        create: Callable[[Any], ServedRuntime],
     ) -> None:
         self._settings = settings
         self._listener = listener
         self._create = create
-        self._told = asyncio.Event()
+        self._signalled = asyncio.Event()
 
     async def run(self) -> int:
         self._listen_to_signals(asyncio.get_running_loop())
@@ -160,7 +147,7 @@ class _Server:
         finally:
             collector.close()
 
-    async def _run(self, runtime: Runtime, collector: Collector) -> int:
+    async def _run(self, runtime: ServedRuntime, collector: Collector) -> int:
         from topics.server.transport.connection import Connection, Shared
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
@@ -178,7 +165,7 @@ class _Server:
         )
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
-            failure = self._write_port_file() or await self._until_told(runtime, collector)
+            failure = self._write_port_file() or await self._until_signalled(runtime, collector)
             if failure is not None:
                 await runtime.stop()
                 raise failure
@@ -201,17 +188,17 @@ class _Server:
 
     def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._tell)
-        # A terminal that closes, or a supervisor's "reload", is no reason to fall over.
+            loop.add_signal_handler(name, self._on_signal)
+        # A closed terminal, or a supervisor's "reload", must not end the process.
         loop.add_signal_handler(
             signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
         )
 
-    def _tell(self) -> None:
-        if self._told.is_set():
+    def _on_signal(self) -> None:
+        if self._signalled.is_set():
             os._exit(EXIT_HUNG)
-        self._told.set()
-        # A thread of the interpreter's own: it ends the process even if this one never runs again.
+        self._signalled.set()
+        # The interpreter has a thread for this, which ends the process even if this one hangs.
         faulthandler.dump_traceback_later(STOP_S, exit=True)
 
     def _announce(self) -> None:
@@ -226,27 +213,29 @@ class _Server:
         )
         if self._settings.api_keys is None and self._settings.api_keys_file is None:
             log.warning(
-                "NO API KEYS: whoever reaches %s can read, write and delete everything", address
+                "NO API KEYS: every client of %s can read, write and delete everything", address
             )
 
-    async def _until_told(self, runtime: Runtime, collector: Collector) -> Exception | None:
+    async def _until_signalled(
+        self, runtime: ServedRuntime, collector: Collector
+    ) -> Exception | None:
         """Serve; returns None at a signal, or why the data cannot be served."""
-        told = asyncio.ensure_future(self._told.wait())
+        signalled = asyncio.ensure_future(self._signalled.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
         ready = asyncio.ensure_future(runtime.wait_ready())
         try:
-            await asyncio.wait((told, failed, ready), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((signalled, failed, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not failed.done():
                 collector.settle()
                 self._announce()
-                await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
             return failed.result() if failed.done() else None
         finally:
-            for waiting in (told, failed, ready):
+            for waiting in (signalled, failed, ready):
                 waiting.cancel()
 
-    async def _go_down(self, runtime: Runtime, shared: Any) -> None:
-        """No new work, the answers that are owed, the disk; the sockets are the caller's."""
+    async def _go_down(self, runtime: ServedRuntime, shared: Any) -> None:
+        """Stop new work, then pending replies, then the disk; the caller closes the sockets."""
         log.info("stopping: %d connections with requests in flight", shared.busy)
         quiet = asyncio.Event()
         shared.when_quiet = quiet.set
@@ -264,22 +253,22 @@ class _Server:
 
 
 async def _sent(shared: Any) -> None:
-    """Give what is written already a moment to leave; no transport tells when it has."""
+    """Give the last bytes a moment to leave; a transport does not report when they have."""
     for _ in range(int(SENT_S / 0.01)):
         if not any(connection.unsent_bytes for connection in shared.connections):
             return
         await asyncio.sleep(0.01)
 
 
-def _create() -> Callable[[Any], Runtime]:
+def _create() -> Callable[[Any], ServedRuntime]:
     from topics.server.assembly import create
 
-    made: Callable[[Any], Runtime] = create
+    made: Callable[[Any], ServedRuntime] = create
     return made
 
 
 def _run(main: Awaitable[int]) -> int:
-    """Run on uvloop where it is to be had."""
+    """Run on uvloop where it is installed."""
     new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
         import uvloop

@@ -3,9 +3,9 @@ turned back.
 
 Time is anchored at start and runs on with `CLOCK_BOOTTIME`, so a wall clock that is set while the
 server runs expires nothing at once.  A difference of over a second that lasts a minute is taken
-over: forwards at once; backwards by running slower until the wall clock has caught up.  Were it
-turned back, the engine, whose time never falls, would stand still for as long, and with it every
-lease.
+over: forwards at once; backwards by running slower until the wall clock has caught up.  Time never
+falls in the engine: if the clock were turned back, the engine's time and every lease would
+stand still for as long.
 """
 
 import logging
@@ -52,11 +52,11 @@ class Clock:
 
     @property
     def steady_ms(self) -> int:
-        """Time that nobody sets, since some point in the past."""
+        """Milliseconds since some point in the past; setting the wall clock does not change it."""
         return self._boot_ms()
 
     def not_before(self, seen_ms: int) -> None:
-        """Go on from a time that was seen already, where the wall clock is behind it."""
+        """Go on from the latest time in the log, where the wall clock is behind it."""
         behind = seen_ms - self.now_ms()
         if behind > JUMP_MS:
             log.warning(
@@ -80,7 +80,7 @@ class Clock:
             self._differs_since_ms = None
 
     def _lead(self) -> int:
-        """How far this is ahead of the wall clock still."""
+        """How far this clock is still ahead of the wall clock."""
         return max(self._lead_ms - (self._boot_ms() - self._led_since_ms) // SLOWER_BY, 0)
 
     def _set_lead(self, lead_ms: int) -> None:

@@ -1,12 +1,12 @@
-"""Python's garbage collector, kept away from what lives as long as the process.
+"""Python's garbage collector, without the objects that live as long as the process.
 
-A collection of the oldest generation looks at every object that it knows, all topics among them, and
-holds up the event loop meanwhile.  So it is off while the data is read, which makes millions of
-objects and hardly a cycle, and what is there at the end of that it is never shown.  What topics are
-made of later on is taken from it as they grow in number.
+A collection of the oldest generation visits every tracked object, all topics among them, and blocks
+the event loop meanwhile.  So the collector is off while the data is read, which makes millions of
+objects and hardly a cycle, and the objects that are there afterwards are frozen (`gc.freeze`).
+Topics that are created later are frozen as their number grows.
 
-What is out of its sight is still freed when nothing refers to it; only a cycle that was alive at
-that moment stays for ever.  A connection leaves one, so this is done as rarely as topics grow.
+A frozen object is still freed when nothing refers to it; only a cycle that was alive at that moment
+is never freed.  A connection leaves such a cycle, so freezing is as rare as the growth of topics.
 """
 
 import gc
@@ -15,21 +15,21 @@ from typing import Any, Final
 
 GROWN_TOPICS: Final = 1000
 GROWN_PART: Final = 8
-"""As many topics more, and one part in so many, are looked at before they are taken out of sight."""
+"""New topics are frozen once there are so many, and one for every `GROWN_PART` known ones."""
 
 
 COLLECT_AFTER: Final = (700, 10, 100)
 """Thresholds: a hundred collections of the middle generation before a full one, where Python has ten.
 A full collection stops the process for about a microsecond an object, and a connection is forty
-objects: ten of them ran while 10,000 connections came, the last for a third of a second.  What the
-less frequent ones leave lying about is 700,000 objects at most."""
+objects: ten of them ran while 10,000 connections came, the last for a third of a second.  Between
+two of them at most 700,000 objects of garbage are left."""
 
 
 class Collector:
     """The collector of this process, from the start of one server to its end.
 
     Args:
-        topics: How many there are.
+        topics: Returns how many topics there are.
     """
 
     def __init__(self, topics: Callable[[], int]) -> None:
@@ -38,18 +38,18 @@ class Collector:
         self._thresholds = gc.get_threshold()
 
     def start(self) -> None:
-        """The data is about to be read."""
+        """Switch the collector off: the data is about to be read."""
         gc.set_threshold(*COLLECT_AFTER)
         gc.disable()
 
     def settle(self) -> None:
-        """It is read."""
+        """Freeze the data, which is read, and switch the collector on."""
         self._freeze()
         gc.enable()
         gc.callbacks.append(self._collected)
 
     def close(self) -> None:
-        """As it was before."""
+        """Restore the collector's settings."""
         gc.set_threshold(*self._thresholds)
         gc.enable()
         if self._collected in gc.callbacks:

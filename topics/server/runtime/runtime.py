@@ -1,9 +1,9 @@
 """The host of the driver on an event loop: its life, its threads, its clocks and its alarm.
 
-What is written when and who is answered then is decided by `topics.protocol.driver.driver`; this performs.
-A turn of the loop is: commands are decided and applied as they come, and at its end all their events
-go into one write.  Small writes are made here; whatever may wait for a disk has a thread of its own:
-the sync, the writes that are large or begin a file, upkeep, reads.
+`topics.protocol.driver.driver` decides what is written when, and which replies are sent then; this
+module performs it.  In a turn of the loop, commands are decided and applied as they come; at its
+end all their events go into one write.  Small writes are made on the loop; calls that may wait for
+a disk have threads of their own: syncs, writes that are large or begin a file, upkeep, reads.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ log = logging.getLogger("topics")
 CLOCK_EVERY_MS: Final = 10_000
 """How often the wall clock is compared with the steady one."""
 CLOSE_S: Final = 2.0
-"""What a disk that failed gets to let go of its files."""
+"""How long closing the files of a failed disk may take."""
 EXIT_BROKEN: Final = 1
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Runtime:
         await self._ready.wait()
 
     async def wait_failed(self) -> Exception:
-        """The exception with which replay refused, if ever it does."""
+        """Wait until replay fails; returns its exception."""
         return await asyncio.shield(self._failed)
 
     async def _recover(self) -> None:
@@ -147,7 +147,7 @@ class Runtime:
         self._set_alarm()
 
     def drain(self) -> None:
-        """Take no more requests; answer those that only wait."""
+        """Take no more requests; answer those that wait for news."""
         if self.phase in (Phase.DRAINING, Phase.STOPPED):
             return
         was_ready = self.phase is Phase.READY
@@ -192,7 +192,7 @@ class Runtime:
     # ------------------------------------------------------------------ commands
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
-        """Run a command; what it answers now, or a ticket while `deliver` is owed the answer.
+        """Run a command; returns its reply, or a ticket where `deliver` gets the reply later.
 
         Raises:
             Rejection: Refused; nothing has changed.
@@ -200,28 +200,28 @@ class Runtime:
         try:
             found = self.driver.submit(command, deliver)
         except Rejection:
-            self._set_alarm()  # upkeep may be due for want of room
+            self._set_alarm()  # upkeep may be due, to make room
             raise
         if isinstance(found, Ticket):
             self._set_alarm()
         return found
 
     def nudge(self) -> None:
-        """The engine was changed from outside a command: write that down, and look what is owed."""
+        """The engine was changed outside a command: log that, and look for work that follows."""
         self.driver.nudge()
         self._set_alarm()
 
     @property
     def moment(self) -> Moment:
-        """What is decided now meets this."""
+        """The time and the room with which a command is decided now."""
         return self.driver.moment
 
     def synced(self) -> asyncio.Future[bool]:
-        """Whether all that is written by now became durable, as soon as that is known."""
+        """Whether everything written so far became durable, as soon as that is known."""
         return self._known(self.driver.commit.when_synced)
 
     def written(self) -> asyncio.Future[bool]:
-        """Whether all that is true by now came into the log, as soon as that is known."""
+        """Whether every change so far was written to the log, as soon as that is known."""
         return self._known(self.driver.commit.when_written)
 
     def _known(
@@ -237,7 +237,7 @@ class Runtime:
         return known
 
     async def keep_up(self, *, checkpoint: bool = False) -> None:
-        """A round of upkeep, once the one that is under way is done; raises why it broke off."""
+        """Run a round of upkeep after the current one; raises the error that ended it."""
         while not self.driver.maintenance.is_idle:
             await asyncio.sleep(0)
         ended: asyncio.Future[Exception | None] = self._loop.create_future()
@@ -274,7 +274,7 @@ class Runtime:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """Ring when the driver's next time comes; a time that moved away is let come."""
+        """Set the timer to the driver's next deadline; a timer that is early is left to ring."""
         at_ms = self.driver.alarm_ms()
         if at_ms is None or (self._alarm_ms is not None and self._alarm_ms <= at_ms):
             return
@@ -397,7 +397,7 @@ class Runtime:
         log.critical("the log is read-only from now on: %s", error)
 
     def on_broken(self, error: StateUnknown) -> NoReturn:
-        """What is in memory is no state that any log leads to; the log does not hold the event."""
+        """No log leads to the state in memory: the event is not in the log."""
         log.critical("the process ends: %s", error, exc_info=error)
         logging.shutdown()
         os._exit(EXIT_BROKEN)
@@ -419,7 +419,7 @@ class Runtime:
 
     @property
     def topics(self) -> int:
-        """How many there are."""
+        """The number of topics."""
         return len(self.engine.state.by_id)
 
     @property
@@ -427,13 +427,13 @@ class Runtime:
         return self.clock.steady_ms - self._started_ms
 
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Wait for a disk without holding up the loop."""
+        """Wait for a disk without blocking the event loop."""
         return self._loop.run_in_executor(self._readers, call)
 
     def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Make a command of a large body, one body at a time: what it takes is memory, too."""
+        """Parse a large body, one at a time, because parsing takes memory, too."""
         return self._loop.run_in_executor(self._decoder, call)
 
     def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Compress a large answer, one at a time: others have the CPU, too."""
+        """Compress a large answer, one at a time, to leave the CPU to others."""
         return self._loop.run_in_executor(self._zipper, call)

@@ -1,7 +1,7 @@
 """Threads that wait for a disk, so that the event loop does not.
 
-One worker is one thread with calls in order.  Unlike those of `concurrent.futures` its thread is a
-daemon: a disk that hangs does not keep the process from ending.
+A worker is one thread that makes calls in order.  Unlike the threads of `concurrent.futures` it is
+a daemon: a disk that hangs does not keep the process from ending.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop
 
     def do(self, call: Callable[[], Any], done: Done | None = None) -> None:
-        """Have a call made; `done` follows on the loop that runs now."""
+        """Make a call on the thread, then call `done` on the event loop that runs now."""
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
@@ -36,7 +36,7 @@ class Worker:
         self._calls.put((call, done))
 
     async def wait_for(self, call: Callable[[], Any]) -> Any:
-        """What a call returns; raises what it raises."""
+        """Make a call on the thread; returns its result, or raises its exception."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(value: Any, error: BaseException | None) -> None:
@@ -51,7 +51,7 @@ class Worker:
         return await future
 
     def stop(self) -> None:
-        """Let the thread end after the calls that it has."""
+        """End the thread after the calls in its queue."""
         if self._thread is not None:
             self._calls.put(None)
 
@@ -66,11 +66,11 @@ class Worker:
                 error = raised
             if done is not None:
                 self._report(done, value, error)
-            # Nothing of a call is held while the next one is waited for: it may be a body of 64 MiB.
+            # Hold nothing of a call while waiting for the next: it may be a body of 64 MiB.
             del given, call, done, value, error
 
     def _report(self, done: Done, value: Any, error: BaseException | None) -> None:
         try:
             self._loop.call_soon_threadsafe(done, value, error)
         except RuntimeError:
-            return  # the loop is closed: nobody is left who could hear of it
+            return  # the loop is closed: nothing waits for the result any more

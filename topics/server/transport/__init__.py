@@ -1,7 +1,7 @@
 """The transport of `topics serve`: accepted sockets, the two versions of HTTP, WebSocket.
 
-It knows bytes, frames, clocks and limits.  What a request means is the exchange's affair
-(`exchange.interface.Exchange`), to which it hands a head and a body and from which it gets pieces to write.
+It knows bytes, frames, clocks and limits.  It knows nothing of what a request means: the exchange
+(`exchange.interface.Exchange`) gets a head and a body, and returns pieces to write.
 
     listener    the listening socket, and what all connections share
     connection  one accepted socket: reading in small turns, writing, deadlines, the end
@@ -9,7 +9,7 @@ It knows bytes, frames, clocks and limits.  What a request means is the exchange
     http2       HTTP/2 by h2                 }
     websocket   WebSocket by wsproto         }
     limits      every bound and time-out, in one place
-    budget      bytes in memory, CPU time, and frames that cost us and not the client
-    turns       who may run next on the event loop, and for how long
+    budget      bytes in memory, CPU time, and frames that cost the server and not the client
+    turns       which connection runs next on the event loop, and for how long
     deadline    one timer of a connection
 """

@@ -1,7 +1,7 @@
 """What clients may use up: bytes in memory, CPU time, and frames that cost them nothing.
 
-Owns the counts.  Refuses to know what is done with a client that is over one; and the clock, which
-is an argument.
+Owns the counts.  Knows nothing of what happens to a client that exceeds one, nor of the clock,
+which is an argument.
 """
 
 
@@ -9,7 +9,7 @@ class Budget:
     """Bytes that all clients may hold together.
 
     Args:
-        max_bytes: At most; a share may not pass it, whatever is left of its own bound.
+        max_bytes: The bound on all shares together, whatever bound each has of its own.
     """
 
     __slots__ = ("held_bytes", "max_bytes")
@@ -22,7 +22,7 @@ class Budget:
 class Share:
     """What one request, stream or connection holds of a budget.
 
-    Whoever makes one calls `close` in the end, which gives back what is left.
+    Its owner calls `close` in the end, which gives back what is left.
 
     Args:
         max_bytes: What this one may hold; None: as much as the budget allows.
@@ -56,7 +56,7 @@ class Share:
 
 
 class Charges:
-    """Counts what costs us work and the client nothing, in windows of time.
+    """Counts what costs the server work and the client nothing, in windows of time.
 
     Args:
         most: Allowed in one window.
@@ -73,7 +73,7 @@ class Charges:
         self._until_s = 0.0
 
     def charge(self, now_s: float, count: int = 1) -> bool:
-        """Count; False where it is too much, and the client should go."""
+        """Count; False where it is too much, and the connection should end."""
         if now_s >= self._until_s:
             self.count, self._until_s = 0, now_s + self._window_s
         self.count += count
@@ -110,8 +110,8 @@ class Meter:
 
     @property
     def debt_s(self) -> float:
-        """What the connection has used and not made good: of two that wait, the one with less was
-        the lighter, or has waited longer.  Only for comparing, as both leak at the same rate."""
+        """CPU time used and not leaked away, only for comparing: of two connections that wait, the
+        one with less debt used less or has waited longer, as both leak at the same rate."""
         return self.used_s + self._seen_s * self._share
 
     def is_heavy(self, now_s: float) -> bool:

@@ -1,12 +1,12 @@
 """One accepted connection, from its first byte to its last.
 
-Owns the transport: which protocol is spoken on it, how much of what came is given to that at once,
-when others have their turn, when writing has to wait, and how the connection ends.  Refuses to know
-requests and frames, which are the affair of a `Speaker`.
+Owns the transport: which protocol it carries, how many received bytes are parsed at once, when
+other connections have their turn, when writing has to wait, and how the connection ends.  Knows
+nothing of requests and frames, which a `Speaker` handles.
 
-Invariant: every connection ends.  An idle one by its deadline, one that does not take what was
-written by another, one that is closed within `linger_s`.  What came for a speaker that wants nothing
-is at most `inbox_bytes`, and is dropped when the client is gone.
+Invariant: every connection ends.  An idle one ends by its deadline, one whose client does not read
+by another, a closed one within `linger_s`.  Bytes that the speaker does not take yet are at most
+`inbox_bytes`, and are dropped when the client is gone.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ LOW_BYTES: Final = 16 << 10
 
 
 class Speaker(Protocol):
-    """A protocol on a connection: it makes requests of bytes, and bytes of answers.
+    """A protocol on a connection: it parses bytes into requests, and writes answers as bytes.
 
     All calls come on the event loop and none waits.  In a turn the connection calls `work` until
     that returns False, then `receive`, and so on, until the slice of time is over or there is
@@ -58,19 +58,19 @@ class Speaker(Protocol):
         """`Connection.is_paused` has ended: what waits may be written."""
 
     def stalled(self) -> bool:
-        """The client has taken nothing for `take_s`.  Say a last word to the streams of events;
-        True where there were any, which gives the client `write_s` more."""
+        """The client has read nothing for `take_s`.  Send a last frame on the event streams; True
+        where there are any, which gives the client `write_s` more."""
 
     def due(self) -> None:
         """The time that the speaker set on `Connection.deadline` has come."""
 
     def ended(self) -> None:
-        """The client has closed its half, and all that came is taken or the speaker takes none of it
-        now: nothing more comes, but answers may still be taken.  May be called again."""
+        """The client has closed its half, and the speaker has taken all that came, or takes nothing
+        now.  Nothing more comes, but the client may still read answers.  May be called again."""
 
     def drain(self) -> None:
-        """The server has stopped, and answered what it will: end the connection if nothing is in
-        flight.  Before that, `Shared.is_draining` says that answers should tell their clients."""
+        """The server has stopped and made its last answers: end the connection if nothing is in
+        flight.  Before that, `Shared.is_draining` has the answers announce it to their clients."""
 
     def close(self) -> None:
         """The connection is over: give up what is in flight.  Called once."""
@@ -81,7 +81,7 @@ class Shared:
 
     Attributes:
         when_quiet: Called when the last request in flight has been answered.
-        is_draining: The server stops; what is still asked is refused by the exchange.
+        is_draining: The server stops; the exchange refuses further requests.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Shared:
         self.clock = clock or time.perf_counter
         """For slices of time.  Deadlines go by the loop's."""
         self.cpu_clock = clock or time.thread_time
-        """CPU time of the loop's thread, for what decides whether a client is light: that the process
-        has to wait for a CPU is not the client's fault.  Asking costs ten times as much."""
+        """CPU time of the loop's thread, by which a client is light or heavy: time in which the
+        process waits for a CPU is not the client's fault.  Reading it costs ten times as much."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
         self.bodies = Budget(self.limits.bodies_bytes)
         self.answers = Budget(self.limits.answers_bytes)
@@ -112,7 +112,7 @@ class Shared:
         self.when_quiet: Callable[[], None] | None = None
 
     def drain(self) -> None:
-        """End what is idle; each connection with a request in flight ends behind its answer."""
+        """End idle connections; one with a request in flight ends after its answer."""
         self.is_draining = True
         for connection in list(self.connections):
             connection.drain()
@@ -124,14 +124,14 @@ class Shared:
             self.when_quiet()
 
 
-class Phase(Enum):
+class ConnectionState(Enum):
     """Where a connection is in its life."""
 
     CHOOSING = "choosing"
     """Which protocol it speaks is not known yet."""
     OPEN = "open"
     FINISHING = "finishing"
-    """Nothing more is asked or answered: what is written leaves, what comes is forgotten."""
+    """No more requests or answers: written bytes are still sent, received bytes are dropped."""
     LOST = "lost"
 
 
@@ -152,12 +152,12 @@ class Connection(asyncio.Protocol):
         self._loop_s = shared.loop.time
         self.client = ""
         self.is_paused = False
-        """What was written is not taken: write no more, but for small refusals."""
+        """Backpressure: the client does not read.  Write no more, except small refusals."""
         self.is_ended = False
         """The client has closed its half."""
         self.deadline = Deadline(shared.loop, self._on_due)
         """The speaker's; the time is the loop's."""
-        self.phase = Phase.CHOOSING
+        self.state = ConnectionState.CHOOSING
         self._http1, self._http2 = http1, http2
         self._transport: asyncio.Transport
         self._speaker: Speaker | None = None
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         self._stall: asyncio.TimerHandle | None = None
         self._drained_bytes = 0
 
-    # ------------------------------------------------------------------ what the transport says
+    # ------------------------------------------------------------------ called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport is not an asyncio.Transport by descent.
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
         if len(shared.connections) >= shared.limits.connections:
             shared.refused += 1
             log.warning("connections are at their bound of %d", shared.limits.connections)
-            self.phase = Phase.LOST
+            self.state = ConnectionState.LOST
             self._transport.abort()
             return
         shared.connections.add(self)
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
 
     def data_received(self, data: bytes) -> None:
-        if self.phase in (Phase.FINISHING, Phase.LOST):
+        if self.state in (ConnectionState.FINISHING, ConnectionState.LOST):
             self._forget(len(data))
             return
         self._inbox.append(data)
@@ -212,20 +212,20 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.is_ended = True
-        if self.phase is Phase.FINISHING:
+        if self.state is ConnectionState.FINISHING:
             self._transport.close()
-        elif self.phase is not Phase.LOST:
-            # Not in its turn: what another client asks later must find this one's stream closed.
+        elif self.state is not ConnectionState.LOST:
+            # Not in its turn: a later request of another client must find this stream closed.
             self._run()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        was, self.phase = self.phase, Phase.LOST
+        was, self.state = self.state, ConnectionState.LOST
         self._drop_inbox()
         self.deadline.close()
         if self._stall is not None:
             self._stall.cancel()
-        if self._speaker is not None and was is not Phase.FINISHING:
+        if self._speaker is not None and was is not ConnectionState.FINISHING:
             self._speaker.close()
         self._speaker = None
         self.set_busy(False)
@@ -241,14 +241,14 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
-        if self._speaker is not None and self.phase is Phase.OPEN:
+        if self._speaker is not None and self.state is ConnectionState.OPEN:
             self._speaker.writable()
 
     # ------------------------------------------------------------------ turns
 
     def work_soon(self) -> None:
         """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
-        if not self._is_queued and self.phase in (Phase.CHOOSING, Phase.OPEN):
+        if not self._is_queued and self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
             self._is_queued = True
             meter = self._meter
             self.shared.turns.add(
@@ -256,13 +256,13 @@ class Connection(asyncio.Protocol):
             )
 
     def go_on(self) -> None:
-        """Have a turn soon if there is anything left to take: the speaker waited, and now does not."""
+        """Have a turn soon if there is anything left to take: the speaker can go on."""
         if self._inbox or self.is_ended:
             self.work_soon()
 
     def take_turn(self) -> None:
         self._is_queued = False
-        if self.phase in (Phase.CHOOSING, Phase.OPEN):
+        if self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
             self._meter.use(self._loop_s(), self._run())
 
     def _run(self) -> float:
@@ -279,7 +279,9 @@ class Connection(asyncio.Protocol):
         except Exception:
             log.exception("a connection failed")
             self.abort()
-        has_room = self._inbox_bytes < shared.limits.inbox_bytes and self.phase is not Phase.LOST
+        has_room = (
+            self._inbox_bytes < shared.limits.inbox_bytes and self.state is not ConnectionState.LOST
+        )
         if has_room and not self._is_reading and not self._transport.is_closing():
             self._is_reading = True
             self._transport.resume_reading()
@@ -289,7 +291,7 @@ class Connection(asyncio.Protocol):
         """Do one thing; False where there is nothing to do now."""
         speaker = self._speaker
         if speaker is None:
-            return self.phase is Phase.CHOOSING and self._choose()
+            return self.state is ConnectionState.CHOOSING and self._choose()
         if speaker.work():
             return True
         if self._inbox:
@@ -298,13 +300,13 @@ class Connection(asyncio.Protocol):
             self._took(taken)
             if taken:
                 return True
-        if self.is_ended and self.phase is Phase.OPEN:
+        if self.is_ended and self.state is ConnectionState.OPEN:
             speaker.ended()
         return False
 
     def _took(self, size: int) -> None:
-        """The speaker may have finished meanwhile, and the inbox be gone."""
-        if self.phase is not Phase.OPEN:
+        """Drop bytes from the inbox, unless the speaker has ended the connection meanwhile."""
+        if self.state is not ConnectionState.OPEN:
             return
         self._inbox_bytes -= size
         self._inbox_at += size
@@ -313,7 +315,7 @@ class Connection(asyncio.Protocol):
             self._inbox_at = 0
 
     def _choose(self) -> bool:
-        """Choose the speaker by the first bytes, which it is still to see."""
+        """Choose the speaker by the first bytes, which stay in the inbox for it."""
         begin = self._inbox[0] if self._inbox else b""
         if len(begin) < len(PREFACE) and len(self._inbox) > 1:
             begin = b"".join(self._inbox)
@@ -330,15 +332,15 @@ class Connection(asyncio.Protocol):
             self.finish()
             return False
         make = self._http2 if is_http2 else self._http1
-        self.phase = Phase.OPEN
+        self.state = ConnectionState.OPEN
         self._speaker = make(self)
         return True
 
-    # ------------------------------------------------------------------ what the speaker asks
+    # ------------------------------------------------------------------ called by the speaker
 
     def write(self, data: Buffer) -> None:
-        """Write; what cannot leave at once waits in the transport, which then is `is_paused`."""
-        if self.phase is not Phase.LOST:
+        """Write; bytes that cannot be sent at once wait in the transport and set `is_paused`."""
+        if self.state is not ConnectionState.LOST:
             self._transport.write(data)
 
     def become(self, speaker: Speaker) -> None:
@@ -354,16 +356,16 @@ class Connection(asyncio.Protocol):
             self.shared.made_busy(1 if is_busy else -1)
 
     def finish(self) -> None:
-        """End the connection once what is written is taken.
+        """End the connection once the client has read what is written.
 
         A socket that is closed with unread bytes in it sends a reset, and the reset overtakes the
-        answer; so what still comes is read and forgotten until the client ends its half, or its
-        time is over.
+        answer; so received bytes are read and dropped until the client closes its half, or its time
+        is over.
         """
-        if self.phase in (Phase.FINISHING, Phase.LOST):
+        if self.state in (ConnectionState.FINISHING, ConnectionState.LOST):
             return
         self._close_speaker()
-        self.phase = Phase.FINISHING
+        self.state = ConnectionState.FINISHING
         waiting = self._inbox_bytes
         self._drop_inbox()
         timeouts = self.shared.timeouts
@@ -379,13 +381,13 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._transport.write_eof()
-        except (OSError, RuntimeError):  # the client is gone, which the transport is yet to say
+        except (OSError, RuntimeError):  # the client is gone, which the transport has yet to report
             self._transport.abort()
             return
         self._forget(waiting)
 
     def bide(self) -> None:
-        """Give a client that takes nothing its last time, `write_s` from now, in the kernel, too."""
+        """Give a client that does not read `write_s` more from now, in the kernel, too."""
         if self._stall is not None:
             self._stall.cancel()
         timeouts = self.shared.timeouts
@@ -396,23 +398,23 @@ class Connection(asyncio.Protocol):
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, most_ms)
 
     def abort(self) -> None:
-        """End the connection now; what is not taken is lost."""
-        if self.phase is Phase.LOST:
+        """End the connection now; unread bytes are lost."""
+        if self.state is ConnectionState.LOST:
             return
         self._close_speaker()
-        self.phase = Phase.FINISHING
+        self.state = ConnectionState.FINISHING
         self._transport.abort()
 
     def drain(self) -> None:
         """The server has stopped."""
-        if self.phase is Phase.CHOOSING:
+        if self.state is ConnectionState.CHOOSING:
             self.finish()
-        elif self.phase is Phase.OPEN and self._speaker is not None:
+        elif self.state is ConnectionState.OPEN and self._speaker is not None:
             self._speaker.drain()
 
     @property
     def unsent_bytes(self) -> int:
-        return 0 if self.phase is Phase.LOST else self._transport.get_write_buffer_size()
+        return 0 if self.state is ConnectionState.LOST else self._transport.get_write_buffer_size()
 
     # ------------------------------------------------------------------ the end
 
@@ -429,13 +431,16 @@ class Connection(asyncio.Protocol):
 
     def _forget(self, size: int) -> None:
         self._drained_bytes += size
-        if self.phase is Phase.FINISHING and self._drained_bytes > self.shared.limits.drain_bytes:
+        if (
+            self.state is ConnectionState.FINISHING
+            and self._drained_bytes > self.shared.limits.drain_bytes
+        ):
             self._transport.close()
 
     def _on_due(self) -> None:
-        if self.phase is Phase.OPEN and self._speaker is not None:
+        if self.state is ConnectionState.OPEN and self._speaker is not None:
             self._speaker.due()
-        elif self.phase is Phase.CHOOSING:
+        elif self.state is ConnectionState.CHOOSING:
             self.finish()
         else:
             self._transport.abort()
@@ -445,17 +450,21 @@ class Connection(asyncio.Protocol):
         return min(self.shared.timeouts.take_s, self.shared.timeouts.write_s)
 
     def _on_stall(self) -> None:
-        """Nothing of what was written was taken for a while: streams of events may say so."""
-        if self._speaker is not None and self.phase is Phase.OPEN and self._speaker.stalled():
+        """The client has read nothing for a while: event streams may send a last frame."""
+        if (
+            self._speaker is not None
+            and self.state is ConnectionState.OPEN
+            and self._speaker.stalled()
+        ):
             self.bide()
-        elif self.phase is not Phase.LOST:
+        elif self.state is not ConnectionState.LOST:
             left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
             self._stall = self.shared.loop.call_later(left_s, self.abort)
 
 
 def is_foreign(begin: bytes) -> bool:
-    """Whether what came first is the preface of another protocol, or a broken one of HTTP/2, and not
-    a request: a client that sends one would not understand an answer in HTTP/1.1."""
+    """Whether the first bytes are the preface of another protocol, or a broken one of HTTP/2, and
+    not a request: such a client would not understand an answer in HTTP/1.1."""
     line, end, _ = begin.partition(b"\r\n")
     words = line.split(b" ")
     is_named = bool(end) and len(words) > 2 and not words[-1].startswith(b"HTTP/")

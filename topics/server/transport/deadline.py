@@ -1,7 +1,8 @@
 """One timer of a connection.
 
 Owns a time that moves often and is seldom reached: putting it off costs an assignment, and the
-loop's timer is moved only when it rings too early or is needed sooner.  Refuses to know what is due.
+loop's timer is moved only when it rings too early or is needed sooner.  Knows nothing of what is
+due.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """HTTP/1.1 on one connection.
 
-Owns the life of one request at a time: its body with its deadlines and its share of memory, the wait
-for an answer, the writing of it, and whether the connection goes on.  Refuses to know framing, which
-is `Parser`'s, and what is asked, which is the exchange's.
+Owns the life of one request at a time: its body with its deadlines and its share of memory, the
+wait for an answer, the writing of it, and whether the connection goes on.  Knows nothing of
+framing, which is `Parser`'s, and of what a request means, which is the exchange's.
 
 Invariant: requests are answered in the order in which they came, and nothing is read behind a
 request before it is answered; an admitted request is closed once.
@@ -24,19 +24,19 @@ from topics.server.transport.pump import source_of
 from topics.server.transport.websocket import open_on_http1
 
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
-"""The last word to a client that does not take its stream: it goes on by its last id."""
+"""The last frame for a client that does not read its stream; it resumes from its last id."""
 EARLY: Final = "frames came before the handshake was answered"
 
 
 class State(Enum):
-    """Where the request is that the connection is busy with."""
+    """The state of the connection's current request."""
 
     IDLE = "idle"
     """There is none, or a part of its head."""
     BODY = "body"
     """Its body comes."""
     SPILL = "spill"
-    """It is answered, and the rest of its body is read and forgotten."""
+    """It is answered, and the rest of its body is read and dropped."""
     WAITING = "waiting"
     """Its answer is yet to come."""
     SENDING = "sending"
@@ -72,7 +72,7 @@ class Http1:
         self._closes = False
         """The connection ends with this request."""
 
-    # ------------------------------------------------------------------ what the connection says
+    # ------------------------------------------------------------------ called by the connection
 
     def receive(self, data: bytes, at: int) -> int:
         state = self._state
@@ -83,7 +83,7 @@ class Http1:
         if state is State.SPILL:
             return self._spill(data, at)
         if state is State.STREAMING:
-            # Never answered: what comes behind the request of a stream would wait for its end.
+            # Never answered: a request pipelined behind a stream would wait for its end.
             self._closes = True
             return len(data) - at
         return 0
@@ -236,14 +236,14 @@ class Http1:
             answer.then(self._settle)
 
     def _settle(self, answer: Answer) -> None:
-        """The answer came for which the request waited; unless its client left."""
+        """Write the answer that the request waited for, unless the client is gone."""
         if self._state is State.WAITING:
             self._pending = None
             self._answer(answer)
             self._connection.go_on()
 
     def _refuse(self, why: str, status: int) -> None:
-        """Answer what is not HTTP; nothing can be read behind it."""
+        """Answer bytes that are not HTTP; nothing behind them can be read."""
         detail = {"limit": "headers"} if status == 431 else None
         answer = refusal(ErrorCode.INVALID_REQUEST, why, detail, status=status, close=True)
         if self._parser.method == "HEAD":
@@ -383,11 +383,11 @@ class Http1:
         return False
 
     def _end_stream(self, last: bytes) -> None:
-        """Write the end, behind what is not taken yet."""
+        """Write the end of the stream, behind the bytes that the client has yet to read."""
         assert self._message is not None
         is_http11 = self._message.is_http11
         if last:
-            self._closes = True  # before a client that reads again can ask
+            self._closes = True  # before a client that reads again can send a request
             self._connection.write(writer.chunk(last) if is_http11 else last)
         if is_http11:
             self._connection.write(writer.LAST_CHUNK)

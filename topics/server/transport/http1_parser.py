@@ -1,9 +1,9 @@
-"""HTTP/1.1 requests out of bytes, by httptools.
+"""Bytes to HTTP/1.1 requests, by httptools.
 
 Owns framing: where a head and a body end, what is malformed, how large a head may be, and whether
-the connection can go on.  httptools parses everything it is given in one call and bounds nothing, so
-it is given at most one message, and a head in small pieces that are counted.  Refuses to know what is
-asked, and when bytes come.
+the connection can go on.  httptools parses everything it is given in one call and bounds nothing,
+so it is given at most one message, and a head in small pieces that are counted.  Knows nothing of
+what a request means, and of time.
 
 Invariant: no byte behind the end of a message is parsed before `next_message`.
 """
@@ -22,8 +22,8 @@ METHODS: Final = {
     word.encode(): word
     for word in ("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "TRACE")
 }
-"""Given to httptools as they are; any other is given as PATCH, since which methods there are is the
-exchange's to say, and httptools refuses those it does not know."""
+"""Given to httptools as they are.  Any other method is given as PATCH, because httptools refuses
+methods that it does not know, and the exchange decides which are served."""
 METHOD_BYTES_MAX: Final = 32
 WIRE_BYTES_MAX: Final = HEAD_BYTES_MAX + 4 * HEADERS_MAX + METHOD_BYTES_MAX + 16
 """A head with its line ends and its colons."""
@@ -58,7 +58,7 @@ class Message:
 
     Attributes:
         length: Of its body; None where that comes in chunks.
-        keeps_alive: The connection may go on behind it.
+        keeps_alive: The connection may go on after it.
         expects_leave: Its client waits for `100 Continue`.
         opens_websocket: It is the handshake of a WebSocket, and a sound one.
     """
@@ -82,7 +82,7 @@ class Parser:
         is_begun: A byte of the message came.
         message: Its head, once that is whole.
         is_complete: All of it came.
-        body: Its pieces; whoever takes them empties the list.
+        body: Its pieces; `take_body` empties the list.
     """
 
     def __init__(self, feed_bytes: int) -> None:
@@ -150,8 +150,8 @@ class Parser:
         return pieces
 
     def close(self) -> None:
-        """Parse no more, and break the circle with httptools' parser, which refers back here: what
-        is held goes with the last reference, bytes of a client among it."""
+        """Parse no more, and break the reference cycle with httptools' parser, so that the client's
+        bytes are freed with the last reference."""
         del self._llhttp
 
     # ------------------------------------------------------------------ heads
@@ -175,7 +175,7 @@ class Parser:
             return end - at
         self.method = METHODS[word]
         end = self._end_of_lines(data, at)
-        # Most often a message is all that came.
+        # Most often the data is one whole message.
         head = data if at == 0 and end == len(data) else data[at:end]
         self._feed_head(self._begin + head if self._begin else head)
         return end - at
@@ -210,8 +210,8 @@ class Parser:
                 self._go_on_without_upgrade(self.message)
 
     def _go_on_without_upgrade(self, message: Message) -> None:
-        """Ignore an `Upgrade`, as a server may.  httptools takes what comes behind such a head for
-        another protocol, and so the request's body for the next request: it is shown a head without
+        """Ignore an `Upgrade`, as a server may.  httptools takes the bytes behind such a head for
+        another protocol, and so the request's body for the next request: it is given a head without
         the upgrade."""
         self.is_complete = False
         if message.length is None:
@@ -299,7 +299,7 @@ class Parser:
         self._headers = [(b"host", host), *(each for each in headers if each[0] != b"host")]
         return target if target.startswith(b"/") else b"/" + target
 
-    # ------------------------------------------------------------------ what httptools calls
+    # ------------------------------------------------------------------ called by httptools
 
     def on_url(self, url: bytes) -> None:
         self._target += url

@@ -1,6 +1,6 @@
 """Answers of HTTP/1.1 as bytes.
 
-Owns status lines, header lines, chunks.  Refuses to know when they are written.
+Owns status lines, header lines, chunks.  Knows nothing of when they are written.
 """
 
 import time

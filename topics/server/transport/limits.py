@@ -1,6 +1,6 @@
 """Every bound and time-out of the transport.
 
-Owns numbers and the reason for each.  Refuses to know who keeps them.
+Owns numbers and the reason for each.  Knows nothing of the code that applies them.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class Timeouts:
         first_s: From the head to the first byte of the body.
         window_s: In which the next `window_bytes` of a body must come: 1 KiB/s on average.
         body_s: For a body in total.
-        take_s: Without a byte taken, after which a stream of events or a WebSocket is told (§7.6).
+        take_s: Without a byte taken, after which an event stream or a WebSocket ends (§7.6).
         write_s: Without a byte taken, after which a connection is cut; counted anew from the last
-            word of a stream.
+            frame of a stream.
         linger_s: In which the last bytes of a closed connection may arrive.
         farewell_s: In which a client may take a WebSocket's Close frame, and answer it.
     """
@@ -50,13 +50,13 @@ class Limits:
             `answer_free_bytes` becomes a 429.
         connection_answers_bytes: The same of one connection.
         answer_free_bytes: An answer up to this size is never refused for want of room.
-        inbox_bytes: Read ahead on one connection, at which the socket is left alone.
+        inbox_bytes: Read ahead on one connection, at which the socket is not read.
         feed_bytes: Given to a parser at once, so that others have their turn.
         turn_s: CPU time after which a connection with more to do lets others have their turn.
         slice_s: CPU time that all turns get before the loop looks at its sockets again.
         window_bytes: See `Timeouts.window_s`.
         drain_bytes: Of a refused body or of a closed connection that are read and thrown away.
-        frames: HTTP/2 and WebSocket frames that cost us work and the client nothing, in one
+        frames: HTTP/2 and WebSocket frames that cost the server work and the client nothing, in one
             `frames_s`: all but HEADERS, useful DATA, and messages of a useful size.  Clients in
             good faith send a handful.
         frames_s: See `frames`.

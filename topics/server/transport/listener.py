@@ -1,7 +1,7 @@
 """The listening socket.
 
-Owns its options, how many connections may wait in the kernel and how many are taken at once, and how
-many the process can hold.  Refuses to know what is spoken on them.
+Owns its options, how many connections may wait in the kernel and how many are taken at once, and
+how many the process can hold.  Knows nothing of what is spoken on them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
     or keeps its window closed, for 35 s; without it such a peer is kept for a quarter of an hour.
 
     Raises:
-        Unbindable: The address is in use, not ours, or not to be had.
+        Unbindable: The address is in use, not local, or cannot be resolved.
     """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
@@ -64,8 +64,8 @@ async def accept(
 ) -> asyncio.AbstractServer:
     """Accept on a listening socket; of what waits, a few in each turn of the loop.
 
-    asyncio accepts as many as the backlog holds in one turn, and nobody else has one meanwhile;
-    it takes the number from the argument that it listens with.  uvloop accepts one (libuv, since
+    asyncio accepts up to `backlog` connections in one turn, in which no other connection is served;
+    it takes the number from the argument of `create_server`.  uvloop accepts one (libuv, since
     1.45).
     """
     loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ async def accept(
 
 
 def max_connections() -> int:
-    """How many connections the process may hold, after raising its bound of files to the hard one."""
+    """How many connections the process may hold; raises its limit of files to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

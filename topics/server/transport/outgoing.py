@@ -1,7 +1,7 @@
 """The body of a large answer, given out as its client takes it.
 
-Owns what of it is not yet written, and its share of the memory that answers may hold.  Refuses to
-know frames.
+Owns what of it is not yet written, and its share of the memory that answers may hold.  Knows
+nothing of frames.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ SLICE_BYTES = 64 << 10
 
 
 class Outgoing:
-    """Slices of a body, each let go of once it is taken from here.
+    """Slices of a body, each released when it is taken.
 
     Args:
         share: Where the body's bytes are held already; they are given back as they are taken.

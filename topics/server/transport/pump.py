@@ -1,6 +1,6 @@
-"""A feed that has to be waited for, as one that has not.
+"""Adapts a feed that must be awaited to a source that is polled.
 
-Owns the task that waits.  Refuses to know what the pieces are and where they go.
+Owns the task that awaits the feed.  Knows nothing of what the pieces are and where they go.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ log = logging.getLogger("topics.http")
 
 
 def source_of(feed: Feed) -> Source:
-    """The feed's own face without a task, or a task that makes one."""
+    """The feed itself where it needs no task; otherwise a `Pump` around it."""
     return feed if isinstance(feed, SourceFeed) else Pump(feed)
 
 

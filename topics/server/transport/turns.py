@@ -1,12 +1,12 @@
-"""Whose turn it is on the event loop.
+"""The order of turns on the event loop.
 
-Owns the queues of all that have more to do than may be done at once: connections with unread bytes,
-streams with news.  Each gets a turn in the order of asking, those that used little CPU lately before
-the others, and after `slice_s` of them the loop looks at its sockets and timers before the next; so
-what a light client waits for the heavy ones is one slice and one turn, however many they are.  Refuses
-to know what is done in a turn.
+Owns the queues of those with more to do than one turn allows: connections with unread bytes,
+streams with news.  They get turns in the order of asking, those that used little CPU lately before
+the others.  After `slice_s` of turns the loop polls its sockets and timers, so a light client waits
+for heavy ones at most one slice and one turn, however many they are.  Knows nothing of what is done
+in a turn.
 
-Invariant: nothing is called from within `add`; a turn that raises costs nobody else's.
+Invariant: `add` runs no turn; a turn that raises costs no other turn.
 """
 
 import logging
@@ -65,11 +65,11 @@ class Turns:
         self._must_pass = True
 
     def add(self, turn: Turn, *, is_light: bool = False, debt_s: float = 0.0) -> None:
-        """Give it a turn soon, once; who is in the queue already must not add itself again.
+        """Give it one turn soon; what is in the queue already must not be added again.
 
         Args:
-            debt_s: Of two that are not light, the one with less comes first: one that is just so
-                heavy does not wait behind all that are much heavier (`budget.Meter.debt_s`).
+            debt_s: Of two that are not light, the one with less comes first: a barely heavy one
+                does not wait behind all that are much heavier (`budget.Meter.debt_s`).
         """
         if is_light:
             self._light.append(turn)
@@ -82,8 +82,8 @@ class Turns:
     def _run(self) -> None:
         light, heavy = self._light, self._heavy
         if self._must_pass and heavy:
-            # uvloop writes what was given to its transports behind the callbacks of a turn of the
-            # loop: what light clients were answered leaves before the heavy ones go on.
+            # uvloop sends what its transports were given after the callbacks of one iteration of
+            # the loop: the answers to light clients leave before the heavy ones go on.
             self._must_pass = False
             self._call_soon(self._run)
             return

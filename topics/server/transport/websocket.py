@@ -1,9 +1,9 @@
-"""WebSocket, by the part of `websockets` that does no input or output.
+"""WebSocket, by the sans-IO part of `websockets`.
 
-Owns frames: which are messages, how large those may be, which cost us and not the client, and the
-closing handshake.  Refuses to know what carries the bytes (`Conversation` is the same over both
-versions of HTTP) and what a message asks.  No extension is agreed on: deflate would make hundreds of
-megabytes of a few kilobytes.
+Owns frames: which are messages, how large those may be, which cost the server and not the client,
+and the closing handshake.  Knows nothing of what carries the bytes (`Conversation` is the same over
+both versions of HTTP) and of what a message means.  No extension is negotiated: deflate would
+expand a few kilobytes to hundreds of megabytes.
 
 Invariant: one frame is parsed at a time, and none while the exchange is busy with a command.
 """
@@ -38,7 +38,7 @@ _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
 class Conversation:
-    """One WebSocket behind its handshake.
+    """One WebSocket after its handshake.
 
     Args:
         write: Takes bytes for the client.
@@ -63,13 +63,13 @@ class Conversation:
         self._left_bytes = 0
         """Of the frame that is being read; 0: the next byte begins one."""
         self._head = b""
-        """What came of the head of a frame."""
+        """The part of a frame's head that came."""
         self._message = bytearray()
         self._is_text = True
         self.is_closing = False
         """A Close frame was sent: only the client's is still read."""
         self.is_over = False
-        """Both have said goodbye, or nothing more can be read: end what carries the bytes."""
+        """Both have sent Close, or nothing more can be read: end the connection or stream."""
 
     def receive(self, data: bytes, at: int) -> int:
         """Take one frame, or what is there of it; 0 while a command is carried out."""
@@ -107,7 +107,7 @@ class Conversation:
             self._flush()
 
     def close(self, code: int, reason: str = "") -> None:
-        """Say goodbye; the client's answer is still to come."""
+        """Send a Close frame; the client's is still to come."""
         if not self.is_closing:
             self.is_closing = True
             self._protocol.send_close(code, reason)
@@ -241,7 +241,7 @@ class Http1WebSocket:
         self._connection.finish()
 
     def drain(self) -> None:
-        """The exchange ends its socket, behind what it owes."""
+        """The exchange ends its socket, after its pending replies."""
 
     def close(self) -> None:
         self._socket.close()
@@ -256,7 +256,7 @@ class Http1WebSocket:
 
 
 def open_on_http1(connection: Connection, head: Head, socket: Socket) -> None:
-    """Accept a handshake, and have the rest of the connection be a conversation."""
+    """Accept a handshake; the connection is a conversation from then on."""
     assert isinstance(socket, SourceSocket)
     key = dict(head.headers)[b"sec-websocket-key"]
     accept = base64.b64encode(hashlib.sha1(key + _GUID).digest())

@@ -6,8 +6,8 @@ block is looked at before anything is made of it.  What is malformed is left for
 
 
 def count_fields(block: bytes, limit: int) -> int:
-    """Count the fields of a header block, and at most one more than `limit`; those up to the first
-    that cannot be read where one cannot."""
+    """Count the fields of a header block, up to one more than `limit`, or up to the first field
+    that cannot be read."""
     count = at = 0
     try:
         while at < len(block) and count <= limit:

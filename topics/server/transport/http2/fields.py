@@ -1,7 +1,7 @@
 """The fields of an HTTP/2 request: which heads and trailers are sound (RFC 9113, 8.2 and 8.3).
 
-Owns the rules by which a request is malformed although its frames are in order.  Refuses to know
-what is done about it: a client that errs in one request has others in flight on its connection.
+Owns the rules by which a request is malformed although its frames are in order.  Knows nothing of
+the consequences: a client that errs in one request has others in flight on its connection.
 
 Every check looks at each field once, and is meant for lists whose size was found to be in bounds
 (`size_bytes`).
@@ -32,7 +32,7 @@ def size_bytes(fields: Fields) -> int:
 
 
 def pseudo_headers(fields: Fields) -> dict[bytes, bytes]:
-    """The pseudo-headers at the beginning of a list, each once; the rest of it are not."""
+    """The pseudo-headers at the beginning of a list, each once; the fields after them are not."""
     pseudo: dict[bytes, bytes] = {}
     for name, value in fields:
         if not name.startswith(b":") or name in pseudo:

@@ -2,8 +2,8 @@
 
 Owns the cutting of bytes into whole frames and whole header blocks, and what can be judged by the 9
 bytes of a frame's header: its size, its place, its kind.  So a size is checked before any content
-is looked at, and each frame can be counted, put right or dropped before it costs more.  Refuses to
-know streams and what a frame means.
+is looked at, and each frame can be counted, corrected or dropped before it costs more.  Knows
+nothing of streams and what a frame means.
 
 Invariant: at most one header block of `BLOCK_BYTES_MAX`, one frame of `FRAME_BYTES_MAX` and what one
 call of `feed` added are in memory.
@@ -19,7 +19,7 @@ from h2.errors import ErrorCodes
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_BYTES: Final = 9
 FRAME_BYTES_MAX: Final = 16 << 10
-"""The smallest SETTINGS_MAX_FRAME_SIZE there is, which is what we announce (RFC 9113, 6.5.2)."""
+"""The smallest SETTINGS_MAX_FRAME_SIZE there is, which is announced (RFC 9113, 6.5.2)."""
 BLOCK_BYTES_MAX: Final = 40 << 10
 """Of one header block as encoded, with its padding; a larger one is not decoded, and the connection
 ends, as the next block could not be read without it."""
@@ -172,7 +172,7 @@ class Splitter:
         return Frame(data[at + 3], data[at + 4], stream_id, size, data[at:end])
 
     def _continue(self, frame: Frame) -> Frame | None:
-        """A frame behind the beginning of a header block: the whole block, once it is."""
+        """Add a frame to the header block that has begun; returns the block once it is whole."""
         first = self._block[0]
         if frame.kind != Kind.CONTINUATION or frame.stream_id != first.stream_id:
             raise Broken(ErrorCodes.PROTOCOL_ERROR, "a header block is interrupted")
@@ -213,15 +213,15 @@ def without_priority(frame: Frame) -> tuple[Frame, int | None]:
 
 
 _KEPT: Final = frozenset((1, 2, 3, 4, 5))
-"""SETTINGS that h2 makes something of; it would remember any of the 65,536."""
+"""The settings that h2 uses; it would remember any of the 65,536."""
 _TABLE_SIZE: Final = 1
 
 
 def tamed(frame: Frame) -> Frame:
-    """A SETTINGS frame with nothing in it that we do not need.
+    """A SETTINGS frame, reduced to the settings that are used.
 
     Raises:
-        Broken: A part of an entry, or more of them than anybody has.
+        Broken: A part of an entry, or more entries than `ENTRIES_MAX`.
     """
     if frame.size % 6 or (frame.size and frame.flags & ACK):
         raise Broken(ErrorCodes.FRAME_SIZE_ERROR, f"SETTINGS of {frame.size} bytes")

@@ -40,8 +40,8 @@ _CONFIG: Final = h2.config.H2Configuration(
 
 
 class Library(h2.connection.H2Connection):
-    """h2, which remembers fewer of the streams that are gone: each costs memory, and a frame for one
-    that is forgotten ends the connection only where the client is in the wrong."""
+    """h2, which remembers fewer closed streams: each costs memory, and a frame for a forgotten one
+    ends the connection only where the client is at fault."""
 
     MAX_CLOSED_STREAMS = 1 << 10
 
@@ -49,8 +49,8 @@ class Library(h2.connection.H2Connection):
 class Lists(Decoder):
     """Decodes header lists, if they are not too long, and keeps them from h2.
 
-    h2 answers a malformed request with the end of the connection, and told not to validate it still
-    does so for a Content-Length that is none, or not kept, and for a `:status`.
+    h2 answers a malformed request with the end of the connection.  Without validation it still does
+    so for a Content-Length that is no number or is not kept, and for a `:status`.
 
     Attributes:
         last: The list that was decoded last.
@@ -81,7 +81,7 @@ def connection(*, streams: int) -> tuple[Library, Lists]:
     made.local_settings = h2.settings.Settings(client=False, initial_values=announced)
     made.initiate_connection()
     made.receive_data(PREFACE)  # the client's, which `Splitter` has checked
-    # h2 answers a stream too many with the end of the connection; so it is not to count them.
+    # h2 ends the connection for one stream too many, so it must not count them.
     kept = announced | {_CODE.MAX_CONCURRENT_STREAMS: STREAMS_UNBOUNDED}
     made.local_settings = h2.settings.Settings(client=False, initial_values=kept)
     lists = Lists()

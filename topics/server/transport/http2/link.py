@@ -1,7 +1,7 @@
-"""What all of one HTTP/2 connection rests on: h2, the socket, the streams there are, and one timer.
+"""What the parts of one HTTP/2 connection share: h2, the socket, the streams, and one timer.
 
-Owns the streams from their opening to their end, however that comes; when frames are written; when
-the client has to be asked what takes it so long.  Refuses to know requests and answers.
+Owns the streams from their opening to their end, the moment at which frames are written, and the
+deadlines of a slow client.  Knows nothing of requests and answers.
 """
 
 from collections import deque
@@ -21,11 +21,11 @@ from topics.server.transport.http2.stream import Input, State, Stream
 from topics.server.transport.http2.toll import Toll
 
 FLUSH_BYTES: Final = 16 << 10
-"""DATA made and not written at which it is written, so that the socket can say that it is full."""
+"""DATA made and not written at which it is written, so that the socket can report backpressure."""
 
 
 class Link:
-    """One connection's common ground."""
+    """What the parts of one connection share."""
 
     def __init__(self, connection: Connection) -> None:
         shared = connection.shared
@@ -52,8 +52,8 @@ class Link:
 
     @property
     def is_full(self) -> bool:
-        """So much waits to be taken that another large answer may find no room: nothing more is
-        asked for now.  A client that takes what it asked for is served as fast as it takes."""
+        """So many bytes wait for the client that another large answer may find no room: no further
+        request goes to the exchange now.  A client is served as fast as it reads its answers."""
         return self.answers.held_bytes > self.limits.connection_answers_bytes // 2
 
     def open(self, stream: Stream) -> None:
@@ -65,7 +65,7 @@ class Link:
         try:
             self.h2.reset_stream(stream.id, code)
         except StreamClosedError:
-            # Both halves have ended, the client's with what is wrong.
+            # Both halves have ended, the client's with the malformed part.
             self.flush(library.reset(stream.id, code))
         self.close(stream)
 
@@ -91,7 +91,7 @@ class Link:
         ends: bool = True,
         spoilt: bool = False,
     ) -> None:
-        """Answer a request that the exchange does not see, at once, and have done with its stream.
+        """Answer a request that the exchange does not see, at once, and end its stream.
 
         Args:
             ends: The client has ended its half.
@@ -106,7 +106,7 @@ class Link:
             self.h2.send_headers(stream_id, head)
             self.h2.send_data(stream_id, body, not spoilt)
         else:
-            # Nothing is kept for it until the client takes more.
+            # The answer is not kept until the client's window opens.
             ends, code = False, ErrorCodes.PROTOCOL_ERROR
         if spoilt or not ends:
             self.h2.reset_stream(stream_id, code)
@@ -114,7 +114,7 @@ class Link:
     # ------------------------------------------------------------------ frames
 
     def events(self, frame: Frame) -> list[h2.events.Event]:
-        """What h2 says of a frame.
+        """The events of h2 for a frame.
 
         Raises:
             Broken: The end of the connection.

@@ -1,7 +1,7 @@
 """Requests on their way in: heads judged, bodies gathered, handed to the exchange.
 
-Owns the bounds on what a request may be, and what is said of one that is malformed (RFC 9113, 8.1.1).
-Refuses to know how an answer is sent.
+Owns the bounds on what a request may be, and the answer to a malformed one (RFC 9113, 8.1.1).
+Knows nothing of how an answer is sent.
 """
 
 import re
@@ -131,8 +131,8 @@ class Receiver:
         if stream is not None and stream.state is State.RECEIVING:
             link.h2.acknowledge_received_data(room, event.stream_id)
             return
-        # What is dropped opens the connection's window, for the others, and not the stream's; what
-        # goes into a tunnel opens the stream's when it is taken.
+        # Dropped bytes open the connection's window, for other streams, and not their stream's;
+        # bytes for a tunnel open its stream's window when they are taken.
         link.h2.increment_flow_control_window(room)
         if stream is not None and stream.tunnel is not None:
             stream.tunnel.add(event.data)
@@ -158,7 +158,7 @@ class Receiver:
             link.put_off(stream, min(link.timeouts.window_s, left_s))
 
     def hear_next(self) -> bool:
-        """Have a tunnel take one frame of what came; False where there is none to take."""
+        """Have a tunnel take one frame that came; False where there is none to take."""
         hears = self._link.hears
         if not hears:
             return False
@@ -176,7 +176,7 @@ class Receiver:
             self._link.h2.increment_flow_control_window(size, stream.id)
 
     def on_end(self, stream_id: int) -> None:
-        """The client has ended its half, and the body is as long as was said."""
+        """The client has ended its half, and the body is as long as declared."""
         stream = self._link.streams.get(stream_id)
         if stream is None or not stream.is_open:
             return
@@ -190,7 +190,7 @@ class Receiver:
             self._link.close(stream)
 
     def on_trailers(self, stream_id: int, fields: Fields, fault: str | None) -> None:
-        """Trailers end a request, and say nothing that we want to know."""
+        """Trailers end a request; their content is not used."""
         stream = self._link.streams.get(stream_id)
         if stream is None:
             return
@@ -227,7 +227,7 @@ class Receiver:
     # ------------------------------------------------------------------ the exchange
 
     def _finish(self, stream: Stream) -> None:
-        """The request is whole: ask, or wait until the client has taken more of what it asked for."""
+        """The request is whole: submit it, or wait until the client has read more answers."""
         stream.due_s = None
         if self._link.is_full:
             self._link.asks.append(stream)
@@ -235,7 +235,7 @@ class Receiver:
             self._ask(stream)
 
     def ask_next(self) -> bool:
-        """Ask for a stream that had to wait; False where there is none, or still no room."""
+        """Submit a request that had to wait; False where there is none, or still no room."""
         link = self._link
         if not link.asks or link.is_full:
             return False
@@ -270,7 +270,7 @@ def _expects_leave(head: Head) -> bool:
 
 
 def _head(pseudo: dict[bytes, bytes], fields: Fields, client: str) -> Head:
-    """A sound head as the exchange wants it, which knows one HTTP."""
+    """A sound head in the form that the exchange takes for any version of HTTP."""
     path, _, query = pseudo[b":path"].partition(b"?")
     headers = fields
     if b":authority" in pseudo:

@@ -1,7 +1,7 @@
 """Answers on their way out: cut into frames, a frame a turn, as the client's windows allow.
 
-Owns which stream is next.  An answer waits where it came from, as slices of a log or as a feed, and
-what waits is counted and bounded.  Refuses to know requests.
+Owns the order of streams.  An answer waits at its source, as slices of a log or as a feed, and the
+waiting bytes are counted and bounded.  Knows nothing of requests.
 
 Invariant: `make_frame` makes at most one frame with a body; of a feed, at most one piece is held.
 """
@@ -24,9 +24,9 @@ from topics.server.transport.http2.tunnel import Tunnel
 from topics.server.transport.pump import source_of
 
 GRACE_S: Final = 0.03
-"""In which a client may end a body that was refused by itself, before its stream is reset."""
+"""In which a client may end a refused body by itself, before its stream is reset."""
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
-"""The last word to a client that does not take its stream: what it missed it gets by its last id."""
+"""The last frame for a client that does not read its stream; it resumes from its last id."""
 
 
 class Sender:
@@ -44,7 +44,7 @@ class Sender:
     # ------------------------------------------------------------------ what is to be sent
 
     def answer(self, stream: Stream, answer: Answer | Streaming) -> None:
-        """Have an answer sent, in its turn; where its bytes find no room, another one."""
+        """Queue an answer; where its bytes find no room in the budget, a refusal instead."""
         stream.move(Input.ANSWERED)
         if isinstance(answer, Answer):
             limits = self._link.limits
@@ -80,7 +80,7 @@ class Sender:
             self._flows.append(stream)
 
     def say_last_word(self, stream: Stream) -> None:
-        """End a feed behind what is not taken of it (§7.6)."""
+        """End a feed with a last frame, behind the bytes that are not read yet (§7.6)."""
         feed, tunnel = stream.feed, stream.tunnel
         assert feed is not None
         last = SLOW if tunnel is None else tunnel.last_word()
@@ -119,7 +119,7 @@ class Sender:
         return True
 
     def make_first(self) -> bool:
-        """Begin an answer that is the only one to begin."""
+        """Begin the answer if exactly one is queued."""
         return len(self._begins) == 1 and not self._link.is_over and self.make_frame()
 
     def _begin(self, stream: Stream) -> None:
@@ -150,7 +150,7 @@ class Sender:
         if stream.state is State.CLOSED:
             return
         if stream.feed is not None and not stream.outbound.size:
-            # One piece is taken whatever the windows are, so that a client that takes none is seen.
+            # One piece is taken even with closed windows, so that a stalled client is seen.
             piece = stream.feed.take()
             if piece is not None:
                 stream.outbound.add((piece,))
@@ -194,7 +194,7 @@ class Sender:
         link.made(size)
 
     def _bide(self, stream: Stream) -> None:
-        """The client has this long to take something of what waits for it."""
+        """Set the deadline for the client to read some of what waits for it."""
         timeouts = self._link.timeouts
         self._link.put_off(stream, timeouts.write_s if stream.feed is None else timeouts.take_s)
 
@@ -208,7 +208,7 @@ class Sender:
             self._link.put_off(stream, GRACE_S)
 
     def on_slow(self, stream: Stream) -> None:
-        """The client did not do in time what a stream waits for; not for a body's next bytes."""
+        """The client missed a stream's deadline, other than that for a body's next bytes."""
         tunnel = stream.tunnel
         if stream.state is State.LINGERING:
             self._link.reset(stream, ErrorCodes.NO_ERROR)

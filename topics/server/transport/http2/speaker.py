@@ -1,9 +1,9 @@
-"""HTTP/2 on one connection: what the socket brings, frame by frame, to requests and back.
+"""HTTP/2 on one connection: frames to requests, and answers to frames.
 
 Owns the order of work, and what each frame means before and after h2 has seen it.  h2 keeps the
-states of streams, the windows and the compression of headers; what it would answer with the end of
-the connection although one stream is at fault is put right before it sees it, or answered here.
-Refuses to know priorities, which RFC 9113 took back: streams with something to send take turns.
+states of streams, the windows and the compression of headers; a frame for which it would end the
+connection although one stream is at fault is corrected before h2 sees it, or answered here.
+Ignores priorities, which RFC 9113 took back: streams with something to send take turns.
 
 Invariant: one call of `work` handles one frame and the answer that it leads to, or makes one frame.
 """
@@ -57,18 +57,18 @@ class Http2:
         self._watch_head()
         self._link.flush()
 
-    # ------------------------------------------------------------------ what the connection says
+    # ------------------------------------------------------------------ called by the connection
 
     def receive(self, data: bytes, at: int) -> int:
         if self._link.is_over:
             return len(data) - at
         if self._connection.is_paused or self._is_resting:
-            return 0  # a client that does not listen is not heard
+            return 0  # backpressure, or a rest: nothing is read from this client now
         piece = data[at : at + READ_BYTES]
         try:
             self._splitter.feed(piece)
         except Broken:
-            # A client that sends no preface does not know what a GOAWAY is.
+            # A client that sends no preface does not speak HTTP/2: it gets no GOAWAY.
             self._link.is_over = True
             self._connection.finish()
         return len(piece)
@@ -101,7 +101,7 @@ class Http2:
     def due(self) -> None:
         link, now_s = self._link, self._link.now_s()
         if self._head_s is not None and (self._connection.is_paused or self._is_resting):
-            # What is missing may have come, and is not heard.
+            # The missing bytes may have come, but are not read now.
             self._head_s = now_s + link.timeouts.head_s
         is_idle = not link.streams and link.idle_s <= now_s
         if is_idle or (self._head_s is not None and self._head_s <= now_s):
@@ -121,12 +121,13 @@ class Http2:
         self._connection.work_soon()
 
     def ended(self) -> None:
-        # A client that wants its answers and no more has GOAWAY for that; this one is gone.
+        # A client that only waits for its answers sends GOAWAY; one that closes its half is gone.
         self._link.go(ErrorCodes.NO_ERROR)
 
     def drain(self) -> None:
-        # GOAWAY comes behind the last answer.  One before it, as RFC 9113, 6.8 has it, is to h2 as a
-        # client the end of the connection, and what is in flight would be lost.
+        # GOAWAY comes after the last answer.  A client that uses h2 takes an earlier one, which RFC
+        # 9113, 6.8 recommends, for the end of the connection, and would lose the requests in
+        # flight.
         self._is_leaving = True
         if not self._link.streams:
             self._link.go(ErrorCodes.NO_ERROR)
@@ -158,7 +159,7 @@ class Http2:
             link.go(ErrorCodes.NO_ERROR)
 
     def _watch_head(self) -> None:
-        """Have what has begun to come be whole in time."""
+        """Set the deadline for a head or frame that has begun to come."""
         if not self._splitter.is_within_head:
             self._head_s = None
         elif self._head_s is None:
@@ -190,7 +191,7 @@ class Http2:
         return True
 
     def _give(self, frame: Frame) -> None:
-        """Have h2 look at a frame, and act on what it says."""
+        """Pass a frame to h2, and handle its events."""
         for event in self._link.events(frame):
             handle = _EVENTS.get(type(event))
             if handle is not None:
@@ -201,7 +202,7 @@ class Http2:
         stream = self._link.streams.get(frame.stream_id)
         fault = None
         if stream is not None and stream.is_open and not frame.ends_stream:
-            # To h2 that is the end of the connection; the list has to be decoded in any case.
+            # h2 would end the connection for that; the list has to be decoded in any case.
             frame, fault = ended(frame), "trailers that do not end the stream"
         elif depends_on == frame.stream_id:
             fault = "a stream that depends on itself"
@@ -233,13 +234,13 @@ class Http2:
     def _on_window_frame(self, frame: Frame) -> None:
         is_known = 0 < frame.stream_id <= self._link.h2.highest_inbound_stream_id
         if is_known and frame.size == 4 and not frame.number():
-            # To hyperframe that is the end of the connection.
+            # hyperframe would end the connection for that.
             self._fail_stream(frame.stream_id, ErrorCodes.PROTOCOL_ERROR)
         else:
             self._give(frame)
 
     def _on_goaway_frame(self, frame: Frame) -> None:
-        """The client opens no more streams.  To h2 that is the end of those that there are, too."""
+        """The client opens no more streams.  h2 would end the open ones, too."""
         if frame.stream_id:
             raise Broken(ErrorCodes.PROTOCOL_ERROR, "GOAWAY of a stream")
         if frame.size < 8:
@@ -247,7 +248,7 @@ class Http2:
         self._is_leaving = True
 
     def _fail_stream(self, stream_id: int, code: ErrorCodes) -> None:
-        """One stream is at fault; where it was never there, all of the connection is."""
+        """Reset the stream at fault; for a stream that was never there, end the connection."""
         stream = self._link.streams.get(stream_id)
         if stream is not None:
             self._link.reset(stream, code)
@@ -256,7 +257,7 @@ class Http2:
         else:
             self._link.flush(library.reset(stream_id, code))
 
-    # ------------------------------------------------------------------ what h2 says
+    # ------------------------------------------------------------------ events of h2
 
     def _on_data(self, event: h2.events.DataReceived) -> None:
         self._receiver.on_data(event)

@@ -1,7 +1,7 @@
 """One stream of an HTTP/2 connection: a request on its way in, and its answer on its way out.
 
 Owns the stream's life, as a table, what of the body has come and what of the answer is yet to go.
-Refuses to know frames, windows and the clock, which are the connection's.
+Knows nothing of frames, windows and the clock, which are the connection's.
 """
 
 from collections import deque
@@ -71,7 +71,7 @@ TABLE: Final = {
     (State.LINGERING, Input.ENDED): State.CLOSED,
     (State.LINGERING, Input.RESET): State.CLOSED,
 }
-"""All moves that there are; any other is a bug of ours.  h2 sees to it that a half ends once."""
+"""All moves that there are; any other is a bug.  h2 sees to it that a half ends once."""
 
 _OPEN: Final = frozenset((State.RECEIVING, State.TUNNEL, State.REFUSING, State.LINGERING))
 
@@ -90,7 +90,7 @@ class Stream:
         self.is_head = is_head
         self.state = State.RECEIVING
         self.due_s: float | None = None
-        """When the client has been slow for too long, with what it is at."""
+        """When the client is too slow with what the stream waits for."""
 
         self.admission: Admission | None = None
         self._pieces: list[bytes] = []
@@ -150,7 +150,7 @@ class Stream:
             self._end_small()
 
     def take_pieces(self) -> list[bytes]:
-        """The body, which is given away."""
+        """The body; the caller owns it."""
         self._end_small()
         pieces, self._pieces = self._pieces, []
         return pieces
@@ -204,7 +204,7 @@ class Outbound:
         self.size += size
 
     def take(self, most: int) -> bytes:
-        """At most so many bytes from the front; a buffer that is taken whole is let go."""
+        """At most so many bytes from the front; a buffer that is taken whole is released."""
         taken: list[Buffer] = []
         left = most
         while left and self._buffers:

@@ -1,10 +1,10 @@
-"""What a client pays for frames that are work for us and none for it.
+"""What a client pays for frames that cost the server work and the client none.
 
-Owns the prices.  Refuses to know what is done with a client that cannot pay.
+Owns the prices.  Knows nothing of what happens to a client that cannot pay.
 
 A request and useful DATA cost nothing; everything else is counted (`budget.Charges`), and a client
-in good faith sends a handful.  WINDOW_UPDATE is what a client in good faith sends most of: so many
-are earned by what it has asked for and was sent.
+in good faith sends a handful.  A client in good faith sends WINDOW_UPDATE most: it earns a number
+of them by its requests and by the DATA sent to it.
 """
 
 from typing import Final
@@ -28,8 +28,8 @@ the connection."""
 FREE: Final = 20
 PER_REST: Final = 10
 REST_S: Final = 0.005
-"""Behind `FREE` charges of one window, a client that goes on has a rest after each `PER_REST`: what
-is left to it until it has to go is little of the CPU's time."""
+"""After `FREE` charges in one window, nothing is read from the client for `REST_S` after each
+`PER_REST` more, so that it uses little CPU time until its connection ends."""
 UPDATES_EARNED: Final = 2
 UPDATES_MAX: Final = 1000
 
@@ -37,7 +37,7 @@ UPDATES_MAX: Final = 1000
 class Toll:
     """Counts for one connection.
 
-    Every method answers False where the client has to go.
+    A method that counts returns False where the connection has to end.
     """
 
     __slots__ = ("_charges", "_is_acknowledged", "_rested", "_small", "_updates")
@@ -48,10 +48,10 @@ class Toll:
         self._updates = 0
         self._is_acknowledged = False
         self._rested = FREE
-        """Charges up to which the client has had its rests."""
+        """Charges up to which every rest was taken."""
 
     def must_rest(self) -> bool:
-        """Whether nothing more should be taken for `REST_S`; true once for each reason."""
+        """Whether nothing should be read for `REST_S`; true once for each time it is due."""
         count = self._charges.count
         if count < self._rested:
             self._rested = FREE
@@ -91,6 +91,6 @@ class Toll:
         return self._charges.charge(now_s, count)
 
     def earn(self) -> None:
-        """The client was sent something, or has asked for something, that it may want room for."""
+        """Allow more WINDOW_UPDATE: the client sent a request, or was sent DATA."""
         if self._updates < UPDATES_MAX:
             self._updates += UPDATES_EARNED

@@ -1,7 +1,8 @@
 """A WebSocket on a stream (RFC 8441).
 
 Owns the bytes between a stream and a `websocket.Conversation`: what came and is not taken, as the
-exchange is busy with a command, and what is to be sent.  Refuses to know frames of HTTP/2 and windows.
+exchange is busy with a command, and what is to be sent.  Knows nothing of frames of HTTP/2 and
+windows.
 """
 
 from collections import deque
@@ -34,7 +35,7 @@ class Tunnel:
 
     @property
     def patience_s(self) -> float:
-        """How long nothing may come: until the next ping is due, or the farewell is over."""
+        """How long silence is allowed: until the next ping, or the end of the closing handshake."""
         return self._farewell_s if self._conversation.is_closing else PING_S
 
     def listen(self, wake: Callable[[], None]) -> None:
@@ -57,7 +58,7 @@ class Tunnel:
         return True
 
     def last_word(self) -> bytes:
-        """What is left to say to a client that takes nothing."""
+        """The last bytes for a client that does not read: a Close frame."""
         self._conversation.close(TRY_AGAIN_LATER, "nothing was taken for too long")
         made = b"".join(self._made)
         self._made.clear()
