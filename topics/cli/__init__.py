@@ -41,7 +41,7 @@ def main() -> None:
     topics inspect topics-data                   is every byte what was written?
 
     Every setting of the server is an environment variable and an option of `topics serve`;
-    `topics config` tells what is in force and where it came from. There is no other way to
+    `topics config` shows what is in force and where it came from. There is no other way to
     configure it. Every other command finds its server by --url or TOPICS_URL.
     """
 

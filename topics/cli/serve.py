@@ -54,7 +54,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
 )
 @setting_options
 def command(server: str, **options: Any) -> int:
-    """Run a server until it is told to stop (SIGTERM, or ^C).
+    """Run a server until SIGTERM or ^C stops it.
 
     By default it listens on 127.0.0.1:4000 and keeps its data in ./topics-data. An option overrides
     its environment variable, which overrides the default.

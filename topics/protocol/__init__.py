@@ -16,8 +16,8 @@ core.  This text says what a host owes it, in which order, and what it may rely 
     driver       when things are written, synced, answered and maintained
 
 An `Engine` alone knows neither when its events are written nor who waits for them.  `driver.Driver`
-does: it owns one engine over one store, and what remains for a host is threads and clocks.  Whoever
-writes another host drives the `Driver`; only a test drives the `Engine` itself.
+does: it owns one engine over one store, and what remains for a host is threads and clocks.  Another
+host drives the `Driver`; only a test drives the `Engine` itself.
 
 # What a host does
 

@@ -1,7 +1,7 @@
 """The engine: commands in, outcomes out; the only place where two rules meet.
 
-For each command: let pass what time took, decide (which reads and may refuse), apply the events,
-say what came of it and when that may be told.  The shell makes four reports to the engine:
+For each command: let time pass, decide (which reads and may refuse), apply the events, return the
+outcome and what its answer waits for.  The host makes four reports to the engine:
 `on_written` after the turn's one write, `on_synced` after a sync, `on_failed` after either failed,
 and `timeout` for a parked command.  In return it gets `take_frames` (what to write) and
 `take_wakes` (which parked commands to answer).

@@ -62,7 +62,7 @@ class ReadOnlyStore:
 
         Raises:
             Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
-                needs is retired, which only a new start can tell apart.
+                needs is retired; only a new start distinguishes the two.
         """
         walk = LogWalk(self._files, self._instance, self._position)
         waiting: deque[tuple[Position, LogBatch]] = deque()

@@ -228,7 +228,7 @@ class Segments:
             found = [
                 (run, deletions) for run in self._with_deletes if (deletions := run.due(synced_lsn))
             ]
-        # Without the lock: of a large delete this is long, and whoever reads would wait for it.
+        # Without the lock: it takes long for a large delete, and readers would wait for it.
         for run, deletions in found:
             due.setdefault(run.segment, []).append((run, run.rows_in(deletions)))
         return sum(self._flip_one(number, runs, synced_lsn) for number, runs in sorted(due.items()))

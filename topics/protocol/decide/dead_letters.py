@@ -55,7 +55,7 @@ class DeadLetters:
 
     def move(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
         """Jobs that may be claimed, and were delivered too often, move as soon as their text is
-        here; nobody can claim them meanwhile.
+        here; no claim gets them meanwhile.
 
         That they are exhausted is no event: after a crash the next claim finds it out again.
 

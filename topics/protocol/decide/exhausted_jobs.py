@@ -1,8 +1,8 @@
 """Exhausted jobs: dead letters that no claim asks for (§10.6).
 
 A job that was delivered as often as it may be moves to the dead-letter topic at its next delivery.
-Where nobody claims, it moves all the same, once it has been claimable for `dead_letter_after_ms`:
-until then a raised `max_deliveries` saves it.  Its queue knows when that is (`Queue.next_end_ms`);
+Without a claim it moves as well, once it has been claimable for `dead_letter_after_ms`; until then a
+raised `max_deliveries` saves it.  Its queue knows when that is (`Queue.next_end_ms`);
 here are the alarms of all queues, a bound on what one turn moves, and the pause of a queue whose
 dead-letter topic takes nothing.  A queue without such a job costs nothing.
 """

@@ -412,7 +412,7 @@ def _still_there(
 ) -> tuple[list[Extent], list[list[Buffer]]] | None:
     """Of records read, and their text, those still wanted; None where others are wanted too.
 
-    Records may have gone since, and their run may have been sealed or merged: seqs tell.
+    Records may have been deleted since, and their run sealed or merged: they are matched by seq.
     """
     left = _seqs(wanted)
     if np.array_equal(left, _seqs(planned)):

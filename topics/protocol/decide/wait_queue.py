@@ -164,7 +164,7 @@ class WaitQueues:
 
 
 def deal(seqs: Sequence[int], wants: Sequence[int]) -> list[list[int]]:
-    """Deal jobs to waiters one at a time in turn, until none is left or nobody wants more (§10.2).
+    """Deal jobs to waiters one at a time in turn, until no job is left or no waiter wants more (§10.2).
 
     Args:
         wants: How many each takes at most; shape (n,), in order of arrival.

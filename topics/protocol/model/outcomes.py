@@ -370,8 +370,8 @@ class Wake:
 
 @dataclass(slots=True)
 class Fetch:
-    """Text that copies need and a disk has to be waited for: the shell reads `extents` where that
-    holds nobody up, and hands what it got, one buffer a span, or the error, to `done`."""
+    """Text that copies need and that is on the disk: the host reads `extents` on a thread and passes
+    one buffer a span, or the error, to `done`."""
 
     extents: Sequence[Extent]
     done: Callable[[list[list[Buffer]] | Exception], None]

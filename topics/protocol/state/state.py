@@ -6,8 +6,8 @@ because files that later events make unnecessary may be gone already.
 
 Time is the other way (§0.10, §0.8, §10.3): records past their `ttl_ms`, keys past their window and
 leases past their deadline go when the engine lets time pass (`apply_expiry`, `IdempotencyKeys.
-forget_old`, `Queue.settle`).  None of that is an event, because the clock and the config tell it
-again at a replay; it is a step before a decision, never a part of one.
+forget_old`, `Queue.settle`).  None of that is an event, because a replay finds it again by the
+clock and the config; it is a step before a decision, never a part of one.
 
 Each noun has its own module: what unsealed records hold (`hot_memory`), keys (`idempotency`), due
 times (`expiry`), images of a checkpoint (`checkpoint`), jobs (`queue`), routers, segment files.
