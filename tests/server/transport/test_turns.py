@@ -1,16 +1,12 @@
-"""Whose turn it is: turns, meters, budgets and the timer, with a clock of the test's."""
+"""Whose turn it is, with a clock of the test's."""
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from topics.server.transport.budget import Budget, Charges, Meter, Share
-from topics.server.transport.deadline import Deadline
+from topics.server.transport.budget import Meter
 from topics.server.transport.turns import Turns
-
-from .http2_rig import Loop
 
 
 class Machine:
@@ -134,81 +130,3 @@ def test_a_turn_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFix
     Client(machine, "a", 1)
     assert machine.pass_once() == ["a"]
     assert "a turn failed" in caplog.text
-
-
-def test_a_meter_forgets_at_its_share() -> None:
-    """A tenth of a CPU may be used for ever."""
-    meter = Meter(now_s=0.0, most_s=0.002, share=0.1)
-    assert meter.is_heavy(0.0), "a new connection has to prove that it is light"
-    assert not meter.is_heavy(0.021)
-
-    meter.use(1.0, 0.003)
-    assert meter.is_heavy(1.0)
-    assert not meter.is_heavy(1.011)
-    for i in range(1000):
-        meter.use(2 + i / 1000, 0.0001)
-    assert not meter.is_heavy(3.0)
-    for i in range(1000):
-        meter.use(3 + i / 1000, 0.0002)
-    assert meter.is_heavy(4.0)
-
-
-def test_charges_count_in_windows() -> None:
-    """So many in a window, which begins with the first."""
-    charges = Charges(2, 10)
-    assert [charges.charge(now_s) for now_s in (100, 101, 109)] == [True, True, False]
-    assert [charges.charge(now_s) for now_s in (110, 111, 112)] == [True, True, False]
-
-
-def test_a_share_is_bounded_by_itself_and_by_the_others() -> None:
-    """What one may hold, and what all may."""
-    budget = Budget(100)
-    first, second = Share(budget, 60), Share(budget)
-    assert first.take(60)
-    assert not first.take(1)
-    assert second.take(40)
-    assert not second.take(1)
-    first.give_back(10)
-    assert second.take(10)
-    first.close()
-    second.close()
-    assert budget.held_bytes == 0
-
-
-def test_a_share_cannot_give_back_what_it_does_not_hold() -> None:
-    """A budget that is too large by mistake is none."""
-    with pytest.raises(AssertionError):
-        Share(Budget(100)).give_back(1)
-
-
-def timer() -> tuple[Loop, Deadline, list[float]]:
-    loop: Any = Loop()
-    rung: list[float] = []
-    return loop, Deadline(loop, lambda: rung.append(loop.now_s)), rung
-
-
-def test_a_deadline_may_be_put_off_and_brought_forward() -> None:
-    """It rings once, at the time that was set last."""
-    loop, deadline, rung = timer()
-    start_s = loop.now_s
-    deadline.set(start_s + 10)
-    loop.advance(9)
-    deadline.set(start_s + 30)
-    loop.advance(20)
-    assert rung == []
-    deadline.set(start_s + 29.5)
-    loop.advance(10)
-    assert rung == [start_s + 29.5]
-
-
-def test_a_deadline_that_is_cleared_does_not_ring() -> None:
-    """And may be set again."""
-    loop, deadline, rung = timer()
-    deadline.set(loop.now_s + 10)
-    deadline.clear()
-    loop.advance(20)
-    assert rung == []
-    deadline.set(loop.now_s + 1)
-    deadline.close()
-    loop.advance(20)
-    assert rung == []
