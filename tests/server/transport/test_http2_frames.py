@@ -1,11 +1,12 @@
 """Frames before h2 sees them: cut, judged by their headers, put right."""
 
+from itertools import pairwise
+
 import pytest
 from h2.errors import ErrorCodes
-from hpack import Decoder, Encoder
+from hypothesis import given
+from hypothesis import strategies as st
 
-from topics.server.transport.budget import Charges
-from topics.server.transport.http2.blocks import count_fields
 from topics.server.transport.http2.frames import (
     BLOCK_BYTES_MAX,
     CONTINUATIONS_MAX,
@@ -19,7 +20,6 @@ from topics.server.transport.http2.frames import (
     tamed,
     without_priority,
 )
-from topics.server.transport.http2.toll import SMALL_BYTES, SMALL_PER_CHARGE, Toll
 
 from .http2_rig import PREFACE, frame
 
@@ -143,93 +143,93 @@ def test_settings_are_tamed() -> None:
         tamed(Frame(4, 0, 0, len(entries) + 6, frame(4, 0, 0, entries + entries[:6])))
 
 
-# Header blocks.
+@given(
+    sent=st.lists(
+        st.tuples(
+            st.sampled_from([0, 2, 3, 4, 5, 6, 7, 8, 0xEE]),
+            st.integers(0, 255),
+            st.integers(0, 0xFFFF_FFFF),
+            st.binary(max_size=40),
+        ),
+        max_size=8,
+    ),
+    cuts=st.lists(st.integers(0, 400), max_size=12),
+)
+def test_frames_come_out_as_they_went_in(
+    sent: list[tuple[int, int, int, bytes]], cuts: list[int]
+) -> None:
+    """Whatever is in them and wherever the network cuts; a stream without its reserved bit
+    (RFC 9113, 4.1)."""
+    whole = PREFACE + frame(4, 0, 0) + b"".join(frame(*each) for each in sent)
+    ends = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+    splitter = Splitter()
+    out: list[Frame] = []
+    for begin, end in pairwise(ends):
+        splitter.feed(whole[begin:end])
+        while (made := splitter.next()) is not None:
+            out.append(made)
 
-
-@pytest.mark.parametrize("huffman", [True, False])
-@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 300, 20_000])
-def test_fields_are_counted_as_the_decoder_counts_them(size: int, huffman: bool) -> None:
-    """Of tables, with a name of a table, all literal; indexed and not."""
-    encoder, decoder = Encoder(), Decoder(max_header_list_size=1 << 20)
-    encoder.header_table_size = 2000
-    fields = [
-        (b":method", b"GET"), (b":path", b"/" * size), (b"n" * max(size, 1), b"v"),
-        (b"cookie", b"c" * size, True), (b"x", b"y"), (b"x", b"y"),
-    ]  # fmt: skip
-    for _ in range(3):
-        block = encoder.encode(fields, huffman=huffman)
-
-        assert count_fields(block, 100) == len(decoder.decode(block, raw=True)) == len(fields)
-        assert count_fields(block, 2) == 3
-
-
-@pytest.mark.parametrize("block", [b"", b"\xff", b"\xff\x80", b"\x00", b"\x00\x05ab", b"\x7f"])
-def test_a_block_that_is_cut_short_is_counted_to_its_end(block: bytes) -> None:
-    """The decoder says what is wrong with it."""
-    assert count_fields(block, 100) in (0, 1)
-
-
-def test_many_fields_are_counted_no_further_than_asked() -> None:
-    """However long the block is."""
-    assert count_fields(b"\x82" * 40_000, 200) == 201
-
-
-# Prices.
-
-
-def priced(*frames: Frame) -> int:
-    """What they cost together, of a client that has acknowledged our SETTINGS."""
-    charges = Charges(1 << 30, 10)
-    toll = Toll(charges)
-    toll.frame(Frame(4, 1, 0, 0, frame(4, 1, 0)), 0.0)
-    for each in frames:
-        assert toll.frame(each, 0.0)
-    return charges.count
+    assert splitter.is_empty
+    assert out[1:] == [
+        Frame(kind, flags, stream & 0x7FFF_FFFF, len(payload), frame(kind, flags, stream, payload))
+        for kind, flags, stream, payload in sent
+    ]
 
 
 @pytest.mark.parametrize(
-    ("kind", "flags", "size", "price"),
-    [
-        (Kind.DATA, 0, 0, 0),
-        (Kind.HEADERS, 4, 100, 0),
-        (Kind.HEADERS, 4, 12_500, 3),
-        (Kind.PRIORITY, 0, 5, 1),
-        (Kind.RST_STREAM, 0, 4, 1),
-        (Kind.SETTINGS, 0, 6, 1),
-        (Kind.SETTINGS, 0, 6 * 32, 5),
-        (Kind.SETTINGS, 1, 0, 1),
-        (Kind.PUSH_PROMISE, 0, 4, 1),
-        (Kind.PING, 0, 8, 1),
-        (Kind.GOAWAY, 0, 8, 1),
-        (Kind.WINDOW_UPDATE, 0, 4, 1),
-        (0xEE, 0, 0, 1),
-    ],
+    "first",
+    [frame(6, 0, 0, bytes(8)), frame(1, 5, 1), frame(1, 0, 1), frame(4, 1, 0), frame(0xEE, 0, 0)],
+    ids=["PING", "HEADERS", "part of HEADERS", "an acknowledgement", "unknown"],
 )
-def test_each_kind_of_frame_has_its_price(kind: int, flags: int, size: int, price: int) -> None:
-    """A request and DATA cost nothing by their headers."""
-    assert priced(Frame(kind, flags, 1, size, frame(kind, flags, 1, bytes(size)))) == price
-
-
-def test_continuations_cost_each() -> None:
-    """A block in one frame is what clients send."""
-    assert priced(Frame(Kind.HEADERS, 1, 1, 10, b"", frames=4)) == 3
+def test_settings_come_first(first: bytes) -> None:
+    """And are no acknowledgement of ours (RFC 9113, 3.4)."""
+    splitter = Splitter()
+    splitter.feed(PREFACE + first)
+    with pytest.raises(Broken) as caught:
+        splitter.next()
+    assert caught.value.code is ErrorCodes.PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize(
-    ("size", "ends", "price"),
+    ("left", "is_within"),
     [
-        (0, False, 8),
-        (1, False, 1),
-        (SMALL_BYTES - 1, False, 1),
-        (SMALL_BYTES, False, 0),
-        (0, True, 0),
+        (b"", False),
+        (frame(0, 0, 1, b"data")[:3], True),
+        (frame(0, 0, 1, b"data")[:4], False),
+        (frame(0, 0, 1, b"data")[:-1], False),
+        (frame(6, 0, 0, bytes(8))[:-1], True),
+        (frame(1, 0, 1), True),
     ],
+    ids=["nothing", "no kind yet", "DATA by its kind", "DATA", "PING", "part of a block"],
 )
-def test_data_is_priced_by_what_is_in_it(size: int, ends: bool, price: int) -> None:
-    """Nothing is dear, little is cheap, the end is free."""
-    charges = Charges(1 << 30, 10)
-    toll = Toll(charges)
-    for _ in range(SMALL_PER_CHARGE):
-        assert toll.data(size, 0.0, ends=ends)
+def test_what_a_client_may_not_leave_unfinished(left: bytes, is_within: bool) -> None:
+    """All but DATA, which has the deadlines of a body, must be whole as soon as a head must."""
+    splitter = Splitter()
+    splitter.feed(PREFACE)
+    assert splitter.is_within_head, "the connection begins with SETTINGS"
+    splitter.feed(frame(4, 0, 0) + left)
+    while splitter.next() is not None:
+        pass
+    assert splitter.is_within_head is is_within
 
-    assert charges.count == price
+
+@pytest.mark.parametrize(
+    ("flags", "size", "code"),
+    [
+        (0, 5, ErrorCodes.FRAME_SIZE_ERROR),
+        (0, 7, ErrorCodes.FRAME_SIZE_ERROR),
+        (1, 6, ErrorCodes.FRAME_SIZE_ERROR),
+        (0, 6 * (ENTRIES_MAX + 1), ErrorCodes.ENHANCE_YOUR_CALM),
+    ],
+    ids=["a part of an entry", "one and a part", "an acknowledgement with one", "too many"],
+)
+def test_malformed_settings_end_the_connection(flags: int, size: int, code: ErrorCodes) -> None:
+    """RFC 9113, 6.5."""
+    with pytest.raises(Broken) as caught:
+        tamed(Frame(4, flags, 0, size, frame(4, flags, 0, bytes(size))))
+    assert caught.value.code is code
+
+
+def test_a_number_is_without_its_reserved_bit() -> None:
+    """RFC 9113, 6.9."""
+    assert Frame(8, 0, 1, 4, frame(8, 0, 1, b"\xff\xff\xff\xfe")).number() == 0x7FFF_FFFE
