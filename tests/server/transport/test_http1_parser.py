@@ -263,6 +263,16 @@ def test_the_bounds_of_a_head_are_exact(lines: bytes, fits: bool, size: int) -> 
         assert caught.value.status == 431
 
 
+def test_the_largest_head_fits_on_the_wire() -> None:
+    """As many headers as there may be, of all the bytes that there may be, each as it is usually
+    written, and the longest method: what does not count refuses nothing."""
+    values = HEAD_BYTES_MAX - len(b"/" + b"hosta") - (HEADERS_MAX - 1)
+    size, more = divmod(values, HEADERS_MAX - 1)
+    lines = [b"x: %b\r\n" % (b"y" * (size + (i < more))) for i in range(HEADERS_MAX - 1)]
+    sent = b"M" * METHOD_BYTES_MAX + b" / HTTP/1.1\r\n" + HOST + b"".join(lines) + b"\r\n"
+    assert len(one(sent).headers) == HEADERS_MAX
+
+
 @pytest.mark.parametrize("begin", [b"GET /", GET + HOST + b"x: ", GET + HOST + b"x"])
 def test_a_head_without_end_is_cut_off(begin: bytes) -> None:
     """In the target, a value or a name: no more than about a head's bound is ever given to the

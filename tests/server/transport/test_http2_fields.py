@@ -1,6 +1,8 @@
 """Which heads of HTTP/2 are well-formed (RFC 9113, 8.2 and 8.3)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from topics.server.transport.http2 import fields as fields_of_head
 from topics.server.transport.http2.fields import (
@@ -131,3 +133,59 @@ def test_a_length_is_a_number(values: tuple[bytes, ...], length: int | None) -> 
 def test_a_list_is_as_large_as_its_settings_say() -> None:
     """32 bytes a field in addition to its own. (RFC 9113, 6.5.2)"""
     assert size_bytes([(b"ab", b"cde"), (b"", b"")]) == 69
+
+
+def test_pseudo_headers_end_at_the_first_that_is_none() -> None:
+    """Or that is doubled: what follows is judged as fields, among which none may be."""
+    field = (b"x", b"y")
+    assert pseudo_headers((METHOD, PATH, field, SCHEME)) == dict((METHOD, PATH))
+    assert pseudo_headers((METHOD, (b":method", b"PUT"), PATH)) == dict((METHOD,))
+    assert pseudo_headers((field, METHOD)) == {}
+    assert pseudo_headers(()) == {}
+
+
+@given(
+    st.sampled_from(sorted(SOUND)),
+    st.lists(
+        st.tuples(
+            st.text("abz09-_!~", min_size=1).map(lambda name: b"x" + name.encode()),
+            st.binary(max_size=20).map(
+                lambda value: value.translate(None, b"\0\r\n").strip(b"\t ")
+            ),
+        ),
+        max_size=5,
+    ),
+)
+def test_ordinary_fields_do_no_harm(kind: str, more: list[tuple[bytes, bytes]]) -> None:
+    """A sound head stays sound with any, in any number and any order."""
+    assert fault_of_head((*SOUND[kind], *more)) is None
+    assert fault_of_trailers(more) is None
+
+
+@given(
+    st.sampled_from(sorted(SOUND)),
+    st.integers(0, 20),
+    st.sampled_from(
+        [(b"X", b"y"), (b"x", b"y\n"), (b"x", b" y"), (b"upgrade", b"h2c"), (b":path", b"/"),
+         (b"content-length", b"x"), (b"te", b"gzip"), (b"", b"")]
+    ),
+)  # fmt: skip
+def test_one_bad_field_is_found_wherever_it_is(
+    kind: str, at: int, bad: tuple[bytes, bytes]
+) -> None:
+    """Before, among and behind the others."""
+    fields = [*SOUND[kind], (b"a", b"1"), (b"b", b"2")]
+    fields.insert(at, bad)
+    assert fault_of_head(fields)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), max_size=6))
+def test_any_list_is_judged(fields: list[tuple[bytes, bytes]]) -> None:
+    """Whatever the decoder makes of a client's bytes; what passes is a name that HTTP/1.1 would
+    read as the same, and a value that ends no line (RFC 9113, 10.3)."""
+    if fault_of_trailers(fields) is None:
+        for name, value in fields:
+            assert name
+            assert name == name.lower()
+            assert not set(b": \r\n\0") & set(name)
+            assert not set(b"\r\n\0") & set(value)

@@ -2,8 +2,18 @@
 
 import h2.events
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from topics.server.transport.http2.stream import TABLE, Input, Outbound, State, Stream
+from topics.server.transport.budget import Budget, Share
+from topics.server.transport.http2.stream import (
+    JOIN_BYTES,
+    TABLE,
+    Input,
+    Outbound,
+    State,
+    Stream,
+)
 
 from .http2_rig import Rig, frame, ok
 
@@ -187,3 +197,87 @@ def test_a_body_of_small_pieces_costs_few() -> None:
     pieces = stream.take_pieces()
     assert b"".join(pieces) == b"xyz" * 10_000 + b"l" * 5000 + b"!"
     assert len(pieces) <= 4
+
+
+@given(
+    bodies=st.lists(
+        st.lists(st.one_of(st.binary(max_size=50), st.just(b"l" * (JOIN_BYTES + 1))), max_size=4),
+        max_size=4,
+    ),
+    sizes=st.lists(st.integers(1, 20_000), min_size=1, max_size=8),
+)
+def test_what_leaves_is_what_was_added(bodies: list[list[bytes]], sizes: list[int]) -> None:
+    """Whatever sizes the windows allow: in order, full until the last, and `size` is what is left."""
+    outbound = Outbound()
+    for body in bodies:
+        outbound.add(body)
+    whole = b"".join(b"".join(body) for body in bodies)
+    at = turn = 0
+    while at < len(whole):
+        most = sizes[turn % len(sizes)]
+        piece = outbound.take(most)
+        assert piece == whole[at : at + most]
+        at, turn = at + most, turn + 1
+        assert outbound.size == max(len(whole) - at, 0)
+    assert outbound.take(1) == b""
+
+
+# What comes.
+
+
+@pytest.mark.parametrize(
+    ("coming", "sizes", "is_sound"),
+    [
+        (None, (5, 0), True),
+        (0, (0,), True),
+        (5, (5,), True),
+        (5, (2, 3, 0), True),
+        (5, (2, 2), False),
+        (5, (6,), False),
+        (5, (5, 1, 0), False),
+        (0, (1,), False),
+    ],
+)
+def test_a_body_has_the_length_that_was_declared(
+    coming: int | None, sizes: tuple[int, ...], is_sound: bool
+) -> None:
+    """No byte less at its end, and no byte more at any time (RFC 9113, 8.1.1)."""
+    stream = Stream(1, is_head=False, coming=coming)
+    last = len(sizes) - 1
+    counted = [stream.counts(size, ends=i == last) for i, size in enumerate(sizes)]
+    assert all(counted) is is_sound
+
+
+def test_a_body_is_taken_once() -> None:
+    """In order; what it counts for its pace is counted whether it is joined or not."""
+    stream = Stream(1, is_head=False, coming=None)
+    for piece in (b"a", b"b" * 2000, b"c", b"d"):
+        stream.keep(piece)
+    assert b"".join(stream.take_pieces()) == b"a" + b"b" * 2000 + b"cd"
+    assert stream.take_pieces() == []
+    assert stream.received_bytes == stream.progress_bytes == 2003
+
+
+def test_a_stream_that_is_closed_holds_nothing() -> None:
+    """Neither bytes nor its share of the memory for bodies, and it is due for nothing."""
+    budget = Budget(100)
+    stream = Stream(1, is_head=False, coming=None)
+    stream.body_share = Share(budget)
+    assert stream.body_share.take(2)
+    stream.keep(b"ab")
+    stream.outbound.add([b"answer"])
+    stream.due_s = 10.0
+    stream.move(Input.RESET)
+    stream.close()
+
+    assert budget.held_bytes == stream.outbound.size == 0
+    assert stream.due_s is None
+    assert stream.take_pieces() == []
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_stream_is_open_until_its_client_may_send_no_more(state: State) -> None:
+    """Which is where the table has a move for the client's end."""
+    stream = Stream(1, is_head=False, coming=None)
+    stream.state = state
+    assert stream.is_open is ((state, Input.ENDED) in TABLE)
