@@ -71,11 +71,14 @@ METHODS = st.sampled_from([b"GET", b"POST", b"PUT", b"DELETE", b"PATCH", b"QUERY
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """A valid request: any method, with headers, without a body, with a length or in chunks."""
+    """A valid request: any method, with headers, without a body, with a length or in chunks; it may
+    ask for an upgrade, which is ignored."""
     head = b"%b /%b HTTP/1.1\r\n" % (draw(METHODS), draw(text("ab/%2F?&=x")))
     fields = draw(st.lists(st.tuples(NAMES, VALUES), max_size=4))
     lines = [b"%b: %b\r\n" % each for each in fields]
     lines.insert(draw(st.integers(0, len(lines))), HOST)
+    if draw(st.booleans()):
+        lines.append(b"Connection: Upgrade\r\nUpgrade: h2c\r\n")
     kind = draw(st.sampled_from(["none", "length", "chunks"]))
     if kind == "none":
         return head + b"".join(lines) + b"\r\n"
@@ -101,6 +104,7 @@ def test_any_split_gives_the_same_messages(
     it had come alone and whole, and its body is not taken for the next."""
     alone = [made for each in sent for made in read(each)]
     assert len(alone) == len(sent)
+    assert all(made.message.length in (None, len(made.body)) for made in alone)
 
     whole = b"".join(sent)
     ends = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
