@@ -605,44 +605,6 @@ def test_time_takes_jobs_from_under_their_leases() -> None:
     assert engine.counters() == (0, 0, 0)
 
 
-def test_leased_jobs_keep_a_queue_over_its_cap_up_to_twice() -> None:
-    """Eviction stops at the first live lease; beyond twice the cap the write is refused, and says
-    why; when the lease has ended the next write makes up for it. (§0.10)"""
-    engine = queue(cap_records=2, lease_ms=1000)
-    engine.append("a", "b", name="q")
-    engine.claim()
-    engine.append("c", name="q")
-    engine.append("d", name="q")
-    assert engine.seqs(name="q") == [1, 2, 3, 4]
-
-    found = refusal(engine.append, "e", name="q")
-    assert (found.code.code, found.detail["reason"]) == ("topic_full", "leased")  # type: ignore[index]
-    assert engine.counters() == (3, 1, 0)
-
-    engine.now_ms += 1001
-    engine.append("f", name="q")
-    assert engine.seqs(name="q", from_seq=3) == [4, 5]
-    assert engine.ack(1)["skipped"] == [1]
-
-
-def test_bytes_have_a_cap_like_records() -> None:
-    """The same rule for `cap_bytes`. (§0.10)"""
-    engine = queue()
-    engine.append("x" * 40, name="q")
-    size = engine.state("q")["bytes"]
-    engine.put("q", type="queue", cap_bytes=2 * size)
-    engine.claim()
-    for _ in range(3):
-        engine.append("x" * 40, name="q")
-
-    assert refusal(engine.append, "x" * 40, name="q").detail == {
-        "topic": "q", "limit": "cap_bytes", "max": 2 * size, "reason": "leased",
-    }  # fmt: skip
-    engine.ack(1)
-    engine.append("x" * 40, name="q")
-    assert engine.counters() == (2, 0, 0)
-
-
 def test_a_full_queue_that_rejects_loses_no_job() -> None:
     """`discard: "reject"`: 422, until an ack makes room; a lease that ended makes none. (§0.10)"""
     engine = queue(discard="reject", cap_records=2, lease_ms=1000)
