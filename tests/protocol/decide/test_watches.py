@@ -73,7 +73,7 @@ def test_a_takeover_needs_no_second_connection() -> None:
 
 def test_an_id_that_the_client_kept_wins(engine: Harness) -> None:
     """A stream goes on behind the frame whose id is sent back; an id that is none of ours is like
-    no id. (§7.5)"""
+    no id. (§7.4)"""
     viewer = Viewer(engine).open()
     start = viewer.id
     assert viewer.told() == ["t 1-3", "t caught up at 3"]
@@ -110,7 +110,7 @@ def test_the_topic_of_higher_priority_comes_first() -> None:
 
 
 def test_a_stream_shows_no_record_whose_time_is_over() -> None:
-    """Time passes for a topic before a stream looks at it: the loss is told instead. (§3.3, §7.4)"""
+    """Time passes for a topic before a stream looks at it: the loss is told instead. (§3.3)"""
     engine = Harness()
     engine.put(ttl_ms=100)
     viewer = Viewer(engine).open()
