@@ -7,14 +7,8 @@ import pytest
 from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
 from topics.protocol.decide.wait_queue import JobWaiter
-from topics.protocol.engine import Engine
 from topics.protocol.http.metrics import Process, families
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.commands import Command
-from topics.protocol.model.events import JobsLeased, JobsReleased
-from topics.protocol.model.outcomes import Gate, Outcome, Parked
-from topics.protocol.model.ports import Recovery
-from topics.store.memory import MemoryStore
 
 # ---------------------------------------------------------------------- claim (§10.2)
 
@@ -104,31 +98,6 @@ def test_a_window_that_everybody_left_is_closed_by_the_clock() -> None:
     assert alarm(engine) == engine.now_ms + 100
 
 
-# ---------------------------------------------------------------------- room in the log (§11)
-
-
-def test_a_log_without_room_gives_no_lasting_leases() -> None:
-    """Who waits goes on waiting, and is served when there is room: nothing is written that the log
-    is not sure to take. (§10.1, §11)"""
-    engine = queue(leases_durable=True)
-    worker = Puller(engine)
-    assert worker.pull() == []
-    assert engine.claim(node="w", wait_ms=30_000) is None
-    engine.append("x", "y", name="q")
-    engine.room_bytes = 100
-
-    engine.work_off()
-    assert worker.pull() == []
-    assert engine.woken() == []
-    assert engine.counters() == (2, 0, 0)
-
-    engine.room_bytes = 1 << 40
-    engine.now_ms = alarm(engine)
-    engine.work_off()
-    assert worker.pull() == [1]
-    assert [job["$seq"] for job in engine.woken()[0]["claimed"]] == [2]
-
-
 # ---------------------------------------------------------------------- caps (§0.10)
 
 
@@ -205,18 +174,6 @@ def test_claims_of_none_and_of_many() -> None:
     assert engine.claimed(max=99) == [6, 7, 8]
 
 
-def test_a_lease_is_as_long_as_asked_for_within_bounds() -> None:
-    """The call's `lease_ms`, else the queue's; clamped to 100 ms and a day. (§10.2)"""
-    engine = queue(lease_ms=7000)
-    engine.append(*range(4), name="q")
-    asked = ({}, {"lease_ms": 1}, {"lease_ms": 500}, {"lease_ms": 10**12})
-    found = [engine.claim(**each)["claimed"][0]["deadline"] - START_MS for each in asked]
-
-    assert found == [7000, 100, 500, 86_400_000]
-    assert engine.extend(1, lease_ms=0)["deadlines"] == {"1": START_MS + 100}
-    assert engine.extend(1, lease_ms=10**12)["deadlines"] == {"1": START_MS + 86_400_000}
-
-
 def test_what_is_not_shown_is_not_claimed() -> None:
     """In class `fsync` a job can be claimed once it is durable, and not before. (§10.1, §0.10)"""
     engine = queue(durability="fsync")
@@ -229,22 +186,6 @@ def test_what_is_not_shown_is_not_claimed() -> None:
     engine.engine.on_synced(lsn)
 
     assert engine.claimed() == [1]
-
-
-CALLS = ("claim", "ack", "nack", "extend")
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_only_queues_have_jobs(call: str) -> None:
-    """404 where there is nothing, 409 where there is a log; nothing is made by asking. (§10)"""
-    engine = Harness()
-    engine.put("log")
-    asked = getattr(engine, call)
-
-    assert STATUSES[refusal(asked, name="none").code] == 404
-    assert "none" not in engine.engine.state.topics
-    found = refusal(asked, name="log")
-    assert (STATUSES[found.code], found.code.code) == (409, "not_a_queue")
 
 
 # ---------------------------------------------------------------------- ack, nack, extend
@@ -267,37 +208,6 @@ def test_an_ack_deletes_for_good() -> None:
     assert engine.claimed(max=9) == [2]
 
 
-def test_only_the_holder_is_heard() -> None:
-    """Neither never claimed, nor somebody else's, nor gone: those are skipped, in the order in
-    which they came, and nothing else happens to them. (§10.4-§10.6)"""
-    engine = queue()
-    engine.append(*range(4), name="q")
-    engine.claim(node="a", max=2)
-    engine.claim(node="b", max=1)
-    engine.delete("q", before_seq=2)
-    before = engine.counters()
-
-    for call in (engine.ack, engine.nack, engine.extend):
-        assert call(4, 3, 99, 1, 2, node="b", lease_ids=["x"] * 5)["skipped"] == [4, 3, 99, 1, 2]
-        assert call(4, 99, 1, 2, node="b")["skipped"] == [4, 99, 1, 2]
-    assert engine.counters() == before
-    assert engine.ack(3, 2, node="b")["skipped"] == [2]
-
-
-def test_a_seq_that_is_named_twice_counts_once() -> None:
-    """The second time it is skipped. (§10.4)"""
-    engine = queue()
-    engine.append("a", "b", "c", name="q")
-    engine.claim(max=3)
-
-    extended, nacked, acked = engine.extend(1, 1), engine.nack(2, 2), engine.ack(3, 1, 3)
-
-    assert (extended["extended"], extended["skipped"]) == (1, [1])
-    assert (nacked["nacked"], nacked["skipped"]) == (1, [2])
-    assert (acked["acked"], acked["skipped"]) == (2, [3])
-    assert engine.counters() == (1, 0, 0)
-
-
 def test_no_seqs_are_no_error() -> None:
     """`seqs: []` answers zeros. (§10.4)"""
     engine = queue()
@@ -306,41 +216,6 @@ def test_no_seqs_are_no_error() -> None:
 
     assert [(t.get("acked", 0), t["skipped"], t["ready"]) for t in told] == [(0, [], 1)] * 3
     assert told[2]["deadlines"] == {}
-
-
-def test_the_last_holder_is_heard_past_the_deadline() -> None:
-    """Ack, nack and extend count while nobody else has claimed the job since. (§10.4)"""
-    engine = queue(lease_ms=1000)
-    engine.append("a", "b", "c", "d", name="q")
-    engine.claim(node="slow", max=4)
-    engine.now_ms += 5000
-    assert engine.counters() == (4, 0, 0)
-    assert engine.claimed(node="quick", max=1) == [1]
-
-    assert engine.ack(1, 2, node="slow")["skipped"] == [1]
-    assert engine.extend(3, node="slow")["extended"] == 1
-    assert engine.nack(4, node="slow", delay_ms=50)["nacked"] == 1
-    assert engine.counters() == (0, 2, 1)
-    assert engine.ack(1, node="quick")["acked"] == 1
-
-
-def test_a_token_fences_a_worker_off_from_its_own_past() -> None:
-    """The same node's old lease is stale once the job was claimed again; it stays good through an
-    extend. A token that is none of ours is like a stale one. (§10.4)"""
-    engine = queue(lease_ms=1000)
-    engine.append("a", name="q")
-    old = engine.claim()["claimed"][0]["lease_id"]
-    engine.extend(1, lease_ids=[old])
-    assert engine.extend(1, lease_ids=[old], lease_ms=1000)["extended"] == 1
-    engine.now_ms += 1001
-    new = engine.claim()["claimed"][0]["lease_id"]
-    assert old != new
-
-    strange = ("", "lease_", "lease_0", new.upper(), new + "0", f" {new}", "lease_" + "f" * 24)
-    for call in (engine.nack, engine.extend, engine.ack):
-        for token in (old, *strange):
-            assert call(1, lease_ids=[token])["skipped"] == [1]
-    assert engine.ack(1, lease_ids=[new])["acked"] == 1
 
 
 def test_tokens_are_one_a_seq() -> None:
@@ -605,44 +480,6 @@ def test_time_takes_jobs_from_under_their_leases() -> None:
     assert engine.counters() == (0, 0, 0)
 
 
-def test_leased_jobs_keep_a_queue_over_its_cap_up_to_twice() -> None:
-    """Eviction stops at the first live lease; beyond twice the cap the write is refused, and says
-    why; when the lease has ended the next write makes up for it. (§0.10)"""
-    engine = queue(cap_records=2, lease_ms=1000)
-    engine.append("a", "b", name="q")
-    engine.claim()
-    engine.append("c", name="q")
-    engine.append("d", name="q")
-    assert engine.seqs(name="q") == [1, 2, 3, 4]
-
-    found = refusal(engine.append, "e", name="q")
-    assert (found.code.code, found.detail["reason"]) == ("topic_full", "leased")  # type: ignore[index]
-    assert engine.counters() == (3, 1, 0)
-
-    engine.now_ms += 1001
-    engine.append("f", name="q")
-    assert engine.seqs(name="q", from_seq=3) == [4, 5]
-    assert engine.ack(1)["skipped"] == [1]
-
-
-def test_bytes_have_a_cap_like_records() -> None:
-    """The same rule for `cap_bytes`. (§0.10)"""
-    engine = queue()
-    engine.append("x" * 40, name="q")
-    size = engine.state("q")["bytes"]
-    engine.put("q", type="queue", cap_bytes=2 * size)
-    engine.claim()
-    for _ in range(3):
-        engine.append("x" * 40, name="q")
-
-    assert refusal(engine.append, "x" * 40, name="q").detail == {
-        "topic": "q", "limit": "cap_bytes", "max": 2 * size, "reason": "leased",
-    }  # fmt: skip
-    engine.ack(1)
-    engine.append("x" * 40, name="q")
-    assert engine.counters() == (2, 0, 0)
-
-
 def test_a_full_queue_that_rejects_loses_no_job() -> None:
     """`discard: "reject"`: 422, until an ack makes room; a lease that ended makes none. (§0.10)"""
     engine = queue(discard="reject", cap_records=2, lease_ms=1000)
@@ -723,34 +560,6 @@ def test_a_window_may_be_opened_and_shut_by_a_put() -> None:
     assert given(engine) == [[2]]
 
 
-@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
-@pytest.mark.parametrize("lasting", [False, True])
-def test_what_an_answer_waits_for(durability: str, lasting: bool) -> None:
-    """An ack is as durable as the queue; leases where they are to last, else they wait for
-    nothing. (§0.10, §10.4)"""
-    engine = queue(durability=durability, leases_durable=lasting)
-    engine.append("a", "b", name="q")
-    gates = []
-    ask = engine.ask
-
-    def noted(command: Command) -> Outcome | Parked:
-        found = ask(command)
-        assert isinstance(found, Outcome)
-        gates.append(found.gate)
-        return found
-
-    engine.ask = noted  # type: ignore[method-assign]
-    engine.claim(max=2)
-    engine.extend(1)
-    engine.nack(2)
-    engine.ack(1)
-
-    strong = Gate.SYNCED if durability == "fsync" else Gate.WRITTEN
-    assert gates == [strong if lasting else Gate.NOW] * 3 + [strong]
-    logged = [e for e in engine.events if isinstance(e, JobsLeased | JobsReleased)]
-    assert len(logged) == (3 if lasting else 0)
-
-
 def test_an_ack_of_many_is_one_event() -> None:
     """One entry of the log and one sync, however many jobs. (§10.4)"""
     engine = queue(durability="fsync")
@@ -760,20 +569,6 @@ def test_an_ack_of_many_is_one_event() -> None:
     assert engine.ack(*range(1, 101, 2))["acked"] == 50
 
     assert len(engine.events) == before + 1
-
-
-def test_lease_numbers_are_never_given_twice() -> None:
-    """Not by a later process, whatever it remembers. (§10.2)"""
-    engine = Engine(Harness().limits, MemoryStore())
-    firsts = []
-    for incarnation in (1, 2, 3):
-        engine.finish_recovery(
-            Recovery(clean=True, same_boot=True, fresh=False, events=0, incarnation=incarnation),
-            START_MS,
-        )
-        firsts.append(engine.state.next_lease)
-
-    assert firsts == [1 << 40, 2 << 40, 3 << 40]
 
 
 def test_metrics_count_queues_and_leases() -> None:

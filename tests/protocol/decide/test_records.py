@@ -1,0 +1,140 @@
+"""Record commands that write: append, delete and purge (§2, §5)."""
+
+import pytest
+
+from protocol.harness import Harness, refusal, tagged
+from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.commands import Purge
+from topics.protocol.model.events import RecordsAppended, TopicCreated
+from topics.protocol.model.outcomes import Gate, Outcome
+
+
+def test_an_append_creates_its_topic_with_the_config_it_brings() -> None:
+    """The topic and its first batch come together; a topic that is there keeps its config. (§2)"""
+    engine = Harness()
+    first = engine.append("a", "b", config={"cap_records": 5})
+    assert (first["seqs"], first["created"]) == ([1, 2], True)
+    assert [type(event) for event in engine.events] == [TopicCreated, RecordsAppended]
+
+    second = engine.append("c", config={"cap_records": 1})
+    assert (second["seqs"], second.get("created", False)) == ([3], False)
+    assert engine.state()["config"]["cap_records"] == 5
+    assert engine.seqs() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("asked", [{"create": False}, {"config": {"auto_create": False}}])
+def test_an_append_creates_nothing_unasked(asked: dict[str, object]) -> None:
+    """404 where the call or its config says so. (§2)"""
+    engine = Harness()
+    assert STATUSES[refusal(engine.append, "a", **asked).code] == 404
+    assert engine.events == []
+    assert "t" not in engine.engine.state.topics
+
+
+def test_what_is_refused_makes_no_topic() -> None:
+    """A first batch that its own config has no space for, or the log no room, leaves nothing. (§2)"""
+    engine = Harness()
+    full = {"cap_records": 1, "discard": "reject"}
+    assert STATUSES[refusal(engine.append, "a", "b", config=full).code] == 422
+    engine.room_bytes = 0
+    assert STATUSES[refusal(engine.append, "a").code] == 429
+    assert engine.events == []
+    assert not engine.engine.state.topics
+
+    engine.room_bytes = 1 << 40
+    assert engine.append("a")["seqs"] == [1]
+
+
+def test_a_repeated_batch_is_told_what_the_first_was() -> None:
+    """Under one key of one topic, within its window, whatever the retry holds. (§0.8)"""
+    engine = Harness()
+    engine.put(idempotency_window_ms=1000)
+    engine.append("a")
+    assert engine.append("b", "c", idempotency_key="k")["seqs"] == [2, 3]
+    engine.append("d")
+    before = len(engine.events)
+
+    again = engine.append("other", idempotency_key="k")
+    assert (again["seqs"], again["deduped"], again["head_seq"]) == ([2, 3], True, 4)
+    assert len(engine.events) == before
+    assert engine.append("e", name="u", idempotency_key="k")["seqs"] == [1]
+
+    engine.now_ms += 1001
+    assert engine.append("f", idempotency_key="k")["seqs"] == [5]
+    assert engine.datas("t") == ["a", "b", "c", "d", "f"]
+
+
+def test_a_delete_is_silent_and_says_what_is_left() -> None:
+    """No tombstone for what was deleted on request; a second one finds nothing. (§5)"""
+    engine = Harness()
+    engine.append(*"abcd")
+
+    first = engine.delete(before_seq=3)
+    assert (first["deleted"], first["count"], first["earliest_seq"]) == (2, 2, 3)
+    assert first["head_seq"] == 4
+    assert engine.delete(before_seq=3)["deleted"] == 0
+    assert engine.datas("t") == ["c", "d"]
+
+
+def test_a_delete_is_of_what_was_there_when_it_was_asked() -> None:
+    """A bound beyond the head takes nothing that comes later. (§5)"""
+    engine = Harness()
+    engine.append("a", "b")
+    assert engine.delete(before_seq=10**6)["deleted"] == 2
+
+    assert engine.append("c")["seqs"] == [3]
+    assert engine.datas("t") == ["c"]
+
+
+def test_a_delete_needs_both_to_hold() -> None:
+    """A match and a bound together take what matches below the bound. (§5)"""
+    engine = Harness()
+    engine.append(*(tagged(tag, i) for i, tag in enumerate("xyxyx")))
+
+    assert engine.delete(before_seq=4, match="x")["deleted"] == 2
+    assert engine.seqs() == [2, 4, 5]
+    assert engine.delete(match="y")["deleted"] == 2
+    assert engine.seqs() == [5]
+
+
+def test_a_purge_keeps_the_newest() -> None:
+    """All but the newest `keep` that match; of a topic with no more than those, none. (ADR-10)"""
+    engine = Harness()
+    engine.append(*(tagged(tag, i) for i, tag in enumerate("xyxyx")))
+
+    kept = engine.ask(Purge("t", None, 5, None))
+    assert isinstance(kept, Outcome)
+    assert engine.seqs() == [1, 2, 3, 4, 5]
+    assert engine.purge(keep=2)["purged"] == 3
+    assert engine.seqs() == [4, 5]
+    assert engine.purge()["purged"] == 2
+    assert engine.state()["count"] == 0
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+def test_an_append_and_a_delete_wait_for_what_the_class_promises(durability: str) -> None:
+    """A sync in class `fsync`, the write in the others. (§0.10)"""
+    engine = Harness()
+    engine.put(durability=durability)
+    gates = []
+    ask = engine.ask
+
+    def noted(command: object) -> object:
+        found = ask(command)  # type: ignore[arg-type]
+        assert isinstance(found, Outcome)
+        gates.append(found.gate)
+        return found
+
+    engine.ask = noted  # type: ignore[assignment,method-assign]
+    engine.append("a", "b")
+    engine.delete(before_seq=2)
+
+    assert gates == [Gate.SYNCED if durability == "fsync" else Gate.WRITTEN] * 2
+
+
+def test_a_delete_of_nothing_there_is_404() -> None:
+    """It creates no topic. (§5)"""
+    engine = Harness()
+    assert STATUSES[refusal(engine.delete, before_seq=1).code] == 404
+    assert STATUSES[refusal(engine.purge).code] == 404
+    assert not engine.engine.state.topics

@@ -1,0 +1,130 @@
+"""Topic commands: create, configure, show, list and delete (§1)."""
+
+import pytest
+
+from protocol.harness import START_MS, Harness, refusal
+from protocol.workers import queue
+from topics.protocol.decide.topics import PRIORITY_FRESH, PRIORITY_HALF_LIFE_MS
+from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.commands import GetTopic
+from topics.protocol.model.events import TopicConfigured
+
+
+def test_a_put_creates_and_then_replaces_the_whole_config() -> None:
+    """A field that the second one leaves out is at its default again. (§1.1)"""
+    engine = Harness()
+    first = engine.put(cap_records=5, ttl_ms=1000)
+    second = engine.put(ttl_ms=2000)
+
+    assert (first["created"], second["created"]) == (True, False)
+    config = engine.state()["config"]
+    assert (config["cap_records"], config["ttl_ms"]) == (0, 2000)
+
+
+def test_an_identical_put_is_no_event() -> None:
+    """It changes nothing, so nothing is logged for it. (§1.1)"""
+    engine = Harness()
+    engine.put(cap_records=5)
+    engine.events.clear()
+
+    assert engine.put(cap_records=5)["created"] is False
+    assert engine.events == []
+    engine.put(cap_records=6)
+    assert [type(event) for event in engine.events] == [TopicConfigured]
+
+
+def test_the_type_of_a_topic_stays() -> None:
+    """Left out it is kept; another one is 409, and the config is as before. (§1.1)"""
+    engine = queue(cap_records=5)
+    refused = refusal(engine.put, "q", type="log", cap_records=9)
+    assert (STATUSES[refused.code], refused.code.code) == (409, "topic_exists_incompatible")
+    assert engine.state("q")["config"]["cap_records"] == 5
+
+    engine.put("q", cap_records=7)
+    config = engine.state("q")["config"]
+    assert (config["type"], config["cap_records"]) == ("queue", 7)
+
+
+def test_a_tightened_cap_evicts_at_once() -> None:
+    """All but as many as fit, and a reader is told; `reject` evicts nothing. (§0.10, §1.1)"""
+    engine = Harness()
+    engine.append(*"abcd")
+    engine.put(cap_records=1, discard="reject")
+    assert engine.seqs() == [1, 2, 3, 4]
+    engine.put(cap_records=3)
+    assert engine.datas("t") == [(1, 1, "cap"), "b", "c", "d"]
+
+
+def test_a_listing_goes_on_rightly_whatever_came_and_went() -> None:
+    """A page begins behind the name that the one before ended with, though that one is gone. (§1.3)"""
+    engine = Harness()
+    for name in ("a:1", "a:3", "a:5", "b"):
+        engine.put(name)
+    page = engine.listing("a:", 2)
+    assert [each["topic"] for each in page["topics"]] == ["a:1", "a:3"]
+
+    engine.drop("a:3")
+    engine.put("a:2")
+    engine.put("a:4")
+    rest = engine.listing("a:", 2, "a:3")
+    assert [each["topic"] for each in rest["topics"]] == ["a:4", "a:5"]
+    assert engine.listing("a:", 2, "a:5")["topics"] == []
+
+
+def test_a_delete_is_for_good_and_may_be_repeated() -> None:
+    """What is created under the name again is another instance, with no record and seqs from 1.
+    (§1.4)"""
+    engine = Harness()
+    engine.append("a", "b")
+    epoch = engine.state()["epoch"]
+    assert engine.drop()["deleted"] is True
+    assert STATUSES[refusal(engine.state).code] == 404
+    assert engine.drop()["deleted"] is False
+
+    assert engine.append("c")["seqs"] == [1]
+    assert engine.state()["epoch"] != epoch
+    assert engine.datas("t") == ["c"]
+
+
+def test_a_delete_if_empty_spares_what_holds_a_record() -> None:
+    """409 with the count; a record whose time is over does not count. (§1.4)"""
+    engine = Harness()
+    engine.put(ttl_ms=100)
+    engine.append("a")
+    refused = refusal(engine.drop, if_empty=True)
+    assert (STATUSES[refused.code], refused.code.code) == (409, "topic_not_empty")
+    assert refused.detail == {"topic": "t", "count": 1}
+    assert engine.seqs() == [1]
+
+    engine.now_ms += 101
+    assert engine.drop(if_empty=True)["deleted"] is True
+
+
+@pytest.mark.parametrize(
+    ("half_lives", "shown"), [(0, PRIORITY_FRESH), (1, 500), (2, 250), (20, 0), (10_000, 0)]
+)
+def test_an_automatic_priority_fades(half_lives: int, shown: int) -> None:
+    """1000 for a topic that was read just now, half of it a minute later. (§0.10)"""
+    engine = Harness()
+    engine.append("a")
+    assert engine.state()["effective_priority"] == 0
+    engine.diff()
+    engine.now_ms += half_lives * PRIORITY_HALF_LIFE_MS
+
+    assert engine.state()["effective_priority"] == shown
+    engine.put(priority=7)
+    assert engine.state()["effective_priority"] == 7
+    engine.put(auto_priority=False)
+    assert engine.state()["effective_priority"] == 0
+
+
+def test_a_look_that_touches_counts_as_a_read_and_logs_nothing() -> None:
+    """`last_read` is in memory alone, so that reading writes nothing. (§1.2)"""
+    engine = Harness()
+    engine.put()
+    engine.events.clear()
+    engine.ask(GetTopic("t", touch=False))
+    assert engine.topic().last_read_ms is None
+    engine.ask(GetTopic("t"))
+    assert engine.topic().last_read_ms == START_MS
+    assert engine.events == []

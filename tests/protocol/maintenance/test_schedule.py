@@ -1,0 +1,171 @@
+"""The schedule: what maintenance does first, what one round is bounded by, what is tried again (§5, §8.2)."""
+
+import errno
+from typing import Any
+
+import pytest
+
+from protocol.disk import LOG_BYTES, Disk
+from protocol.driver.test_group_commit import START_MS, InlineHost
+from topics.protocol.http import bodies
+from topics.protocol.maintenance import schedule
+from topics.protocol.maintenance.schedule import LOG_FILES, SEALED_EVENT_BYTES
+from topics.protocol.model.limits import Limits
+from topics.protocol.state.hot_memory import freeze
+from topics.store.store import DiskStore
+
+
+def test_the_log_may_grow_to_what_sealing_needs() -> None:
+    """Some files of it; more where there are so many topics in memory that sealing them writes more
+    than that; another figure where the operator gave one. (§8.2)"""
+    host = Disk()
+    found = host.driver.maintenance.schedule
+    assert found.log_bound == LOG_FILES * LOG_BYTES
+
+    for n in range(3):
+        host.write(f"t{n}", 1)
+    found.log_bytes_max = 2000
+    assert found.log_bound == 2000
+    found.log_bytes_max = 1000
+    assert found.log_bound == 2 * SEALED_EVENT_BYTES * 3
+
+
+def test_an_erasure_takes_two_checkpoints_in_fresh_files() -> None:
+    """The second lets the log go that the first keeps beside it; files go last, and the delete is
+    answered no sooner. (§5)"""
+    host = Disk()
+    host.write("t", 20)
+    raw = b'{"before_seq": 11, "erase": true}'
+    answers: list[object] = []
+    host.driver.submit(bodies.parse_delete("t", raw), answers.append)
+    host.settle()
+    assert answers == []
+    done = host.round()
+
+    assert len(answers) == 1
+    told = [name for name in done if name.startswith(("rotate", "checkpoint", "clear"))]
+    assert [name.split()[0] for name in told[:4]] == ["rotate", "checkpoint"] * 2
+    assert [name for name in told if "'fresh': True" in name] == told[0:4:2]
+    assert told[4:]
+    assert set(told[4:]) == {"clear"}
+
+
+def test_a_checkpoint_that_is_due_comes_before_sealing() -> None:
+    """However many runs are full: else the log would grow as long as they fill. (§8.2)"""
+    host = Disk()
+    for n in range(4):
+        host.write(f"t{n}", 120)
+    assert host.store.log_bytes > LOG_BYTES
+    assert host.driver.engine.state.memory.full
+
+    done = host.round()
+
+    first = next(name.split()[0] for name in done if name.split()[0] in ("rotate", "seal"))
+    assert first == "rotate"
+    assert done.count("checkpoint") == 1
+    assert host.store.log_bytes < LOG_BYTES
+
+
+def test_a_round_seals_a_bounded_number_of_files() -> None:
+    """What is left comes with the next one, which looks again whether something comes first."""
+    host = Disk(segment_max_bytes=4096)
+    host.driver.maintenance.schedule._limits = Limits(wal_file_bytes=1 << 30)
+    for n in range(schedule.SEALS_MAX + 4):
+        host.write(f"t{n}", 20)
+    for topic in host.driver.engine.state.memory.unsealed.values():
+        freeze(topic)
+        host.driver.engine.state.memory.full[topic.topic_id] = topic
+
+    assert host.round().count("seal") == schedule.SEALS_MAX
+    assert host.driver.maintenance.schedule.has_more
+    rounds = 0
+    while host.driver.maintenance.schedule.has_more:
+        assert host.round().count("seal") <= 2 * schedule.SEALS_MAX
+        rounds += 1
+    assert rounds <= 3
+    assert not host.driver.engine.state.memory.unsealed
+
+
+def test_space_comes_back_although_nothing_can_be_sealed() -> None:
+    """A full disk refuses segments; what was deleted goes all the same. (§5)"""
+    host = Disk()
+    host.write("old", 100)
+    host.round(checkpoint=True)
+    segments = [name for name in host.store._files.names() if name.endswith(".seg")]
+    assert segments
+    host.delete("old")
+    host.write("new", 120)
+    host.fails["seal"] = OSError(errno.ENOSPC, "no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        host.round()
+
+    assert not [name for name in segments if name in host.store._files.names()]
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_saved_later_and_made_once() -> None:
+    """Nothing is rotated and sealed again for it, and it is tried less and less often. (§8.2)"""
+    host = Disk()
+    host.write("t", 120)
+    host.fails["checkpoint"] = OSError(errno.EIO, "not now")
+    with pytest.raises(OSError, match="not now"):
+        host.round()
+    rotations = host.store.stats.rotations_total
+    waits = []
+    for _ in range(4):
+        wait = 0
+        while True:
+            host.now_ms += 500
+            wait += 500
+            try:
+                done = host.round()
+            except OSError:
+                break
+            assert "checkpoint" not in done
+        waits.append(wait)
+
+    assert waits == sorted(waits)
+    assert waits[-1] >= 8 * waits[0]
+    assert host.store.stats.rotations_total == rotations
+    host.fails.clear()
+    host.now_ms += schedule.RETRY_MS_MAX
+    assert host.round().count("checkpoint") == 1
+    assert host.store.log_bytes < LOG_BYTES
+
+
+def test_a_checkpoint_that_cannot_be_sealed_begins_no_file_after_another() -> None:
+    """It is tried again in the log file that it began. (§8.2)"""
+    host = Disk()
+    host.write("t", 120)
+    host.fails["seal"] = OSError(errno.ENOSPC, "no space left")
+    for _ in range(3):
+        host.now_ms += schedule.RETRY_MS_MAX
+        with pytest.raises(OSError, match="no space"):
+            host.round()
+    rotations = [name for name in host.calls if name.startswith("rotate")]
+
+    assert rotations == ["rotate {'fresh': False, 'stay': True}"]
+
+
+def test_what_is_written_while_a_checkpoint_is_made_is_in_the_log_behind_it() -> None:
+    """A restart shows each record once, wherever the turns fell. (§8.2)"""
+    host = Disk()
+    host.write("t", 60)
+    seal = host.store.seal
+
+    def busy(entries: Any) -> Any:
+        host.write("t", 10)
+        host.write("u", 10)
+        return seal(entries)
+
+    host.store.seal = busy  # type: ignore[method-assign]
+    host.round(checkpoint=True)
+    files = host.store._files
+    host.store.close(None)
+    disk = DiskStore(files, wal_file_bytes=LOG_BYTES, reserve_bytes=LOG_BYTES)
+    again = InlineHost(Limits(), disk, START_MS)
+    again.driver.recover()
+
+    counts = {name: topic.count for name, topic in again.driver.engine.state.topics.items()}
+    assert counts["t"] == 60 + counts["u"]
+    assert counts["u"] >= 10
