@@ -226,6 +226,9 @@ class Parser:
             self._llhttp = httptools.HttpRequestParser(self)
             self._is_upgrade = True
         except httptools.HttpParserError as error:
+            # A refusal of ours, raised within a callback, comes as the context of an error of its own.
+            if isinstance(error.__context__, Malformed):
+                raise error.__context__ from None
             raise Malformed(f"the request is not valid HTTP: {error}") from None
 
     def _read_head(self) -> Message:
