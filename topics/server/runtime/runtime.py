@@ -3,7 +3,7 @@
 `topics.protocol.driver.driver` decides what is written when, and which replies are sent then; this
 module performs it.  In a turn of the loop, commands are decided and applied as they come; at its
 end all their events go into one write.  Small writes are made on the loop; calls that may wait for
-a disk have threads of their own: syncs, writes that are large or begin a file, upkeep, reads.
+a disk have threads of their own: syncs, writes that are large or begin a file, maintenance, reads.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Runtime:
         self._checked_ms = self.clock.steady_ms
         self._syncer = Worker("topics-sync")
         self._writer = Worker("topics-log")
-        self._keeper = Worker("topics-upkeep")
+        self._maintainer = Worker("topics-maintain")
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
         self._zipper = ThreadPoolExecutor(1, "topics-zip")
@@ -126,7 +126,7 @@ class Runtime:
 
     async def _recover(self) -> None:
         try:
-            recovery = await self._keeper.wait_for(self.driver.recover)
+            recovery = await self._maintainer.wait_for(self.driver.recover)
         except Exception as error:
             if not isinstance(error, StoreError | OSError):
                 log.exception("replay failed")
@@ -167,7 +167,7 @@ class Runtime:
             await self._close()
         if self._alarm is not None:
             self._alarm.cancel()
-        for worker in (self._syncer, self._writer, self._keeper):
+        for worker in (self._syncer, self._writer, self._maintainer):
             worker.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
@@ -183,7 +183,7 @@ class Runtime:
         return error is None
 
     async def _close(self) -> None:
-        closing = self._keeper.wait_for(lambda: self.store.close(None))
+        closing = self._maintainer.wait_for(lambda: self.store.close(None))
         try:
             await asyncio.wait_for(closing, CLOSE_S if self.engine.read_only else None)
         except TimeoutError:
@@ -200,7 +200,7 @@ class Runtime:
         try:
             found = self.driver.submit(command, deliver)
         except Rejection:
-            self._set_alarm()  # upkeep may be due, to make room
+            self._set_alarm()  # maintenance may be due, to make room
             raise
         if isinstance(found, Ticket):
             self._set_alarm()
@@ -237,7 +237,7 @@ class Runtime:
         return known
 
     async def keep_up(self, *, checkpoint: bool = False) -> None:
-        """Run a round of upkeep after the current one; raises the error that ended it."""
+        """Run a round of maintenance after the current one; raises the error that ended it."""
         while not self.driver.maintenance.is_idle:
             await asyncio.sleep(0)
         ended: asyncio.Future[Exception | None] = self._loop.create_future()
@@ -373,7 +373,7 @@ class Runtime:
             step.done(value, error)
             self._set_alarm()
 
-        self._keeper.do(step.call, done)
+        self._maintainer.do(step.call, done)
 
     def _read(self, step: Read) -> None:
         def done(reading: "asyncio.Future[Any]") -> None:
