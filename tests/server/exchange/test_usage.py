@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from topics.protocol.http import metrics
-from topics.server.process import usage
+from topics.server.exchange import usage
 
 
 def test_the_figures_are_those_of_this_process() -> None:
