@@ -57,7 +57,8 @@ from topics.protocol.model.events import (
 from topics.protocol.model.ports import Recovery
 from topics.protocol.state import selection, state, watches
 from topics.protocol.state.hot_run import HotRun
-from topics.protocol.state.queue import Job, Queue
+from topics.protocol.state.job import Job
+from topics.protocol.state.queue import Queue
 from topics.protocol.state.segment_usage import SegmentUsage
 from topics.protocol.state.selection import ReadQuery, Selection
 from topics.protocol.state.topic import Removal, Topic

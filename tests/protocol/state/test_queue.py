@@ -12,7 +12,8 @@ from protocol.harness import Harness
 from protocol.workers import held_by, queue
 from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.state import queue as queues
-from topics.protocol.state.queue import JOB_TRANSITIONS, Job, JobPlace, JobStep, Queue
+from topics.protocol.state.job import JOB_TRANSITIONS, Job, JobPlace, JobStep
+from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
 
 NOW = 1000

@@ -24,8 +24,10 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Fetch, Gate
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.queue import Job, JobPlace, Queue
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.job import Job, JobPlace
+from topics.protocol.state.queue import Queue
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import Topic
 
 MOVED_MAX: Final = 1000
 """Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
@@ -68,7 +70,7 @@ class DeadLetters:
 
     def _read(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
         jobs = sorted(jobs, key=lambda job: job.seq)
-        extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
+        extents = topic.runs.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
         texts: list[list[Buffer]] = []
         for run, spans in extents:
             try:
@@ -240,7 +242,7 @@ class DeadLetters:
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
     """Bytes of the text of records."""
-    rows_of = topic.rows_of(spans)
+    rows_of = topic.runs.rows_of(spans)
     return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)
 
 

@@ -14,7 +14,7 @@ from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.moment import Moment
-from topics.protocol.state.queue import Job, JobPlace
+from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.topic import Topic
 
 

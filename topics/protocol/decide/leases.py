@@ -18,8 +18,10 @@ from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Grant, Jobs
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.queue import Job, Queue
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.job import Job
+from topics.protocol.state.queue import Queue
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import Topic
 
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
@@ -166,7 +168,7 @@ def held_jobs(queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
 
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
     """The jobs of a grant, and where their text lies."""
-    return Jobs(grant, topic.extents(seq_spans(np.array(grant.seqs, np.uint64))))
+    return Jobs(grant, topic.runs.extents(seq_spans(np.array(grant.seqs, np.uint64))))
 
 
 def each_alone(jobs: Jobs) -> Jobs:

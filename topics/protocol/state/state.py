@@ -56,7 +56,8 @@ from topics.protocol.state.floors import floors_with, risen
 from topics.protocol.state.hot_memory import HotMemory
 from topics.protocol.state.hot_run import HotRun, is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
-from topics.protocol.state.queue import Job, Queue
+from topics.protocol.state.job import Job
+from topics.protocol.state.queue import Queue
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.segment_usage import SegmentUsage
 from topics.protocol.state.sorted_names import SortedNames
@@ -285,7 +286,7 @@ class State:
         marks: Sequence[Marks] = (),
     ) -> None:
         hit: list[Run] = []
-        for run in chain(topic.delete(spans), topic.delete_marked(marks)):
+        for run in chain(topic.runs.delete(spans), topic.runs.delete_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
                 hit.append(run)
         if hit:
@@ -381,7 +382,7 @@ class State:
         new = [self._store.open_run(ref, topic.topic_id) for ref in event.runs]
         for ref in event.runs:
             self.segments.refer(ref)
-        old = topic.replace_runs(event.first_seq, event.last_seq, new)
+        old = topic.runs.replace(event.first_seq, event.last_seq, new)
         for run in old:
             self._carry_deletes(run, new)
             self._release(topic, run)
@@ -396,7 +397,7 @@ class State:
                 end = run.first_seq + run.count
                 if isinstance(run, HotRun) and run.first_seq < edge < end:
                     rest = run.cut(edge - run.first_seq)
-                    topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
+                    topic.runs.replace(run.first_seq, run.first_seq, [run, rest])
 
     @staticmethod
     def _carry_deletes(old: Run, new: Sequence[Run]) -> None:
@@ -434,7 +435,7 @@ class State:
         }
         for first_seq in event.first_seqs:
             if first_seq not in alive:
-                for run in topic.replace_runs(first_seq, first_seq, []):
+                for run in topic.runs.replace(first_seq, first_seq, []):
                     self._release(topic, run)
         self.memory.resort(topic)
 
