@@ -14,15 +14,9 @@ from topics.protocol.model.commands import View
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
-from topics.protocol.state.watches import (
-    SESSION_TTL_MS,
-    WATCH_TRANSITIONS,
-    RecordFrame,
-    Watched,
-    WatchPlace,
-    WatchStep,
-    own_view,
-)
+from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.watched import WATCH_TRANSITIONS, Watched, WatchPlace, WatchStep
+from topics.protocol.state.watches import SESSION_TTL_MS, own_view
 
 
 @pytest.fixture

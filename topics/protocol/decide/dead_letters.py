@@ -140,7 +140,7 @@ class DeadLetters:
         for job, error in jobs:
             if queue.spoil(job, now_ms + DAMAGED_REST_MS):
                 news.setdefault(str(error), []).append(job.seq)
-        self._state.note_job_ends(topic.topic_id)
+        self._state.queues.note_ends(topic.topic_id)
         for what, seqs in news.items():
             named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
             self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
@@ -237,7 +237,7 @@ class DeadLetters:
         return created
 
     def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
-        self._state.postpone_job(topic, job, now_ms + backoff_ms(job.refusals))
+        self._state.queues.postpone(topic.topic_id, job, now_ms + backoff_ms(job.refusals))
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:

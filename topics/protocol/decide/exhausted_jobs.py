@@ -52,7 +52,7 @@ class ExhaustedJobs:
         """When `step` has something to do though nothing happens until then."""
         if self._unit.read_only:
             return None
-        ending, self._state.ending = self._state.ending, {}
+        ending = self._state.queues.take_ending()
         for topic_id in ending:
             self._set_alarm(topic_id)
         while self._alarms:

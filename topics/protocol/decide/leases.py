@@ -92,7 +92,7 @@ class Leases:
     ) -> Grant:
         """Lease jobs that may be claimed, ascending; each delivery gets a number of its own."""
         lease_ms = topic.config.lease_ms if claimant.lease_ms is None else claimant.lease_ms
-        first = self._state.next_lease
+        first = self._state.queues.next_lease
         leases = list(range(first, first + len(seqs)))
         jobs = queue.jobs
         deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]

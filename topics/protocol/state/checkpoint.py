@@ -33,7 +33,7 @@ from topics.protocol.state.hot_memory import HotMemory, freeze
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.jobs_taken import JobsTaken
-from topics.protocol.state.queue import Queue
+from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.topic import Topic, epoch_of
 
@@ -67,7 +67,7 @@ class ImageSource(Protocol):
     by_id: dict[int, Topic]
     memory: HotMemory
     keys: IdempotencyKeys
-    queues: dict[int, Queue]
+    queues: Queues
     routers: Routers
 
 
