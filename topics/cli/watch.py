@@ -14,7 +14,7 @@ from topics.cli.target import with_client
 if TYPE_CHECKING:
     from topics.client import Begin, Client, RawRecord, Tombstone, TopicsError
 
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -25,7 +25,7 @@ def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) 
     if not re.fullmatch(r"(\d{1,9}(ms|s|m|h|d))+", text, re.ASCII):
         raise click.BadParameter(f"{text!r} is not a duration such as 90s, 10m, 1h30m or 2d")
     parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
-    return sum(int(number) * _UNIT_MS[unit] for number, unit in parts)
+    return sum(int(number) * UNIT_MS[unit] for number, unit in parts)
 
 
 @click.command("watch")
