@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from topics.cli.exits import UNUSABLE, Stop
-from topics.cli.watch import UNIT_MS
+from topics.cli.moments import duration_ms
 
 if TYPE_CHECKING:
     from topics.client import Config
@@ -154,10 +154,11 @@ def _number(name: str, text: str) -> int:
     if name.endswith("_ms"):
         if text.isascii() and text.isdigit():
             return int(text)
-        if not re.fullmatch(r"(\d{1,9}(ms|s|m|h|d))+", text, re.ASCII):
-            raise ValueError(f"{name} is milliseconds, or like 90s, 1h30m or 2d, not {text!r}")
-        parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
-        return sum(int(number) * UNIT_MS[unit] for number, unit in parts)
+        try:
+            return duration_ms(text)
+        except ValueError:
+            what = f"{name} is milliseconds, or like 90s, 1h30m or 2d, not {text!r}"
+            raise ValueError(what) from None
     if name.endswith("_bytes"):
         found = re.fullmatch(r"(\d{1,18})\s*([kmgt]?)(i?b)?", text.lower(), re.ASCII)
         if found is None:

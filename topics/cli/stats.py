@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.exits import INTERRUPTED, OK, output
+from topics.cli.moments import age_ms
 from topics.cli.target import with_client
-from topics.cli.watch import age_ms
 
 if TYPE_CHECKING:
     from rich.table import Table
