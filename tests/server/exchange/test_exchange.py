@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import orjson
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.state.queue import Queue
@@ -56,10 +57,12 @@ def families(
     process: Process,
     *,
     push_streams: int = 0,
+    caller: Caller = ANYONE,
 ) -> list[Family]:
     """All metrics, aggregates first; those of the state only where there is one.
 
     Args:
+        caller: Which topics have gauges of their own: aggregates count all of them.
         state: None while another thread changes it: during replay, and at the end of a stop.
         push_streams: How many are open.
     """
@@ -69,7 +72,8 @@ def families(
             queue.settle(state.now_ms)
     gauges = _aggregates(state, topics, watches, process, push_streams)
     queues = {} if state is None else state.queues
-    return [*gauges, *_wal(stats, process), *_per_topic(topics, queues)]
+    named = [topic for topic in topics if caller.covers(topic.name)] if caller.prefixes else topics
+    return [*gauges, *_wal(stats, process), *_per_topic(named, queues)]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:

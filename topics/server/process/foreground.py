@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from topics.protocol.model.errors import Corrupt, StoreError
+from topics.server.access.keys import BadKeys
 from topics.server.process import logs, port_file
 from topics.server.process.settings import ProcessSettings
 from topics.server.transport.listener import Unbindable, bound_address, listen
@@ -38,6 +39,9 @@ class Stop:
 
     def __init__(self) -> None:
         self._signalled = asyncio.Event()
+        self.reload: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """What a SIGHUP has done; set by what serves."""
+        self._reloading: set[asyncio.Task[None]] = set()
 
     @property
     def is_signalled(self) -> bool:
@@ -50,9 +54,13 @@ class Stop:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._on_signal)
         # A closed terminal, or a supervisor's "reload", must not end the process.
-        loop.add_signal_handler(
-            signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
-        )
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    def _on_hangup(self) -> None:
+        if self.reload is not None:
+            reloading = asyncio.get_running_loop().create_task(self.reload())
+            self._reloading.add(reloading)
+            reloading.add_done_callback(self._reloading.discard)
 
     def _on_signal(self) -> None:
         if self._signalled.is_set():
@@ -134,7 +142,7 @@ def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug."""
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    unusable = StoreError | OSError | Unbindable | port_file.BadPortFile
+    unusable = StoreError | OSError | Unbindable | port_file.BadPortFile | BadKeys
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 

@@ -116,10 +116,11 @@ def _leave_a_trace() -> None:
 def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug."""
     from topics.protocol.model.errors import Corrupt, StoreError
+    from topics.server.access.keys import BadKeys
 
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    unusable = StoreError | OSError | port_file.BadPortFile
+    unusable = StoreError | OSError | port_file.BadPortFile | BadKeys
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 
@@ -136,6 +137,8 @@ class _Server:
         self._listener = listener
         self._create = create
         self._signalled = asyncio.Event()
+        self._reload: Callable[[], Awaitable[None]] | None = None
+        self._reloading: set[asyncio.Future[None]] = set()
 
     async def run(self) -> int:
         self._listen_to_signals(asyncio.get_running_loop())
@@ -154,6 +157,7 @@ class _Server:
         from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
+        self._reload = runtime.exchange.reload
         settings = self._settings
         shared = Shared(
             runtime.exchange,
@@ -190,9 +194,14 @@ class _Server:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._on_signal)
         # A closed terminal, or a supervisor's "reload", must not end the process.
-        loop.add_signal_handler(
-            signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
-        )
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    def _on_hangup(self) -> None:
+        """Read the keys file again, which is read at the start anyway."""
+        if self._reload is not None:
+            reloading = asyncio.ensure_future(self._reload())
+            self._reloading.add(reloading)
+            reloading.add_done_callback(self._reloading.discard)
 
     def _on_signal(self) -> None:
         if self._signalled.is_set():
