@@ -250,7 +250,8 @@ def test_every_error_in_its_envelope(code: ErrorCode) -> None:
     assert json.loads(routes.error_body(detailed) + b"}")["error"]["detail"] == {"topic": "é"}
     assert (b"retry-after" in dict(routes.error_headers(plain))) == (STATUSES[code] in (429, 503))
     headers = dict(routes.error_headers(detailed))
-    assert headers == {b"retry-after": b"7", b"allow": b"GET, PUT"}
+    asks = {b"www-authenticate": b"Bearer"} if STATUSES[code] == 401 else {}
+    assert headers == {b"retry-after": b"7", b"allow": b"GET, PUT", **asks}
     assert code.code.islower()
     assert 400 <= STATUSES[code] < 600
 

@@ -57,10 +57,12 @@ class Stop:
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
 
     def _on_hangup(self) -> None:
-        if self.reload is not None:
-            reloading = asyncio.get_running_loop().create_task(self.reload())
-            self._reloading.add(reloading)
-            reloading.add_done_callback(self._reloading.discard)
+        if self.reload is None:
+            log.info("SIGHUP: there is nothing to read again; settings stay")
+            return
+        reloading = asyncio.get_running_loop().create_task(self.reload())
+        self._reloading.add(reloading)
+        reloading.add_done_callback(self._reloading.discard)
 
     def _on_signal(self) -> None:
         if self._signalled.is_set():

@@ -157,7 +157,7 @@ class _Server:
         from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
-        self._reload = runtime.exchange.reload
+        self._reload = lambda: runtime.exchange.reload()
         settings = self._settings
         shared = Shared(
             runtime.exchange,
@@ -198,10 +198,12 @@ class _Server:
 
     def _on_hangup(self) -> None:
         """Read the keys file again, which is read at the start anyway."""
-        if self._reload is not None:
-            reloading = asyncio.ensure_future(self._reload())
-            self._reloading.add(reloading)
-            reloading.add_done_callback(self._reloading.discard)
+        if self._reload is None:
+            log.info("SIGHUP: there is nothing to read again; settings stay")
+            return
+        reloading = asyncio.ensure_future(self._reload())
+        self._reloading.add(reloading)
+        reloading.add_done_callback(self._reloading.discard)
 
     def _on_signal(self) -> None:
         if self._signalled.is_set():
