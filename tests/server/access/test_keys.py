@@ -68,7 +68,7 @@ BAD = [
 @pytest.mark.parametrize("text", BAD)
 def test_a_malformed_entry_is_refused(text: str) -> None:
     """Never is a key granted something else than was meant; nothing of it is told. (§0.2)"""
-    with pytest.raises(BadKeys, match="^here, entry ") as refused:
+    with pytest.raises(BadKeys, match=r"^here, entry ") as refused:
         parsed(text.replace("k", "hush-77"))
 
     assert "hush" not in str(refused.value)

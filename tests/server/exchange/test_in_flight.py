@@ -1,6 +1,7 @@
 """How many requests a key has in flight (§11)."""
 
 from protocol.harness import refusal
+
 from topics.protocol.model.access import ANYONE, Caller
 from topics.server.exchange.in_flight import InFlight
 

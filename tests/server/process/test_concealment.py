@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-
 from contract.server import environment, until
+
 from topics.server.access.keys import source_of
 from topics.server.process import concealment
 
