@@ -91,9 +91,11 @@ def test_every_option_is_one(page: Path) -> None:
     assert named <= spelled | {"--help"} | of_others
 
 
-def options() -> Iterator[click.Option]:
-    for command in main.commands.values():
+def options(group: click.Group = main) -> Iterator[click.Option]:
+    for command in group.commands.values():
         yield from (p for p in command.params if isinstance(p, click.Option))
+        if isinstance(command, click.Group):
+            yield from options(command)
 
 
 @every_page
