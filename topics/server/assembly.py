@@ -7,6 +7,8 @@ from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.exchange.exchange import TopicsExchange
+from topics.server.exchange.observer import Observer
+from topics.server.exchange.tracing import spans
 from topics.server.runtime.runtime import Runtime
 from topics.settings import Settings, is_loopback
 from topics.store.files import OsFiles
@@ -30,8 +32,13 @@ def create(settings: Settings) -> Runtime:
     runtime = Runtime(
         limits, store, flush_ms=settings.flush_ms, sync_timeout_ms=settings.sync_timeout_ms
     )
+    slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
     runtime.exchange = TopicsExchange(
-        runtime, _origins(settings, has_keys=guard is not None), guard
+        runtime,
+        _origins(settings, has_keys=guard is not None),
+        Observer(slow_s, spans()),
+        guard=guard,
+        trace_meta=settings.trace_meta,
     )
     return runtime
 

@@ -10,6 +10,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.state.queue import Queue
+from topics.protocol.state.routers import Router
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watches import Watches
@@ -18,6 +19,8 @@ Kind = Literal["gauge", "counter", "histogram"]
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 TOPICS_SHOWN_MAX: Final = 1000
 """Topics with gauges of their own; beyond it `topics_topic_metrics_truncated` is 1."""
+ROUTERS_SHOWN_MAX: Final = 1000
+"""The same for routers, and `topics_router_metrics_truncated`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def families(
     """All metrics, aggregates first; those of the state only where there is one.
 
     Args:
-        caller: Which topics have gauges of their own: aggregates count all of them.
+        caller: Whose topics and routers have gauges of their own; aggregates count all of them.
         state: None while another thread changes it: during replay, and at the end of a stop.
         push_streams: How many are open.
     """
@@ -71,9 +74,19 @@ def families(
         for queue in state.queues.values():
             queue.settle(state.now_ms)
     gauges = _aggregates(state, topics, watches, process, push_streams)
-    queues = {} if state is None else state.queues
-    named = [topic for topic in topics if caller.covers(topic.name)] if caller.prefixes else topics
-    return [*gauges, *_wal(stats, process), *_per_topic(named, queues)]
+    known = [*gauges, *_wal(stats, process)]
+    if state is None:
+        return [*known, *_per_topic(topics, {}), *_per_router([], {})]
+    named, routers = topics, list(state.routers.by_name.values())
+    if caller.prefixes:
+        named = [topic for topic in topics if caller.covers(topic.name)]
+        routers = [router for router in routers if caller.covers_all(*router.names)]
+    return [
+        *known,
+        *_per_topic(named, state.queues),
+        *_per_queue(named, state, caller),
+        *_per_router(routers, state.by_id),
+    ]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:
@@ -116,6 +129,8 @@ def _aggregates(
     yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)
     yield _one("topics_uptime_ms", "gauge", "Milliseconds since the start.", process.uptime_ms)
     yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
+    segments = 0 if state is None else len(state.segments)
+    yield _one("topics_segments", "gauge", "Segment files that hold records.", segments)
 
 
 def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:
@@ -173,6 +188,43 @@ def _per_topic(topics: Sequence[Topic], queues: Mapping[int, Queue]) -> Iterable
     text = "1 where not every topic has gauges of its own."
     truncated = int(len(topics) > TOPICS_SHOWN_MAX)
     yield _one("topics_topic_metrics_truncated", "gauge", text, truncated)
+
+
+def _per_queue(topics: Sequence[Topic], state: State, caller: Caller) -> Iterable[Family]:
+    shown = [(t, state.queues[t.topic_id]) for t in topics[:TOPICS_SHOWN_MAX]
+             if t.topic_id in state.queues]  # fmt: skip
+    delayed = [Sample(q.delayed, {"topic": t.name}) for t, q in shown]
+    yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
+    dead = []
+    for topic, _ in shown:
+        letters = state.topics.get(topic.config.dead_letter or "")
+        if letters is not None and caller.covers(letters.name):
+            dead.append(Sample(letters.shown()[0], {"topic": topic.name}))
+    text = "Live records of the queue's dead-letter topic."
+    yield Family("topics_topic_queue_dead", "gauge", text, dead)
+
+
+def _per_router(routers: Sequence[Router], topics: Mapping[int, Topic]) -> Iterable[Family]:
+    shown = routers[:ROUTERS_SHOWN_MAX]
+    lags, blocks = [], []
+    for router in shown:
+        label = {"router": router.name}
+        source = topics.get(router.source_id)
+        if source is not None:
+            lags.append(Sample(max(source.published_seq - router.cursor, 0), label))
+        blocks.append(Sample(int(router.blocked is not None), label))
+    text = "Seqs of the source that are shown and not forwarded yet."
+    yield Family("topics_router_lag", "gauge", text, lags)
+    text = "1 while the destination refuses what is forwarded."
+    yield Family("topics_router_blocked", "gauge", text, blocks)
+    forwarded = [Sample(r.forwarded_total, {"router": r.name}) for r in shown]
+    yield Family("topics_router_forwarded_total", "counter", "Copies appended.", forwarded)
+    lost = [Sample(r.lost_total, {"router": r.name}) for r in shown]
+    text = "Seqs of the source that were lost before they were forwarded."
+    yield Family("topics_router_lost_total", "counter", text, lost)
+    text = "1 where not every router has gauges of its own."
+    truncated = int(len(routers) > ROUTERS_SHOWN_MAX)
+    yield _one("topics_router_metrics_truncated", "gauge", text, truncated)
 
 
 def as_text(metrics: Iterable[Family]) -> bytes:
