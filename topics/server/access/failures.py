@@ -1,7 +1,8 @@
 """Wrong keys, counted by the address that they come from.
 
-Owns the counts and the line that the operator reads; the log bounds how often it is written.  The
-number of addresses remembered is bounded: beyond it the one that failed longest ago is forgotten.
+Owns the counts and the line that tells the operator of an address that guesses: one for each power of
+ten.  That a request was refused is the request log's to say.  The number of addresses remembered is
+bounded: beyond it the one that failed longest ago is forgotten.
 """
 
 import logging
@@ -9,6 +10,7 @@ from collections import OrderedDict
 from typing import Final
 
 ADDRESSES_MAX: Final = 1000
+_TOLD: Final = frozenset(10**digits for digits in range(1, 20))
 
 log = logging.getLogger("topics.access")
 
@@ -30,7 +32,8 @@ class Failures:
         self._counts[address] = count
         if len(self._counts) > ADDRESSES_MAX:
             self._counts.popitem(last=False)
-        log.warning("a request with an unknown key from %s; %d by now", address or "?", count)
+        if count in _TOLD:
+            log.warning("%d requests with unknown keys from %s", count, address or "?")
 
     def of(self, address: str) -> int:
         """Those of one address, as far as it is remembered."""
