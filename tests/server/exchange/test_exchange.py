@@ -30,7 +30,7 @@ class Desk:
         guard: Guard | None = None,
     ) -> None:
         self.shell = _Shell(limits or Limits(), START_MS)
-        self.exchange = TopicsExchange(self.shell, origins, guard)
+        self.exchange = TopicsExchange(self.shell, origins, guard=guard)
 
     def ask(
         self,

@@ -34,12 +34,12 @@ class Caller:
     name: str
     scopes: frozenset[Scope] = SCOPES
     prefixes: tuple[str, ...] = ()
+    is_key: bool = field(init=False)
     is_revoked: bool = field(default=False, init=False)
     streams: int = field(default=0, init=False)
 
-    @property
-    def is_key(self) -> bool:
-        return self.name != ""
+    def __post_init__(self) -> None:
+        self.is_key = self.name != ""
 
     def covers(self, name: str) -> bool:
         """Whether a topic or router of this name is its affair."""

@@ -155,8 +155,8 @@ class TopicsExchange:
         """Read the keys file again, and end what keys that are gone have open."""
         if self._guard is None:
             log.info("SIGHUP: there is nothing to read again; settings stay")
-            return
-        await self._guard.reload(self._runtime.read_in_thread, self._revoke)
+        elif self._runtime.phase is not Phase.STOPPED:
+            await self._guard.reload(self._runtime.read_in_thread, self._revoke)
 
     def _revoke(self, caller: Caller) -> None:
         self._runtime.engine.revoke(caller)
@@ -309,7 +309,8 @@ class _Admitted:
     def check_head(self) -> None:
         """Refuse what the head alone decides: 429 for its key, then 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
-        self._in_flight.enter(self._call.caller, self)
+        if self._call.caller.is_key:
+            self._in_flight.enter(self._call.caller, self)
         if self._route.target is StreamKind.WORK:
             require_reader(header)
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
@@ -330,7 +331,8 @@ class _Admitted:
         call = self._call
         try:
             # The body may have taken its time.
-            call.caller.require_current()
+            if call.caller.is_revoked:
+                raise gone()
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target)
             if isinstance(self._route.target, StreamKind):
@@ -466,7 +468,8 @@ class _Admitted:
         return self._call.refuse(refusal, close=True)
 
     def close(self) -> None:
-        self._in_flight.leave(self._call.caller, self)
+        if self._call.caller.is_key:
+            self._in_flight.leave(self._call.caller, self)
 
     def revoke(self) -> None:
         """The key was removed: an answer that waits for news is one that says so."""
