@@ -396,6 +396,30 @@ def test_refusals_come_in_order(desk: Desk) -> None:
         assert (answer.status, answer.code) == refusal, (method, target, refusal)
 
 
+# ---------------------------------------------------------------------- beyond loopback
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_who_may_be_addressed_beyond_loopback(
+    private: Callable[..., Server], has_keys: bool
+) -> None:
+    """Without keys by an address, `localhost` or a name that was listed: any other may have been made to
+    point here. With keys by any name, since a page would need one. (§0.2, §0.11)"""
+    access = {"api_keys": FULL} if has_keys else {"allow_insecure_no_auth": 1}
+    named = {} if has_keys else {"allowed_hosts": "topics.example"}
+    desk = Desk(server := private(host="0.0.0.0", **access, **named), server.connect(Http1))
+    for host, is_good in (
+        ("127.0.0.1", True),
+        ("192.0.2.7:4000", True),
+        ("[2001:db8::7]:4000", True),
+        ("localhost:4000", True),
+        ("topics.example", True),
+        ("evil.example", has_keys),
+    ):
+        answer = desk.ask(FULL, "GET", "/v0/topics", host=host)
+        assert answer.status == (200 if is_good else 403), host
+
+
 # ---------------------------------------------------------------------- sessions and streams
 
 
