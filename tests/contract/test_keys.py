@@ -17,7 +17,7 @@ from .hosts import OWN, STOCK, Host
 from .server import Server, until
 from .streams import Client, News, Sse1, Sse2, Ws, Ws2, cut, news, read
 from .streams import until as until_news
-from .wire import Answer, Http1, Wire, ask
+from .wire import Answer, Http1, Wire, ask, check
 
 FULL, OTHER, INNER = "full-7f3a", "other-19bc", "inner-55d0"
 NO_KEYS: Mapping[str, Mapping[str, str]] = {
@@ -394,6 +394,18 @@ def test_refusals_come_in_order(desk: Desk) -> None:
     for key, method, target, body, headers, refusal in table:
         answer = desk.ask(key, method, target, body, **headers)
         assert (answer.status, answer.code) == refusal, (method, target, refusal)
+
+
+def test_two_keys_are_none(keyed: Callable[[Host], Server]) -> None:
+    """Two `Authorization` headers are 401 whichever of them is a key: a proxy could go by the other
+    one. (§0.2)"""
+    wire = Http1(keyed(OWN).port)
+    good, bad = f"Bearer {FULL}", "Bearer nobody"
+    for values in ((good, bad), (bad, good), (good, good)):
+        lines = "".join(f"Authorization: {value}\r\n" for value in values)
+        wire.send_raw("GET", f"GET /v0/topics HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
+        assert check(wire.receive()).status == 401
+    wire.reset()
 
 
 # ---------------------------------------------------------------------- beyond loopback

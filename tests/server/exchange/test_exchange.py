@@ -389,6 +389,18 @@ def test_a_page_that_was_named_may_call() -> None:
     assert (evil.status, header(evil, allowed)) == (403, None)
 
 
+def test_two_keys_are_none() -> None:
+    """However a transport hands them on, two headers are no key. (§0.2)"""
+    source = source_of("full", None)
+    assert source is not None
+    desk = Desk(guard=Guard(source))
+    key, other = (b"authorization", b"Bearer full"), (b"authorization", b"Bearer x")
+
+    assert desk.ask("GET", "/v0/topics", None, key).status == 200
+    for pair in ((key, key), (key, other), (other, key)):
+        assert desk.ask("GET", "/v0/topics", None, *pair).status == 401
+
+
 def test_a_key_that_is_gone_while_a_body_comes() -> None:
     """The head was accepted, and its key was removed before the body had come: 401. (§0.2)"""
     source = source_of("full", None)
