@@ -1,9 +1,7 @@
-"""API keys over the wire: every cell of `access.py`, and what keys do to streams (§0.2, §7.1, §12)."""
+"""API keys over the wire: every cell of `access.py`, and what answers hold (§0.2, §8.3, §12)."""
 
 import json
-import signal
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +9,12 @@ import pytest
 from topics.protocol.http.routes import ROUTES
 
 from .access import COMMANDS, INSIDE, OUTSIDE, ROWS, SCOPES, SUBSETS, Command, Row
-from .api import dumps
-from .conftest import PROTOCOLS
 from .hosts import OWN, STOCK, Host
-from .server import Server, until
-from .streams import Client, News, Sse1, Sse2, Ws, Ws2, cut, news, read
-from .streams import until as until_news
-from .wire import Answer, Http1, Wire, ask, check
+from .keyed import FULL, INNER, Desk, key_with, prepared, said
+from .server import Server
+from .streams import Ws, Ws2, cut
+from .wire import Http1, check
 
-FULL, OTHER, INNER = "full-7f3a", "other-19bc", "inner-55d0"
 NO_KEYS: Mapping[str, Mapping[str, str]] = {
     "none": {},
     "unknown": {"authorization": "Bearer nobody"},
@@ -30,89 +25,6 @@ NO_KEYS: Mapping[str, Mapping[str, str]] = {
     "another header": {"x-api-key": FULL},
 }
 """What is no key, though each but two holds the secret of one."""
-
-
-def _key(scopes: frozenset[str]) -> str:
-    return "k-" + "-".join(sorted(scopes))
-
-
-ENTRIES = (
-    FULL,
-    OTHER,
-    f"{INNER}::in.|also:",
-    *(f"{_key(scopes)}:{'+'.join(sorted(scopes))}" for scopes in SUBSETS),
-)
-
-
-class Desk:
-    """A server with keys, asked with any of them."""
-
-    def __init__(self, server: Server, wire: Wire) -> None:
-        self.server, self.wire = server, wire
-
-    def ask(
-        self, key: str | None, method: str, target: str, body: Any = None, **headers: str
-    ) -> Answer:
-        if key is not None:
-            headers["authorization"] = f"Bearer {key}"
-        return ask(self.wire, method, target, b"" if body is None else dumps(body), headers)
-
-    def row(self, row: Row, key: str | None, **other: str) -> Answer:
-        target, body = row.filled(**other)
-        return self.ask(key, row.method, target, body)
-
-    def seen(self) -> Any:
-        """Every topic and router with what a refusal must not change, as a key that may see all of
-        them does; not what routers still copy."""
-        topics = self.ask(FULL, "GET", "/v0/topics").json["topics"]
-        routers = self.ask(FULL, "GET", "/v0/routers").json["routers"]
-        ends = {each["router"]: (each["source"], each["dest"]) for each in routers}
-        copies = {dest for _, dest in ends.values()}
-        return ends, {
-            each["topic"]: each["topic"] in copies or (each["head_seq"], each["count"])
-            for each in topics
-        }
-
-
-def _prepared(server: Server, wire: Wire) -> Desk:
-    desk = Desk(server, wire)
-    for name in ("in.log", "in.second", "out.log"):
-        desk.ask(FULL, "PUT", f"/v0/topics/{name}", {})
-    desk.ask(FULL, "PUT", "/v0/topics/in.queue", {"type": "queue"})
-    for name, source, dest in (
-        ("in.router", "in.log", "in.dest"),
-        ("out.router", "out.log", "out.dest"),
-        ("in.leak", "out.log", "out.other"),
-    ):
-        desk.ask(FULL, "PUT", f"/v0/routers/{name}", {"source": source, "dest": dest})
-    return desk
-
-
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Host], Server]]:
-    """Servers with the keys of `ENTRIES`; whatever they were sent, their logs hold no secret."""
-    servers: dict[str, Server] = {}
-
-    def start(host: Host) -> Server:
-        if host.name not in servers:
-            home = tmp_path_factory.mktemp(f"keyed-{host.name}")
-            servers[host.name] = Server(home, host, api_keys=",".join(ENTRIES)).start()
-        return servers[host.name]
-
-    yield start
-    for server in servers.values():
-        assert server.stop() == 0
-        server.assert_log_is_quiet()
-        for secret in (FULL, OTHER, INNER):
-            assert secret not in server.log_text()
-
-
-@pytest.fixture(params=sorted(PROTOCOLS))
-def desk(request: pytest.FixtureRequest, keyed: Callable[[Host], Server]) -> Iterator[Desk]:
-    server = keyed(OWN)
-    wire = PROTOCOLS[request.param](server.port)
-    yield _prepared(server, wire)
-    wire.reset()
 
 
 def _name(row: Row | Command) -> str:
@@ -150,17 +62,17 @@ def test_a_route_is_for_keys_with_its_scopes(desk: Desk, row: Row) -> None:
     before = desk.seen()
 
     for scopes in (each for each in SUBSETS if not needed <= each):
-        answer = desk.row(row, _key(scopes))
+        answer = desk.row(row, key_with(scopes))
         assert answer.status == 403, scopes
         if row.method != "HEAD":
             assert answer.error["detail"] == {"scopes": sorted(needed - scopes)}
     assert desk.seen() == before
     for scopes in (each for each in SUBSETS if needed <= each):
-        assert desk.row(row, _key(scopes)).status == row.status, scopes
+        assert desk.row(row, key_with(scopes)).status == row.status, scopes
 
 
 @pytest.mark.parametrize("row", ROWS, ids=_name)
-def test_a_route_without_a_key(desk: Desk, row: Row) -> None:
+def test_a_route_without_akey_with(desk: Desk, row: Row) -> None:
     """401 for whatever is no key, in the same words; probes and what holds no data are open. (§0.2,
     §8)"""
     target, body = row.filled()
@@ -216,7 +128,7 @@ def dialled(
 ) -> Iterator[Callable[[str], Ws]]:
     """Opens WebSockets with keys."""
     server = keyed(OWN)
-    _prepared(server, wire := Http1(server.port))
+    prepared(server, wire := Http1(server.port))
     wire.reset()
     made: list[Ws] = []
 
@@ -229,22 +141,13 @@ def dialled(
         cut(each)
 
 
-def said(client: Client, message: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The reply to a command; frames of what was subscribed before are passed over."""
-    client.say(**message, request_id=7)  # type: ignore[attr-defined]
-    for each in news(client):
-        if each.fields.get("request_id") == 7:
-            return each.kind, each.fields
-    raise AssertionError("unreachable")
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=_name)
 def test_a_command_is_for_keys_with_its_scopes(
     dialled: Callable[[str], Ws], command: Command
 ) -> None:
     """Any key opens the socket; each command asks for its own scopes. (§7.7)"""
     for scopes in SUBSETS:
-        kind, fields = said(dialled(_key(scopes)), command.filled())
+        kind, fields = said(dialled(key_with(scopes)), command.filled())
         assert kind == (command.reply if command.scopes <= scopes else "error"), scopes
         assert kind != "error" or fields["code"] == "forbidden"
 
@@ -264,7 +167,7 @@ def test_every_name_of_a_command(dialled: Callable[[str], Ws], command: Command)
 def test_a_config_is_the_admins(desk: Desk, name: str, over: str) -> None:
     """A write may make a topic; with a `config` that would be applied it needs `admin`, too, and
     makes none without. (§0.2, §2)"""
-    writer, admin = _key(frozenset({"write"})), _key(frozenset({"write", "admin"}))
+    writer, admin = key_with(frozenset({"write"})), key_with(frozenset({"write", "admin"}))
     body = {"records": [{"data": 1}], "config": {"ttl_ms": 60_000}}
 
     def status(key: str) -> int:
@@ -378,7 +281,7 @@ def test_metrics_name_the_keys_topics(desk: Desk) -> None:
 def test_refusals_come_in_order(desk: Desk) -> None:
     """Each request has all faults of the next one, and one more. (§0.6)"""
     evil, text = {"origin": "http://evil.example"}, {"content-type": "text/plain"}
-    read, admin = _key(frozenset({"read"})), _key(frozenset({"admin"}))
+    read, admin = key_with(frozenset({"read"})), key_with(frozenset({"admin"}))
     table: tuple[tuple[str | None, str, str, Any, Mapping[str, str], tuple[int, str]], ...] = (
         ("nobody", "PATCH", "/v0/nothing", None, {**evil}, (403, "forbidden")),
         ("nobody", "PATCH", "/v0/nothing", None, {}, (401, "unauthorized")),
@@ -432,174 +335,6 @@ def test_who_may_be_addressed_beyond_loopback(
         assert answer.status == (200 if is_good else 403), host
 
 
-# ---------------------------------------------------------------------- sessions and streams
-
-
-def test_a_session_is_its_keys(desk: Desk) -> None:
-    """Another key is refused in the words for an unknown one: a `wid` is no credential. (§7.1)"""
-    wid = desk.ask(FULL, "POST", "/v0/watch", {"topics": {"in.log": {}}}).json["wid"]
-
-    def told(key: str | None) -> tuple[int, Any]:
-        # A refusal of a stream is an answer like any other.
-        wire = Http1(desk.server.port)
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        answer = ask(wire, "GET", f"/v0/watch/{wid}", b"", headers)
-        wire.reset()
-        return answer.status, answer.error
-
-    assert told(OTHER) == told(INNER) == told("nobody") == told(None)
-    assert told(OTHER)[0] == 401
-    assert desk.ask(FULL, "HEAD", f"/v0/watch/{wid}").status == 200
-    assert desk.ask(OTHER, "HEAD", f"/v0/watch/{wid}").status == 401
-
-
-STREAMS = {"http1": (Sse1, Ws), "http2": (Sse2, Ws2)}
-
-
-@pytest.mark.parametrize("protocol", sorted(STREAMS))
-def test_a_removed_key_has_nothing_open(
-    private: Callable[..., Server], tmp_path: Path, protocol: str
-) -> None:
-    """After a SIGHUP: streams, sockets and long polls of a key that is gone end, and say why; its jobs
-    go back; those of a key that stayed go on. (§0.2)"""
-    file = tmp_path / "keys"
-    file.write_text(f"# two keys\n{FULL}\n\n{OTHER}:rw\n")
-    server = private(api_keys_file=file)
-    desk = _prepared(server, server.connect(PROTOCOLS[protocol]))
-    desk.ask(FULL, "POST", "/v0/topics/in.queue", {"records": [{"data": 1}]})
-    sse, ws = STREAMS[protocol]
-    wids = {
-        key: desk.ask(key, "POST", "/v0/watch", {"topics": {"in.log": {}}}).json["wid"]
-        for key in (FULL, OTHER)
-    }
-    watches = {key: sse(server.port, f"/v0/watch/{wids[key]}", api_key=key) for key in wids}
-    sockets = {key: ws(server.port, api_key=key) for key in wids}
-    work = sse(server.port, "/v0/topics/in.queue/work?node=n", api_key=OTHER)
-    for key in wids:
-        until_news(watches[key], "caught-up")
-        assert said(sockets[key], {"op": "subscribe", "topic": "in.log"})[0] == "subscribed"
-    until_news(work, "job")
-    poll = PROTOCOLS[protocol](server.port)
-    head = {"authorization": f"Bearer {OTHER}", "content-type": "application/json"}
-    poll.send("POST", "/v0/topics/in.second/diff", b'{"wait_ms": 30000}', head)
-    # It is in flight once a later request of the same key has been answered.
-    desk.ask(OTHER, "GET", "/v0/topics")
-
-    file.write_text(f"{FULL}\n")
-    server.signal(signal.SIGHUP)
-
-    assert until_news(watches[OTHER], "error").fields["code"] == 401
-    assert until_news(work, "error").fields["code"] == 401
-    last = _to_the_end(sockets[OTHER])
-    assert [each.fields["code"] for each in last] == ["unauthorized", 1001]
-    assert poll.receive().status == 401
-    assert desk.ask(OTHER, "GET", "/v0/topics").status == 401
-    until("the job is back", lambda: _ready(desk) == 1)
-    desk.ask(FULL, "POST", "/v0/topics/in.log", {"records": [{"data": 2}]})
-    until_news(watches[FULL], "record")
-    until_news(sockets[FULL], "record")
-    for each in (*watches.values(), *sockets.values(), work):
-        cut(each)
-    poll.reset()
-
-
-def _to_the_end(client: Client) -> list[News]:
-    found = list[News]()
-    for each in news(client):
-        found += [each] if each.kind in ("error", "close") else []
-        if each.kind == "close":
-            return found
-    raise AssertionError("unreachable")
-
-
-def _ready(desk: Desk) -> int:
-    return int(desk.ask(FULL, "GET", "/v0/topics/in.queue").json["queue"]["ready"])
-
-
-def test_a_key_with_other_rights_is_another_key(
-    private: Callable[..., Server], tmp_path: Path
-) -> None:
-    """What it had open ends with its old rights; the same entry read again changes nothing. (§7.1)"""
-    file = tmp_path / "keys"
-    file.write_text(f"{FULL}\n{OTHER}:read\n")
-    server = private(api_keys_file=file)
-    desk = _prepared(server, server.connect(Http1))
-    watch = {"topics": {"in.log": {}}}
-    wids = {key: desk.ask(key, "POST", "/v0/watch", watch).json["wid"] for key in (FULL, OTHER)}
-
-    def reread(text: str, times: int) -> None:
-        file.write_text(text)
-        server.signal(signal.SIGHUP)
-        until("it is read", lambda: server.log_text().count("SIGHUP") == times)
-
-    reread(f"{OTHER}:read\n{FULL}\n", 1)
-    assert desk.ask(OTHER, "HEAD", f"/v0/watch/{wids[OTHER]}").status == 200
-    reread(f"{OTHER}:read:in.\n{FULL}\n", 2)
-    assert desk.ask(OTHER, "HEAD", f"/v0/watch/{wids[OTHER]}").status == 404
-    assert desk.ask(FULL, "HEAD", f"/v0/watch/{wids[FULL]}").status == 200
-    assert desk.ask(OTHER, "GET", "/v0/topics/out.log").status == 403
-
-
-@pytest.mark.parametrize("text", ["", "# none\n", f"{FULL}:bogus\n", f"{FULL}\n{FULL}\n", None])
-def test_a_bad_keys_file_changes_nothing(
-    private: Callable[..., Server], tmp_path: Path, text: str | None
-) -> None:
-    """The keys in force stay, and the log says what is wrong, without the secret. (§0.2)"""
-    file = tmp_path / "keys"
-    file.write_text(f"{FULL}\n")
-    server = private(api_keys_file=file)
-    desk = _prepared(server, server.connect(Http1))
-    if text is None:
-        file.unlink()
-    else:
-        file.write_text(text)
-
-    server.signal(signal.SIGHUP)
-    until("it is refused", lambda: "the keys in force stay" in server.log_text())
-
-    assert desk.ask(FULL, "GET", "/v0/topics").status == 200
-    assert desk.ask("nobody", "GET", "/v0/topics").status == 401
-    assert FULL not in server.log_text()
-
-
-def test_a_key_has_so_many_requests_and_streams(private: Callable[..., Server]) -> None:
-    """429 names the limit; other keys go on; what ends makes room. (§11)"""
-    server = private(
-        api_keys=f"{FULL},{OTHER}", max_inflight_per_key=1, max_sse_connections_per_key=1
-    )
-    desk = _prepared(server, server.connect(Http1))
-    poll, socket = server.connect(Http1), Ws(server.port, api_key=OTHER)
-    assert said(socket, {"op": "ping"})[0] == "pong"
-    head = {"authorization": f"Bearer {OTHER}", "content-type": "application/json"}
-    poll.send("POST", "/v0/topics/in.second/diff", b'{"wait_ms": 30000}', head)
-
-    def told() -> Any:
-        answer = desk.ask(OTHER, "GET", "/v0/topics")
-        return answer.status, answer.status == 429 and answer.error["detail"]
-
-    until("the poll is in flight", lambda: told()[0] == 429)
-    assert told() == (429, {"limit": "max_inflight_per_key", "max": 1})
-    assert desk.ask(FULL, "GET", "/v0/topics").status == 200
-    poll.reset()
-    until("the poll is over", lambda: told()[0] == 200)
-    # A socket is a stream, and no request in flight.
-    answer = ask(desk.wire, "GET", "/v0/topics/in.queue/work?node=n", b"", head)
-    assert answer.error["detail"] == {"limit": "max_sse_connections_per_key", "max": 1}
-    cut(socket)
-    until("the socket is over", lambda: _may_stream(server))
-
-
-def _may_stream(server: Server) -> bool:
-    client = Sse1(server.port, "/v0/topics/in.queue/work?node=n", api_key=OTHER)
-    try:
-        read(client)
-    except AssertionError:
-        return False
-    finally:
-        cut(client)
-    return True
-
-
 # ---------------------------------------------------------------------- stock servers
 
 SAMPLE = [row for row in ROWS if row.names or row.scopes is None]
@@ -609,7 +344,7 @@ SAMPLE = [row for row in ROWS if row.names or row.scopes is None]
 def test_a_sample_over_stock_servers(host: Host, keyed: Callable[[Host], Server]) -> None:
     """The application asks for keys wherever it is hosted. (§0.2)"""
     server = keyed(host)
-    desk = _prepared(server, wire := Http1(server.port))
+    desk = prepared(server, wire := Http1(server.port))
     for row in SAMPLE:
         is_open = row.scopes is None
         assert desk.row(row, None).status == (200 if is_open else 401), row.line
@@ -619,9 +354,9 @@ def test_a_sample_over_stock_servers(host: Host, keyed: Callable[[Host], Server]
             assert desk.row(row, INNER, **{where: "out.log"}).status == 403, (row.line, where)
         if row.scopes:
             lacking = frozenset(SCOPES) - {sorted(row.scopes)[0]}
-            assert desk.row(row, _key(lacking)).status == 403, row.line
+            assert desk.row(row, key_with(lacking)).status == 403, row.line
     wire.reset()
-    socket = Ws(server.port, api_key=_key(frozenset({"write"})))
+    socket = Ws(server.port, api_key=key_with(frozenset({"write"})))
     assert said(socket, {"op": "subscribe", "topic": INSIDE["topic"]})[0] == "error"
     assert said(socket, {"op": "ping"})[0] == "pong"
     cut(socket)
