@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from protocol.harness import refusal
 
+from topics.protocol.http.routes import find_route
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.guard import Guard
@@ -29,8 +30,12 @@ def asked(
     path, _, query = target.encode().partition(b"?")
     headers = {} if authorization is None else {b"authorization": authorization.encode("latin-1")}
     head = Head(method, path, query, list(headers.items()), ADDRESS)
-    route, name, caller = known.enter(head, headers.get)
-    return route.line, name, caller
+    try:
+        route, name = find_route(method, path)
+    except Rejection:
+        known.require_key(head, headers.get)
+        raise
+    return route.line, name, known.admit(route, name, head, headers.get)
 
 
 @pytest.mark.parametrize(

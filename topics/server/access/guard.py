@@ -1,8 +1,7 @@
-"""Who may come in: 401, then 404 and 405, then 403 (§0.2, §0.6).
+"""Who may come in: 401, then 403 (§0.2, §0.6).
 
-Owns the order of these refusals, where a token may stand, and the count of wrong ones.  It knows
-routes, and not what a request means: names in bodies are checked where commands are
-(`protocol/model/permission.py`).
+Owns these refusals, where a token may stand, and the count of wrong ones.  It knows routes, and not
+what a request means: names in bodies are checked where commands are (`protocol/model/permission.py`).
 """
 
 import asyncio
@@ -10,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from topics.protocol.http.routes import Route, find_route, parse_query
+from topics.protocol.http.routes import Route, parse_query
 from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures
@@ -42,27 +41,28 @@ class Guard:
 
     # ------------------------------------------------------------------ requests
 
-    def enter(self, head: Head, header: Header) -> tuple[Route, str, Caller]:
-        """The route of a request, the name in its path, and who sent it.
+    def admit(self, route: Route, name: str, head: Head, header: Header) -> Caller:
+        """Who sent a request, which is asked for every one: keys may have changed since the last.
 
         Raises:
-            Rejection: 401 without a valid key, before anything is said about the path; 404 and 405;
-                403 for a scope that the key lacks, then for a name that it may not touch.
+            Rejection: 401 without a valid key; 403 for a scope that the key lacks, then for a name in
+                the path that it may not touch.
         """
-        try:
-            route, name = find_route(head.method, head.path)
-        except Rejection:
-            self._caller(head, header, takes_token=False)
-            raise
         if route.guard == "open" or (route.guard == "probe" and not self._asks_at_probes):
-            return route, name, ANYONE
-        caller = self._caller(head, header, takes_token=route.takes_token)
+            return ANYONE
+        caller = self.require_key(head, header, takes_token=route.takes_token)
         caller.require_scopes(route.scopes)
         if route.has_name:
             caller.require_name(name)
-        return route, name, caller
+        return caller
 
-    def _caller(self, head: Head, header: Header, *, takes_token: bool) -> Caller:
+    def require_key(self, head: Head, header: Header, *, takes_token: bool = False) -> Caller:
+        """The caller of a request's key.  For a path that is no route nothing else is asked, and
+        nothing is said about it without one.
+
+        Raises:
+            Rejection: 401, in the same words for whatever is no key.
+        """
         token = _token(head, header, takes_token=takes_token)
         if token is not None:
             caller = self.keys.find(token)

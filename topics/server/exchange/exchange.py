@@ -117,10 +117,14 @@ class TopicsExchange:
                     if is_preflight(head.method, header):
                         call.observe(204)
                         return Answer(204, told(origin, preflight=True), [])
-            if self._guard is None:
+            try:
                 route, name = routes.find_route(head.method, head.path)
-            else:
-                route, name, call.caller = self._guard.enter(head, header)
+            except Rejection:
+                if self._guard is not None:
+                    self._guard.require_key(head, header)  # 401 comes before 404
+                raise
+            if self._guard is not None:
+                call.caller = self._guard.admit(route, name, head, header)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
             call.route = LABELS[id(route)]
