@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "drain": "records:drain",
     "info": "topic:info",
     "inspect": "inspect:command",
+    "keys": "keys:command",
     "peek": "records:peek",
     "publish": "records:publish",
     "purge": "records:purge",
@@ -100,6 +101,7 @@ def main() -> None:
     topics stats                                 what the server does, live
     topics routers --graph                       what flows where; router create, info, delete
     topics inspect topics-data                   is every byte what was written?
+    topics keys new --scopes read                an API key, and its entry for the server
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics settings` shows what is in force and where it came from. There is no other way to
