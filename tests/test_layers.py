@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    "backup": PURE | STATE | {"topics.store", "topics.backup"},
     "arrow": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson"}
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}

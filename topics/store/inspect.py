@@ -4,6 +4,7 @@ Owns the report; changes no byte and takes no lock.  Invariant: damage ends neit
 nor that of its file, as far as intact parts behind it can be found.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from topics.protocol.model.events import (
 from topics.protocol.model.records import DELETED, LIVE
 from topics.store import identity, segment
 from topics.store.checkpoint import Checkpoints
-from topics.store.files import Files, read_at_most
+from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     BLOCK,
     EVENTS,
@@ -323,20 +324,26 @@ class Inspection:
             file.close()
 
     def _run(self, file: Any, path: str, row: Any) -> None:
-        try:
-            segment.check_section(file, path, row)
-            shape = segment.shape_of(row)
-            at, dtype, items = shape.parts()["blocks"]
-            start = int(row["section_offset"]) + at
-            raw = segment.read_exact(file, path, start, items * dtype.itemsize)
-            base = int(row["text_offset"])
-            for block, expected in enumerate(np.frombuffer(raw, dtype).tolist()):
-                size = min(BLOCK, shape.text_bytes - block * BLOCK)
-                at = base + block * BLOCK
-                if digest(segment.read_exact(file, path, at, size)) != expected:
-                    self._problem(Corrupt(path, at, "a block of text does not verify"))
-        except Corrupt as error:
-            self._problem(error)
+        for damage in run_damages(file, path, row):
+            self._problem(damage)
+
+
+def run_damages(file: File, path: str, row: Any) -> Iterator[Corrupt]:
+    """What of a run does not verify: its section, or blocks of its text."""
+    try:
+        segment.check_section(file, path, row)
+        shape = segment.shape_of(row)
+        at, dtype, items = shape.parts()["blocks"]
+        start = int(row["section_offset"]) + at
+        raw = segment.read_exact(file, path, start, items * dtype.itemsize)
+        base = int(row["text_offset"])
+        for block, expected in enumerate(np.frombuffer(raw, dtype).tolist()):
+            size = min(BLOCK, shape.text_bytes - block * BLOCK)
+            at = base + block * BLOCK
+            if digest(segment.read_exact(file, path, at, size)) != expected:
+                yield Corrupt(path, at, "a block of text does not verify")
+    except Corrupt as damage:
+        yield damage
 
 
 def inspect(files: Files) -> Report:
@@ -349,7 +356,7 @@ def inspect(files: Files) -> Report:
         files.prepare(create=False)
     except OSError as error:
         raise Unusable(files.path, error.strerror or str(error)) from error
-    known = identity.read_versioned(files)
+    known = identity.read(files)
     if known is None:
         raise Unusable(files.path, "not a data directory of topics")
-    return Inspection(files, *known).run()
+    return Inspection(files, known.version, known.instance).run()

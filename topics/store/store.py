@@ -122,8 +122,8 @@ class DiskStore:
     def recover(self, sink: RecoverySink) -> Recovery:
         identity.enter(self._files)
         try:
-            instance = identity.read(self._files)
-            recovery = self._found() if instance is None else self._replay(instance, sink)
+            known = identity.read(self._files)
+            recovery = self._found() if known is None else self._replay(known, sink)
         except OSError as error:
             self._files.close()
             raise Unusable(self._files.path, error.strerror or str(error)) from error
@@ -135,8 +135,8 @@ class DiskStore:
         self._progress.finish()
         return recovery
 
-    def _assemble(self, instance: bytes) -> None:
-        self.instance_id = instance.hex()
+    def _assemble(self, instance: bytes, history: bytes) -> None:
+        self.instance_id = history.hex()
         self._checkpoints = Checkpoints(self._files, instance)
         self._segments = Segments(
             self._files, instance=instance, stats=self.stats, open_max=self._open_segments_max
@@ -157,7 +157,7 @@ class DiskStore:
 
     def _found(self) -> Recovery:
         def begin(instance: bytes) -> None:
-            self._assemble(instance)
+            self._assemble(instance, instance)
             self._begin_log(instance, Position(1, 0, 0, 0))
             self._log.rotate(fresh=True)
             self._log.sync()
@@ -165,8 +165,9 @@ class DiskStore:
         identity.found(self._files, begin)
         return Recovery(clean=True, same_boot=True, fresh=True, events=0)
 
-    def _replay(self, instance: bytes, sink: RecoverySink) -> Recovery:
-        self._assemble(instance)
+    def _replay(self, known: identity.Identity, sink: RecoverySink) -> Recovery:
+        instance = known.instance
+        self._assemble(instance, known.history)
         loaded = self._checkpoints.load()
         stored = None
         if loaded is not None:
@@ -194,7 +195,7 @@ class DiskStore:
         self._set_aside(tail)
         self._clean_up()
         self._dropped = [(0, number) for number in self._segments.sweep(refs)]
-        self._incarnation = max(self._incarnation, tail.incarnation) + 1
+        self._incarnation = max(self._incarnation + 1, tail.incarnation + 1, known.incarnation)
         end = tail.position
         self._begin_log(instance, Position(tail.last_number + 1, 0, end.batch, end.digest))
         self._left = tail.left
