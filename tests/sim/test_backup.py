@@ -47,7 +47,7 @@ class Server:
         self.world.start()
         self.models: list[Model] = []
         self.rng = random.Random(~seed)
-        self.most = 0
+        self.most = self.calm = 0
         wrote = self.world._wrote
 
         def noted(lsn: int) -> None:
@@ -70,10 +70,24 @@ class Server:
                 self.world.settle()
 
     def act(self) -> None:
-        """Between two reads: often nothing, sometimes much."""
-        if self.most > 0 and self.rng.random() < 0.1:
+        """Between two reads: often nothing, sometimes much, up to a checkpoint."""
+        self.calm -= 1
+        if self.most > 0 and self.calm < 0 and self.rng.random() < 0.2:
             self.most -= 1
             self.live(self.rng.choice((1, 2, 6)))
+            if self.rng.random() < 0.5:
+                self.delete_some()
+                self.world.settle()
+                self.world.process.step_maintenance(checkpoint=True)
+                self.world.process.finish_maintenance()
+
+    def delete_some(self) -> None:
+        """Any records, sealed ones among them."""
+        for name, topic in self.world.process.engine.state.topics.items():
+            if topic.head_seq and self.rng.random() < 0.7:
+                seq = self.rng.randint(topic.earliest_seq, topic.head_seq + 1)
+                self.world.traffic.delete_some(name, seq, None)
+        self.world.end_turn()
 
     def rest(self) -> None:
         """Everything decided is written."""
@@ -110,7 +124,7 @@ def backed_up(server: Server, place: SimFiles) -> int:
     """Take a backup of the running server; returns how many writes were done when it began."""
     server.rest()
     since = max(len(server.models) - 1, 0)
-    server.most = 12
+    server.most, server.calm = 12, server.rng.randint(0, 120)
     take(Busy(server.world.files, server.act), place)
     server.most = 0
     server.rest()
@@ -180,7 +194,7 @@ def test_a_backup_may_be_cut_off_anywhere(seed: int, stride: int) -> None:
         target = SimFiles(10_000 + cut_at)
         restore(found, 1, target)
         server.checked(target.kill(), first)
-        again = take(server.world.files.other(), found)
+        again, _ = take(server.world.files.other(), found)
         target = SimFiles(10_000 + cut_at)
         restore(found, again.number, target)
         server.checked(target.kill(), models)

@@ -43,7 +43,7 @@ from topics.store.layout import (
     version_of,
 )
 
-ATTEMPTS: Final = 5
+ATTEMPTS: Final = 20
 FLAGS_LEVEL: Final = 1
 """Flags are long stretches of equal bytes: more effort hardly makes them smaller."""
 
@@ -52,13 +52,18 @@ def take(
     source: Files,
     target: Files,
     *,
+    keep: int | None = None,
     progress: Callable[[int], None] = lambda copied_bytes: None,
-) -> Manifest:
+) -> tuple[Manifest, list[int]]:
     """*Blocking.* Add a backup of a data directory to a place; the directory is not changed, and a
     server may be using it.
 
     Args:
+        keep: Remove all but so many of the newest backups, once this one is durable.
         progress: Called with the number of bytes copied since the last call.
+
+    Returns:
+        The backup, and the numbers of those removed.
 
     Raises:
         Unusable: The source is no data directory, or the place holds something else or is in use.
@@ -75,7 +80,10 @@ def take(
     catalog = Catalog(target)
     catalog.enter(create=True)
     catalog.require(known.instance.hex(), source.path)
-    return _Taking(source, target, catalog, known, progress).run()
+    manifest = _Taking(source, target, catalog, known, progress).run()
+    removed = catalog.keep(keep) if keep is not None else []
+    catalog.sweep()
+    return manifest, removed
 
 
 class _Taking:

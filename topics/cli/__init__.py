@@ -6,7 +6,20 @@ so that `topics --help` answers at once.
 
 import click
 
-from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
+from topics.cli import (
+    append,
+    backup,
+    config,
+    inspect,
+    listing,
+    read,
+    redrive,
+    restore,
+    routers,
+    serve,
+    watch,
+    work,
+)
 from topics.cli.exits import Guarded
 from topics.version import VERSION
 
@@ -39,6 +52,8 @@ def main() -> None:
     topics topics                                what there is
     topics routers --graph                       what flows where
     topics inspect topics-data                   is every byte what was written?
+    topics backup /backup/topics                 of a running server, incremental
+    topics restore /backup/topics new-data       a data directory from a backup
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics config` shows what is in force and where it came from. There is no other way to
@@ -46,5 +61,8 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, work, redrive, listing, routers, inspect):
+for module in (
+    *(serve, config, append, read, watch, work, redrive, listing, routers),
+    *(inspect, backup, restore),
+):
     main.add_command(module.command)
