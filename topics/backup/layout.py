@@ -13,7 +13,7 @@ import msgspec
 
 from topics.protocol.model.errors import Corrupt
 from topics.store.files import File, read_at_most
-from topics.store.layout import digest, header_holds, seal_header
+from topics.store.layout import Digest, digest, header_holds, seal_header
 
 MAGIC: Final = b"\xfftopicBK"
 VERSION: Final = 1
@@ -99,6 +99,16 @@ class Manifest(msgspec.Struct, array_like=True):
     def name(self) -> str:
         return backup_name(self.number)
 
+    @property
+    def parts(self) -> list[Part]:
+        """All that the backup file holds."""
+        checkpoint = [] if self.checkpoint is None else [self.checkpoint[1]]
+        return [
+            *checkpoint,
+            *(log.part for log in self.logs),
+            *(segment.flags for segment in self.segments),
+        ]
+
 
 _decode = msgspec.msgpack.Decoder(Manifest).decode
 
@@ -142,3 +152,21 @@ def read_manifest(file: File, path: str, number: int) -> Manifest:
     if len(body) != size or digest(body) != expected:
         raise Corrupt(path, offset, "the manifest of the backup does not verify")
     return _decode(body)
+
+
+def require_parts(file: File, path: str, manifest: Manifest) -> None:
+    """*Blocking.* Compare every part of a backup file with its digest.
+
+    The end of a log that does not verify looks torn, as a crash leaves it: only this tells it from
+    damage of the backup.
+
+    Raises:
+        Corrupt: One does not verify.
+    """
+    for part in manifest.parts:
+        seen = Digest()
+        for at in range(0, part.size_bytes, CHUNK_BYTES):
+            size = min(CHUNK_BYTES, part.size_bytes - at)
+            seen.update(read_at_most(file, size, part.offset + at))
+        if seen.value != part.digest:
+            raise Corrupt(path, part.offset, "a part of the backup does not verify")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.backup.catalog import Catalog
-from topics.backup.layout import CHUNK_BYTES, Manifest
+from topics.backup.layout import CHUNK_BYTES, Manifest, require_parts
 from topics.backup.proof import Living, prove
 from topics.backup.take import require_whole
 from topics.backup.view import Held, Overlay, view
@@ -53,6 +53,7 @@ def restore(
     made = identity_of(manifest, target.entropy(8))
     file = place.open(manifest.name)
     try:
+        require_parts(file, f"{place.path}/{manifest.name}", manifest)
         source = view(place, manifest, file, made)
         for name in source.names():
             if name != IDENTITY_NAME:
@@ -167,6 +168,7 @@ def verify(
         damages += _copies_of(place, manifest, checked, progress)
         file = place.open(manifest.name)
         try:
+            require_parts(file, f"{place.path}/{manifest.name}", manifest)
             prove(view(place, manifest, file, identity_of(manifest, bytes(8))))
         except Corrupt as damage:
             damages.append(damage)

@@ -22,6 +22,7 @@ from topics.backup.layout import (
     copy_name,
     encoded,
     read_manifest,
+    require_parts,
 )
 from topics.backup.point import Moved, Point, read_point
 from topics.backup.proof import prove
@@ -224,6 +225,7 @@ class _Taking:
             manifest.segments.append(msgspec.structs.replace(read, flags=part))
         file.sync()
         file.forget_cache()
+        require_parts(file, f"{self._target.path}/{manifest.name}", manifest)
         found = prove(view(self._target, manifest, file, self._identity))
         manifest.topics, manifest.records = found.topics, found.records
         header, body = encoded(manifest, end)
