@@ -1,8 +1,6 @@
 """`topics backup`: a running server's directory, copied at one point of its log."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
+from topics.cli.offline import refusals
 from topics.cli.progress import byte_bar
 
 if TYPE_CHECKING:
@@ -54,21 +53,6 @@ def command(
         if is_verify:
             return _verify(dest, as_json=as_json)
         return _take(data_dir, dest, keep, as_json=as_json)
-
-
-@contextmanager
-def refusals(path: Path) -> Iterator[None]:
-    """Turn what a store or a disk refuses into a line and an exit code."""
-    from topics.protocol.model.errors import Corrupt, StoreError
-
-    try:
-        yield
-    except Corrupt as error:
-        raise Stop(str(error), CORRUPT) from None
-    except StoreError as error:
-        raise Stop(str(error), UNUSABLE) from None
-    except OSError as error:
-        raise Stop(f"{path}: {error.strerror or error}", UNUSABLE) from None
 
 
 def _take(data_dir: Path, dest: Path, keep: int | None, *, as_json: bool) -> int:

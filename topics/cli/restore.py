@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from topics.cli.backup import refusals, when
+from topics.cli.backup import when
 from topics.cli.exits import counted
+from topics.cli.offline import refusals
 from topics.cli.progress import byte_bar
 
 

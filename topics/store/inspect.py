@@ -4,7 +4,7 @@ Owns the report; changes no byte and takes no lock.  Invariant: damage ends neit
 nor that of its file, as far as intact parts behind it can be found.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,8 +153,11 @@ class Named:
 class Inspection:
     """One pass over a directory."""
 
-    def __init__(self, files: Files, version: int, instance: bytes) -> None:
+    def __init__(
+        self, files: Files, version: int, instance: bytes, progress: Callable[[int], None]
+    ) -> None:
         self._files = files
+        self._progress = progress
         self._instance = instance
         self._named = Named()
         self._end = Position(1, 0, 0, 0)
@@ -191,6 +194,7 @@ class Inspection:
             name = checkpoint_name(number)
             found = CheckpointReport(name, self._size(name))
             self.report.checkpoints.append(found)
+            self._progress(found.size_bytes)
             try:
                 image, stored = checkpoints.read(number)
             except Corrupt as error:
@@ -248,6 +252,7 @@ class Inspection:
                 report.events += batch.events
                 report.last_batch = batch.number
                 report.used_bytes = end
+                self._progress(end - position.offset)
                 if batch.kind != EVENTS:
                     kind = KINDS[batch.kind]
                     report.marks[kind] = report.marks.get(kind, 0) + 1
@@ -302,6 +307,7 @@ class Inspection:
             except Corrupt as error:
                 self._problem(error)
             report.verified = len(self.report.problems) == before
+            self._progress(report.size_bytes)
 
     def _segment(self, number: int, report: SegmentReport) -> None:
         path = f"{self._files.path}/{report.name}"
@@ -346,8 +352,11 @@ def run_damages(file: File, path: str, row: Any) -> Iterator[Corrupt]:
         yield damage
 
 
-def inspect(files: Files) -> Report:
+def inspect(files: Files, progress: Callable[[int], None] = lambda checked_bytes: None) -> Report:
     """*Blocking.* Check a data directory that no process writes.
+
+    Args:
+        progress: Called with the number of bytes checked since the last call.
 
     Raises:
         Unusable: It is not a data directory of a format that this version reads.
@@ -359,4 +368,4 @@ def inspect(files: Files) -> Report:
     known = identity.read(files)
     if known is None:
         raise Unusable(files.path, "not a data directory of topics")
-    return Inspection(files, known.version, known.instance).run()
+    return Inspection(files, known.version, known.instance, progress).run()
