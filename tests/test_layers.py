@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
+    "repair": PURE | DRIVER | {"topics.store", "topics.repair"},
     "arrow": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson"}
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
@@ -163,7 +164,16 @@ def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
     assert [name for name in named if is_within(name, {"topics.client"})] == []
 
 
-TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
+TESTED = (
+    "store",
+    "backup",
+    "repair",
+    "cli",
+    "server/exchange",
+    "server/page",
+    "server/process",
+    "server/runtime",
+)
 """Packages in which every module has a test file of its name."""
 
 UNTESTED = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, counted
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted
 from topics.cli.offline import refusals, unused
 from topics.cli.progress import byte_bar
 
@@ -18,16 +18,33 @@ if TYPE_CHECKING:
 @click.command("inspect")
 @click.argument("data_dir", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
-def command(data_dir: Path, as_json: bool) -> int:
+@click.option("--repair", is_flag=True, help="Show what can be mended without a loss.")
+@click.option("--quarantine", is_flag=True, help="Show that, and what would have to be given up.")
+@click.option("--yes", is_flag=True, help="With one of these two: do it.")
+def command(data_dir: Path, as_json: bool, repair: bool, quarantine: bool, yes: bool) -> int:
     """Check every byte of DATA_DIR against its checksum, and print what is there.
 
-    The server must be stopped; nothing is changed. A torn tail of the log is what a crash leaves,
-    and the next start sets it aside. Ends with 0 where everything verifies; with 3 where something
-    does not, and names the file and the byte; with 2 where DATA_DIR is no data directory, or in
-    use.
+    The server must be stopped; nothing is changed without --yes. A torn tail of the log is what a
+    crash leaves, and the next start sets it aside. Ends with 0 where everything verifies; with 3
+    where something does not, and names the file and the byte; with 2 where DATA_DIR is no data
+    directory, or in use.
+
+    --repair removes what a crash left and nothing reads, and mends what is there twice.
+    --quarantine also gives up the records that cannot be read: readers are told of a gap. Both
+    print what they would do; with --yes they do it, and keep a copy of what they take out as
+    NAME.quarantine.
     """
-    with refusals(data_dir), unused(data_dir):
-        report, topics = _inspected(data_dir)
+    if as_json and (repair or quarantine):
+        raise Stop("--json comes without --repair and --quarantine", UNUSABLE)
+    if yes and not (repair or quarantine):
+        raise Stop("--yes comes with --repair or --quarantine", UNUSABLE)
+    with refusals(data_dir):
+        if repair or quarantine:
+            from topics.cli.repair import repaired
+
+            return repaired(data_dir, may_lose=quarantine, is_agreed=yes)
+        with unused(data_dir):
+            report, topics = _inspected(data_dir)
     if as_json:
         import msgspec
 

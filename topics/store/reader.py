@@ -42,10 +42,17 @@ class ReadOnlyStore:
         self.instance_id = known.history.hex()
         self.stats = StoreStats()
         self._files = files
-        self._instance = instance
+        self._instance = self.instance = instance
+        self.incarnation = 0
+        """Of the process that wrote the checkpoint."""
         self._position: Position | None = None
         self._segments = Segments(files, instance=instance, stats=self.stats)
         self._held: list[SealedRun] = []
+
+    @property
+    def position(self) -> Position | None:
+        """How far the log was applied; None: not beyond its beginning."""
+        return self._position
 
     def open_run(self, ref: RunRef, topic_id: int) -> SealedRun:
         return self._segments.run(ref, topic_id)
@@ -56,6 +63,7 @@ class ReadOnlyStore:
         if loaded is not None:
             image, stored = loaded
             self._position = stored.position
+            self.incarnation = stored.incarnation
             sink.restore(image)
 
     def follow(self, sink: RecoverySink, *, to_the_end: bool = False) -> Recovery:

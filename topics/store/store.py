@@ -50,6 +50,7 @@ class DiskStore:
         wal_file_bytes: int = WAL_FILE_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
+        forgiven: frozenset[int] = frozenset(),
     ) -> None:
         """Touches no file before `recover`.
 
@@ -57,6 +58,8 @@ class DiskStore:
             wal_file_bytes: Size that log files grow to.
             reserve_bytes: Size that the file kept back for a full disk grows to.
             open_segments_max: Segments open at once, two descriptors each.
+            forgiven: Segments that may be missing or damaged: the caller is about to drop what
+                refers to them.
         """
         self.instance_id = ""
         self.stats = StoreStats()
@@ -64,6 +67,7 @@ class DiskStore:
         self._wal_file_bytes = wal_file_bytes
         self._reserve_bytes = reserve_bytes
         self._open_segments_max = open_segments_max
+        self._forgiven = forgiven
         self._progress = Progress()
         self._recovered = False
         self._incarnation = 1
@@ -186,7 +190,8 @@ class DiskStore:
         failed = self._has_lost_pages or FAILED_NAME in self._files.names()
         same_boot = tail.boot_id == self._files.boot_id() and not failed
         refs = sink.refs()
-        self._segments.verify(refs, tail.position.batch, self._progress.segment_checked)
+        sound = [ref for ref in refs if ref.segment not in self._forgiven]
+        self._segments.verify(sound, tail.position.batch, self._progress.segment_checked)
         # Up to here no byte was changed: every refusal leaves the directory as it was.
         removed = torn.age_out(self._files)
         identity.upgrade(self._files, instance)
