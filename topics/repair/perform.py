@@ -285,7 +285,7 @@ def _write_losses(engine: Engine, store: DiskStore, found: Plan, now_ms: int) ->
 
 def _rewrite(engine: Engine, store: DiskStore, topic: Topic, bad: BadRun, now_ms: int) -> None:
     """Put what can be read of a run into a segment of its own, so that the damaged one can go."""
-    run = topic.run_at(bad.first_seq)
+    run = topic.runs.at(bad.first_seq)
     assert run is not None
     flags = run.flags.copy()
     flags[bad.rows] = DELETED

@@ -13,8 +13,9 @@ import numpy as np
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.records import LIVE
+from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.state import State
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.topic import Topic
 from topics.store import segment
 from topics.store.files import Files
 from topics.store.inspect import Report, inspect, run_damages
@@ -185,7 +186,7 @@ def _lost(topic: Topic, bad: BadRun) -> Iterator[Lost]:
     rows = np.arange(bad.count) if bad.rows is None else bad.rows
     seqs = (rows + bad.first_seq).astype(np.uint64)
     seqs = seqs[seqs > topic.gone_through]
-    run = topic.run_at(bad.first_seq)
+    run = topic.runs.at(bad.first_seq)
     if bad.rows is not None and run is not None:
         seqs = seqs[run.flags[(seqs - np.uint64(bad.first_seq)).astype(np.int64)] == LIVE]
     for first, last in seq_spans(seqs).tolist():
