@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import RunRef, RunsSealed
 from topics.protocol.model.ports import Run, SealEntry, SealPiece
+from topics.protocol.model.records import LIVE
 from topics.protocol.state.checkpoint import Images
 from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.hot_run import HotRun
@@ -389,6 +392,15 @@ def hot_bytes(job: SealJob) -> int:
     """Text of the job that was in memory only until now."""
     pieces = (piece for entry in job.entries for piece in entry.pieces)
     return sum(piece.run.text_bytes for piece in pieces if piece.run.ref is None)
+
+
+def live_bytes(job: SealJob) -> int:
+    """About how much text the job writes: of each piece the share that lives."""
+    pieces = (piece for entry in job.entries for piece in entry.pieces)
+    return sum(
+        piece.run.text_bytes * int(np.count_nonzero(piece.flags == LIVE)) // piece.run.count
+        for piece in pieces
+    )
 
 
 def _size(run: Run) -> int:
