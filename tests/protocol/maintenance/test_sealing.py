@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
+from protocol.state.runs import run_of
 from topics.protocol.maintenance import sealing
 from topics.protocol.maintenance.sealing import AGE_CHECK_MS
 from topics.protocol.model.events import RunsSealed
@@ -12,7 +13,6 @@ from topics.protocol.model.records import DELETED, LIVE
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.state import State
 
-from protocol.state.runs import run_of
 from .runs import hot, sealed
 
 
@@ -292,7 +292,12 @@ def test_a_rewrite_lets_the_columns_of_a_dead_stretch_go(monkeypatch: pytest.Mon
     engine.seal()
 
     topic = engine.topic()
-    assert [(run.first_seq, run.count) for run in topic.runs] == [(1, 5), (51, 5), (101, 5), (151, 5)]
+    assert [(run.first_seq, run.count) for run in topic.runs] == [
+        (1, 5),
+        (51, 5),
+        (101, 5),
+        (151, 5),
+    ]
     assert engine.diff() == left
     assert topic.runs.disk_bytes * 9 < before
     assert len([e for e in engine.events if isinstance(e, RunsSealed) and len(e.runs) == 4]) == 1
