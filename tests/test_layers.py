@@ -170,6 +170,7 @@ TESTED = (
     "backup",
     "repair",
     "cli",
+    "server/access",
     "server/exchange",
     "server/page",
     "server/process",

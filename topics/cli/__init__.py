@@ -11,6 +11,7 @@ from topics.cli import (
     backup,
     config,
     inspect,
+    keys,
     listing,
     read,
     redrive,
@@ -54,6 +55,7 @@ def main() -> None:
     topics inspect topics-data                   is every byte what was written?
     topics backup /backup/topics                 of a running server, incremental
     topics restore /backup/topics new-data       a data directory from a backup
+    topics keys new --scopes read                an API key, and its entry for the server
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics config` shows what is in force and where it came from. There is no other way to
@@ -62,7 +64,7 @@ def main() -> None:
 
 
 for module in (
-    *(serve, config, append, read, watch, work, redrive, listing, routers),
+    *(serve, config, keys, append, read, watch, work, redrive, listing, routers),
     *(inspect, backup, restore),
 ):
     main.add_command(module.command)
