@@ -47,6 +47,8 @@ ALLOWED: dict[str, set[str]] = {
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson", "opentelemetry"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
+    "backup": PURE | STATE | {"topics.store", "topics.backup"},
+    "repair": PURE | DRIVER | {"topics.store", "topics.repair"},
     "arrow": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson"}
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
@@ -165,6 +167,8 @@ def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
 
 TESTED = (
     "store",
+    "backup",
+    "repair",
     "cli",
     "server/access",
     "server/exchange",

@@ -228,6 +228,12 @@ class Settings:
     segment_max_age_ms: int = _row(
         3_600_000, _integer(0, U64_MAX), STORAGE, "Age at which records are sealed, ms; 0: never."
     )
+    rewrite_bytes_per_s: int = _row(
+        64 << 20,
+        _integer(0, U64_MAX),
+        STORAGE,
+        "Bytes a second that rewrites of segments read and write; 0: no limit.",
+    )
     hot_max_bytes: int = _row(
         256 << 20, _integer(1 << 20, U64_MAX), STORAGE, "Memory that unsealed records may hold."
     )

@@ -109,9 +109,10 @@ def _check_refused(world: "World", damaged: SimFiles, chosen: Placed) -> None:
 
 
 def _vouched_for(files: SimFiles) -> list[Placed]:
-    instance = identity.read(files)
-    if instance is None:
+    known = identity.read(files)
+    if known is None:
         return []
+    instance = known.instance
     loaded = Checkpoints(files, instance).load()
     walk = LogWalk(files, instance, loaded[1].position if loaded is not None else None)
     walk.open(lambda file: None)

@@ -107,11 +107,11 @@ def test_a_newer_format_is_refused_unchanged(tmp_path: Path) -> None:
     """The refusal names both versions. (F34)"""
     opened(tmp_path).close(None)
     newer = layout.seal_header(
-        layout.IDENTITY, layout.IDENTITY_MAGIC, layout.FORMAT_VERSION + 1, 0, 0, b"instance"
+        layout.IDENTITY, layout.IDENTITY_MAGIC, layout.HISTORY_VERSION + 1, 0, 0, b"instance"
     )
     (tmp_path / layout.IDENTITY_NAME).write_bytes(newer)
 
-    what = f"format {layout.FORMAT_VERSION + 1} is newer than {layout.FORMAT_VERSION}"
+    what = f"format {layout.HISTORY_VERSION + 1} is newer than {layout.HISTORY_VERSION}"
     refused(tmp_path, what)
     with pytest.raises(Unusable, match=what):
         inspect(OsFiles(tmp_path))

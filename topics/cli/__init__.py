@@ -14,6 +14,7 @@ from topics.version import VERSION
 
 COMMANDS: Final = {
     "append": "append:command",
+    "backup": "backup:command",
     "completion": "completion:command",
     "config": "topic:configure",
     "create": "topic:create",
@@ -27,6 +28,7 @@ COMMANDS: Final = {
     "purge": "records:purge",
     "read": "read:command",
     "redrive": "redrive:command",
+    "restore": "restore:command",
     "rm": "records:rm",
     "router": "router:group",
     "routers": "routers:command",
@@ -101,6 +103,8 @@ def main() -> None:
     topics stats                                 what the server does, live
     topics routers --graph                       what flows where; router create, info, delete
     topics inspect topics-data                   is every byte what was written?
+    topics backup /backup/topics                 of a running server, incremental
+    topics restore /backup/topics new-data       a data directory from a backup
     topics keys new --scopes read                an API key, and its entry for the server
 
     Every setting of the server is an environment variable and an option of `topics serve`;

@@ -1,16 +1,13 @@
 """`topics inspect`: a data directory, checked without a server and without a change."""
 
-import fcntl
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted
+from topics.cli.offline import refusals, unused
+from topics.cli.progress import byte_bar
 
 if TYPE_CHECKING:
     from topics.protocol.model.events import TopicImage
@@ -21,33 +18,33 @@ if TYPE_CHECKING:
 @click.command("inspect")
 @click.argument("data_dir", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
-def command(data_dir: Path, as_json: bool) -> int:
+@click.option("--repair", is_flag=True, help="Show what can be mended without a loss.")
+@click.option("--quarantine", is_flag=True, help="Show that, and what would have to be given up.")
+@click.option("--yes", is_flag=True, help="With one of these two: do it.")
+def command(data_dir: Path, as_json: bool, repair: bool, quarantine: bool, yes: bool) -> int:
     """Check every byte of DATA_DIR against its checksum, and print what is there.
 
-    The server must be stopped; nothing is changed. A torn tail of the log is what a crash leaves,
-    and the next start sets it aside. Ends with 0 where everything verifies; with 3 where something
-    does not, and names the file and the byte; with 2 where DATA_DIR is no data directory, or in
-    use.
-    """
-    from topics.protocol.model.errors import Corrupt, StoreError
-    from topics.store.files import OsFiles
-    from topics.store.inspect import Problem, inspect
+    The server must be stopped; nothing is changed without --yes. A torn tail of the log is what a
+    crash leaves, and the next start sets it aside. Ends with 0 where everything verifies; with 3
+    where something does not, and names the file and the byte; with 2 where DATA_DIR is no data
+    directory, or in use.
 
-    topics: list[TopicImage] = []
-    try:
-        with _unused(data_dir):
-            report = inspect(OsFiles(data_dir))
-            if report.ok:
-                try:
-                    topics = _topics(OsFiles(data_dir))
-                except Corrupt as damage:
-                    # Each file verifies, but they do not fit together: that is damage as well.
-                    found = Problem(damage.path, damage.offset, damage.what)
-                    report.problems.append(found)
-    except StoreError as error:
-        raise Stop(str(error), UNUSABLE) from None
-    except OSError as error:
-        raise Stop(f"{error.filename or data_dir}: {error.strerror}", UNUSABLE) from None
+    --repair removes what a crash left and nothing reads, and mends what is there twice.
+    --quarantine also gives up the records that cannot be read: readers are told of a gap. Both
+    print what they would do; with --yes they do it, and keep a copy of what they take out as
+    NAME.quarantine.
+    """
+    if as_json and (repair or quarantine):
+        raise Stop("--json comes without --repair and --quarantine", UNUSABLE)
+    if yes and not (repair or quarantine):
+        raise Stop("--yes comes with --repair or --quarantine", UNUSABLE)
+    with refusals(data_dir):
+        if repair or quarantine:
+            from topics.cli.repair import repaired
+
+            return repaired(data_dir, may_lose=quarantine, is_agreed=yes)
+        with unused(data_dir):
+            report, topics = _inspected(data_dir)
     if as_json:
         import msgspec
 
@@ -60,23 +57,21 @@ def command(data_dir: Path, as_json: bool) -> int:
     return OK if report.ok else CORRUPT
 
 
-@contextmanager
-def _unused(data_dir: Path) -> Iterator[None]:
-    """Keep a server from starting meanwhile: a file that is being written would look damaged."""
-    from topics.store.layout import LOCK_NAME
+def _inspected(data_dir: Path) -> "tuple[Report, list[TopicImage]]":
+    from topics.protocol.model.errors import Corrupt
+    from topics.store.files import OsFiles
+    from topics.store.inspect import Problem, inspect
 
-    try:
-        lock = os.open(data_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise Stop(f"{data_dir}: in use by a running server; stop it first", UNUSABLE) from None
-    finally:
-        os.close(lock)
+    topics: list[TopicImage] = []
+    with byte_bar("inspect") as progress:
+        report = inspect(OsFiles(data_dir), progress)
+    if report.ok:
+        try:
+            topics = _topics(OsFiles(data_dir))
+        except Corrupt as damage:
+            # Each file verifies, but they do not fit together: that is damage as well.
+            report.problems.append(Problem(damage.path, damage.offset, damage.what))
+    return report, topics
 
 
 def _plain(report: "Report") -> dict[str, Any]:
@@ -173,17 +168,19 @@ def _verdict(is_verified: bool, **remarks: bool) -> str:
 
 
 def _table(title: str, columns: list[str], rows: list[tuple[str, list[int], str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    """Rows of a name, numbers and a remark, under a title.
 
+    Plain text: there may be a hundred thousand rows, for which a library's table takes minutes.
+    """
     if not rows:
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column(title, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("")
-    for name, numbers, remark in rows:
-        table.add_row(name, *(f"{number:,}" for number in numbers), remark)
-    click.echo()
-    print_rich(Console(file=sys.stdout, width=120, highlight=False), table)
+    texts = [
+        [name, *(f"{number:,}" for number in numbers), remark] for name, numbers, remark in rows
+    ]
+    texts.insert(0, [title, *columns, ""])
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = []
+    for name, *numbers, remark in texts:
+        cells = [text.rjust(width) for text, width in zip(numbers, widths[1:-1], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *cells, remark]).rstrip())
+    click.echo("\n" + "\n".join(lines))

@@ -182,7 +182,8 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a topic: `count` records are live, their seqs in [earliest_seq, head_seq].
 
-    `queue` is None where the topic is a log.
+    `queue` is None where the topic is a log.  `disk_bytes` is what its records take in segment files,
+    deleted ones included until their file is rewritten.
     """
 
     topic: str
@@ -198,6 +199,7 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     last_read_ts: int | None = None
     epoch: str | None = None
     queue: QueueCounts | None = None
+    disk_bytes: int = 0
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +215,7 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     durability: str = "disk"
     effective_priority: int = 0
     queue: QueueCounts | None = None
+    disk_bytes: int = 0
 
 
 class TopicsPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ newer format, or in use is not changed by a single byte.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from topics.protocol.model.errors import InUse, Unusable
@@ -12,6 +13,8 @@ from topics.store.files import Files, discard, publish, read_whole, write_all
 from topics.store.layout import (
     FAILED_NAME,
     FORMAT_VERSION,
+    HISTORY,
+    HISTORY_VERSION,
     IDENTITY,
     IDENTITY_MAGIC,
     IDENTITY_NAME,
@@ -61,18 +64,30 @@ def _is_unfinished(names: list[str]) -> bool:
     return IDENTITY_TEMP in names and set(names) <= first | temps
 
 
-def read(files: Files) -> bytes | None:
-    """The instance id, 8 bytes; None where the directory is new.
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the identity of a directory says.
+
+    Attributes:
+        version: The newest format that a file of the directory may have.
+        instance: 8 bytes, in the header of every file.
+        history: 8 bytes, of which epochs are made: the instance, until a backup is restored.
+        incarnation: No process of this directory has a smaller one.  A restore leaves out those that
+            the lost history may have had, so that no lease of it is given again.
+    """
+
+    version: int
+    instance: bytes
+    history: bytes
+    incarnation: int = 0
+
+
+def read(files: Files) -> Identity | None:
+    """The identity; None where the directory is new.
 
     Raises:
         Unusable: The format is newer, or the identity cannot be read.
     """
-    known = read_versioned(files)
-    return known[1] if known is not None else None
-
-
-def read_versioned(files: Files) -> tuple[int, bytes] | None:
-    """As `read`, and the newest format that a file of the directory may have."""
     path = f"{files.path}/{IDENTITY_NAME}"
     try:
         data = read_whole(files, IDENTITY_NAME)
@@ -85,12 +100,18 @@ def read_versioned(files: Files) -> tuple[int, bytes] | None:
     magic, version, _, _, instance, _ = IDENTITY.unpack(data[: IDENTITY.size])
     if magic != IDENTITY_MAGIC:
         raise Unusable(path, "not a data directory of topics")
-    if version > FORMAT_VERSION and header_holds(IDENTITY, data):
-        what = f"format {version} is newer than {FORMAT_VERSION}, which this version reads"
+    if version > HISTORY_VERSION and header_holds(IDENTITY, data):
+        what = f"format {version} is newer than {HISTORY_VERSION}, which this version reads"
         raise Unusable(path, what)
-    if not header_holds(IDENTITY, data) or len(data) != IDENTITY.size:
+    rest = data[IDENTITY.size :]
+    is_whole = header_holds(HISTORY, rest) if version == HISTORY_VERSION else True
+    size = HISTORY.size if version == HISTORY_VERSION else 0
+    if not header_holds(IDENTITY, data) or len(rest) != size or not is_whole:
         raise Unusable(path, "the identity does not verify")
-    return version, bytes(instance)
+    if version < HISTORY_VERSION:
+        return Identity(version, bytes(instance), bytes(instance))
+    history, incarnation, _, _ = HISTORY.unpack(rest)
+    return Identity(version, bytes(instance), bytes(history), incarnation)
 
 
 def upgrade(files: Files, instance: bytes) -> None:
@@ -100,15 +121,21 @@ def upgrade(files: Files, instance: bytes) -> None:
     Raises:
         Unusable: The disk failed; the directory is unchanged.
     """
-    known = read_versioned(files)
+    known = read(files)
     assert known is not None
-    if known[0] == FORMAT_VERSION:
+    if known.version >= FORMAT_VERSION:
         return
     try:
         publish(files, IDENTITY_NAME, _encode(instance))
     except OSError as error:
         what = f"cannot be brought to format {FORMAT_VERSION}: {error.strerror}"
         raise Unusable(files.path, what) from error
+
+
+def encode_restored(identity: Identity) -> bytes:
+    """The identity of a directory that continues a backup in a history of its own."""
+    first = seal_header(IDENTITY, IDENTITY_MAGIC, HISTORY_VERSION, 0, 0, identity.instance)
+    return first + seal_header(HISTORY, identity.history, identity.incarnation, 0)
 
 
 def _encode(instance: bytes) -> bytes:

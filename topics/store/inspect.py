@@ -4,6 +4,7 @@ Owns the report; changes no byte and takes no lock.  Invariant: damage ends neit
 nor that of its file, as far as intact parts behind it can be found.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from topics.protocol.model.events import (
 from topics.protocol.model.records import DELETED, LIVE
 from topics.store import identity, segment
 from topics.store.checkpoint import Checkpoints
-from topics.store.files import Files, read_at_most
+from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
     BLOCK,
     EVENTS,
@@ -152,8 +153,11 @@ class Named:
 class Inspection:
     """One pass over a directory."""
 
-    def __init__(self, files: Files, version: int, instance: bytes) -> None:
+    def __init__(
+        self, files: Files, version: int, instance: bytes, progress: Callable[[int], None]
+    ) -> None:
         self._files = files
+        self._progress = progress
         self._instance = instance
         self._named = Named()
         self._end = Position(1, 0, 0, 0)
@@ -190,6 +194,7 @@ class Inspection:
             name = checkpoint_name(number)
             found = CheckpointReport(name, self._size(name))
             self.report.checkpoints.append(found)
+            self._progress(found.size_bytes)
             try:
                 image, stored = checkpoints.read(number)
             except Corrupt as error:
@@ -247,6 +252,7 @@ class Inspection:
                 report.events += batch.events
                 report.last_batch = batch.number
                 report.used_bytes = end
+                self._progress(end - position.offset)
                 if batch.kind != EVENTS:
                     kind = KINDS[batch.kind]
                     report.marks[kind] = report.marks.get(kind, 0) + 1
@@ -301,6 +307,7 @@ class Inspection:
             except Corrupt as error:
                 self._problem(error)
             report.verified = len(self.report.problems) == before
+            self._progress(report.size_bytes)
 
     def _segment(self, number: int, report: SegmentReport) -> None:
         path = f"{self._files.path}/{report.name}"
@@ -323,24 +330,33 @@ class Inspection:
             file.close()
 
     def _run(self, file: Any, path: str, row: Any) -> None:
-        try:
-            segment.check_section(file, path, row)
-            shape = segment.shape_of(row)
-            at, dtype, items = shape.parts()["blocks"]
-            start = int(row["section_offset"]) + at
-            raw = segment.read_exact(file, path, start, items * dtype.itemsize)
-            base = int(row["text_offset"])
-            for block, expected in enumerate(np.frombuffer(raw, dtype).tolist()):
-                size = min(BLOCK, shape.text_bytes - block * BLOCK)
-                at = base + block * BLOCK
-                if digest(segment.read_exact(file, path, at, size)) != expected:
-                    self._problem(Corrupt(path, at, "a block of text does not verify"))
-        except Corrupt as error:
-            self._problem(error)
+        for damage in run_damages(file, path, row):
+            self._problem(damage)
 
 
-def inspect(files: Files) -> Report:
+def run_damages(file: File, path: str, row: Any) -> Iterator[Corrupt]:
+    """What of a run does not verify: its section, or blocks of its text."""
+    try:
+        segment.check_section(file, path, row)
+        shape = segment.shape_of(row)
+        at, dtype, items = shape.parts()["blocks"]
+        start = int(row["section_offset"]) + at
+        raw = segment.read_exact(file, path, start, items * dtype.itemsize)
+        base = int(row["text_offset"])
+        for block, expected in enumerate(np.frombuffer(raw, dtype).tolist()):
+            size = min(BLOCK, shape.text_bytes - block * BLOCK)
+            at = base + block * BLOCK
+            if digest(segment.read_exact(file, path, at, size)) != expected:
+                yield Corrupt(path, at, "a block of text does not verify")
+    except Corrupt as damage:
+        yield damage
+
+
+def inspect(files: Files, progress: Callable[[int], None] = lambda checked_bytes: None) -> Report:
     """*Blocking.* Check a data directory that no process writes.
+
+    Args:
+        progress: Called with the number of bytes checked since the last call.
 
     Raises:
         Unusable: It is not a data directory of a format that this version reads.
@@ -349,7 +365,7 @@ def inspect(files: Files) -> Report:
         files.prepare(create=False)
     except OSError as error:
         raise Unusable(files.path, error.strerror or str(error)) from error
-    known = identity.read_versioned(files)
+    known = identity.read(files)
     if known is None:
         raise Unusable(files.path, "not a data directory of topics")
-    return Inspection(files, *known).run()
+    return Inspection(files, known.version, known.instance, progress).run()

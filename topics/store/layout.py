@@ -19,6 +19,9 @@ from topics.protocol.model.records import Buffer
 FORMAT_VERSION: Final = 2
 """The version that is written; those in `VERSIONS` are read."""
 VERSIONS: Final = (1, 2)
+HISTORY_VERSION: Final = 3
+"""The version of an identity that names a history, as a restored directory has it.  The other files
+of such a directory are of `FORMAT_VERSION`."""
 
 SECTOR: Final = 512
 """Batches start on multiples of it, so that a scan can find their headers."""
@@ -36,6 +39,9 @@ SEGMENT_MAGIC: Final = b"\xfftopicSG"
 
 IDENTITY: Final = struct.Struct("<8sHHI8sQ")
 """magic, version, -, -, instance, digest."""
+
+HISTORY: Final = struct.Struct("<8sIIQ")
+"""Behind the identity from version 3 on: history, least incarnation, -, digest."""
 
 LOG_HEADER: Final = struct.Struct("<8sHHI8sQQQQ16sQQ")
 """magic, version, -, incarnation, instance, number, last batch of the log before this file, its
@@ -83,6 +89,7 @@ RUN_DTYPE: Final = np.dtype(
 """A row of a segment's run table; offsets count from the start of the file."""
 
 assert IDENTITY.size == 32
+assert HISTORY.size == 24
 assert LOG_HEADER.size == 88
 assert LOG_HEADERS[1].size == 80
 assert BATCH_HEADER.size == 88

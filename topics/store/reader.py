@@ -35,16 +35,24 @@ class ReadOnlyStore:
             files.prepare(create=False)
         except OSError as error:
             raise Unusable(files.path, error.strerror or str(error)) from error
-        instance = identity.read(files)
-        if instance is None:
+        known = identity.read(files)
+        if known is None:
             raise Unusable(files.path, "not a data directory of topics")
-        self.instance_id = instance.hex()
+        instance = known.instance
+        self.instance_id = known.history.hex()
         self.stats = StoreStats()
         self._files = files
-        self._instance = instance
+        self._instance = self.instance = instance
+        self.incarnation = 0
+        """Of the process that wrote the checkpoint."""
         self._position: Position | None = None
         self._segments = Segments(files, instance=instance, stats=self.stats)
         self._held: list[SealedRun] = []
+
+    @property
+    def position(self) -> Position | None:
+        """How far the log was applied; None: not beyond its beginning."""
+        return self._position
 
     def open_run(self, ref: RunRef, topic_id: int) -> SealedRun:
         return self._segments.run(ref, topic_id)
@@ -55,10 +63,14 @@ class ReadOnlyStore:
         if loaded is not None:
             image, stored = loaded
             self._position = stored.position
+            self.incarnation = stored.incarnation
             sink.restore(image)
 
-    def follow(self, sink: RecoverySink) -> Recovery:
+    def follow(self, sink: RecoverySink, *, to_the_end: bool = False) -> Recovery:
         """Apply what has become durable since the last call, or since the checkpoint.
+
+        Args:
+            to_the_end: Apply all that verifies: nobody writes, and no power loss can follow.
 
         Raises:
             Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
@@ -72,7 +84,8 @@ class ReadOnlyStore:
             for position, batch in walk.batches():
                 waiting.append((position, batch))
                 clean = batch.kind == CLEAN
-                while waiting and (clean or waiting[0][1].number <= walk.vouched):
+                is_final = clean or to_the_end
+                while waiting and (is_final or waiting[0][1].number <= walk.vouched):
                     events += self._apply(*waiting.popleft(), sink)
             tail = walk.tail()
         finally:

@@ -231,6 +231,10 @@ class LogWalk:
             self._windows[number] = Window(file, self._path(number))
             self.total_bytes += self._windows[number].size
 
+    def hold(self, number: int, file: File) -> None:
+        """Let the walk read a file that its caller opened, and closes."""
+        self._windows[number] = Window(file, self._path(number))
+
     def _path(self, number: int) -> str:
         return f"{self._files.path}/{log_name(number)}"
 

@@ -50,6 +50,7 @@ class DiskStore:
         wal_file_bytes: int = WAL_FILE_BYTES,
         reserve_bytes: int = RESERVE_BYTES,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
+        forgiven: frozenset[int] = frozenset(),
     ) -> None:
         """Touches no file before `recover`.
 
@@ -57,6 +58,8 @@ class DiskStore:
             wal_file_bytes: Size that log files grow to.
             reserve_bytes: Size that the file kept back for a full disk grows to.
             open_segments_max: Segments open at once, two descriptors each.
+            forgiven: Segments that may be missing or damaged: the caller is about to drop what
+                refers to them.
         """
         self.instance_id = ""
         self.stats = StoreStats()
@@ -64,6 +67,7 @@ class DiskStore:
         self._wal_file_bytes = wal_file_bytes
         self._reserve_bytes = reserve_bytes
         self._open_segments_max = open_segments_max
+        self._forgiven = forgiven
         self._progress = Progress()
         self._recovered = False
         self._incarnation = 1
@@ -122,8 +126,8 @@ class DiskStore:
     def recover(self, sink: RecoverySink) -> Recovery:
         identity.enter(self._files)
         try:
-            instance = identity.read(self._files)
-            recovery = self._found() if instance is None else self._replay(instance, sink)
+            known = identity.read(self._files)
+            recovery = self._found() if known is None else self._replay(known, sink)
         except OSError as error:
             self._files.close()
             raise Unusable(self._files.path, error.strerror or str(error)) from error
@@ -135,8 +139,8 @@ class DiskStore:
         self._progress.finish()
         return recovery
 
-    def _assemble(self, instance: bytes) -> None:
-        self.instance_id = instance.hex()
+    def _assemble(self, instance: bytes, history: bytes) -> None:
+        self.instance_id = history.hex()
         self._checkpoints = Checkpoints(self._files, instance)
         self._segments = Segments(
             self._files, instance=instance, stats=self.stats, open_max=self._open_segments_max
@@ -157,7 +161,7 @@ class DiskStore:
 
     def _found(self) -> Recovery:
         def begin(instance: bytes) -> None:
-            self._assemble(instance)
+            self._assemble(instance, instance)
             self._begin_log(instance, Position(1, 0, 0, 0))
             self._log.rotate(fresh=True)
             self._log.sync()
@@ -165,8 +169,9 @@ class DiskStore:
         identity.found(self._files, begin)
         return Recovery(clean=True, same_boot=True, fresh=True, events=0)
 
-    def _replay(self, instance: bytes, sink: RecoverySink) -> Recovery:
-        self._assemble(instance)
+    def _replay(self, known: identity.Identity, sink: RecoverySink) -> Recovery:
+        instance = known.instance
+        self._assemble(instance, known.history)
         loaded = self._checkpoints.load()
         stored = None
         if loaded is not None:
@@ -185,7 +190,8 @@ class DiskStore:
         failed = self._has_lost_pages or FAILED_NAME in self._files.names()
         same_boot = tail.boot_id == self._files.boot_id() and not failed
         refs = sink.refs()
-        self._segments.verify(refs, tail.position.batch, self._progress.segment_checked)
+        sound = [ref for ref in refs if ref.segment not in self._forgiven]
+        self._segments.verify(sound, tail.position.batch, self._progress.segment_checked)
         # Up to here no byte was changed: every refusal leaves the directory as it was.
         removed = torn.age_out(self._files)
         identity.upgrade(self._files, instance)
@@ -194,7 +200,7 @@ class DiskStore:
         self._set_aside(tail)
         self._clean_up()
         self._dropped = [(0, number) for number in self._segments.sweep(refs)]
-        self._incarnation = max(self._incarnation, tail.incarnation) + 1
+        self._incarnation = max(self._incarnation + 1, tail.incarnation + 1, known.incarnation)
         end = tail.position
         self._begin_log(instance, Position(tail.last_number + 1, 0, end.batch, end.digest))
         self._left = tail.left

@@ -64,6 +64,7 @@ TOPIC_VIEWS: Final = st.builds(
     earliest_seq=SEQS,
     count=NATURALS,
     size_bytes=NATURALS,
+    disk_bytes=NATURALS,
     priority=st.integers(-1000, 1000),
     last_write_ms=st.none() | NATURALS,
     last_read_ms=st.none() | NATURALS,

@@ -169,3 +169,57 @@ def test_what_is_written_while_a_checkpoint_is_made_is_in_the_log_behind_it() ->
     counts = {name: topic.count for name, topic in again.driver.engine.state.topics.items()}
     assert counts["t"] == 60 + counts["u"]
     assert counts["u"] >= 10
+
+
+def sparse(rate: int) -> Disk:
+    """A server with four segments of which a tenth lives each, and rewrites at this rate."""
+    host = Disk(rewrite_bytes_per_s=rate, segment_max_bytes=48_000)
+    for n in range(4):
+        host.write(f"t{n}", 50)
+        host.round(checkpoint=True)
+        raw = b'{"before_seq": 46}'
+        host.driver.submit(bodies.parse_delete(f"t{n}", raw), lambda reply: None)
+        host.settle()
+    return host
+
+
+def test_rewrites_wait_for_their_budget() -> None:
+    """A rate of one segment in two seconds: the others follow when their time has come, and the
+    round that is due then is begun for it. (§5)"""
+    host = sparse(rate=4500)
+    schedule = host.driver.maintenance.schedule
+    rewritten = [host.round().count("seal")]
+    assert schedule.rewrite_at_ms is not None
+    assert host.now_ms < schedule.rewrite_at_ms
+    assert host.round().count("seal") == 0
+
+    host.driver.maintenance.start()
+    for _ in range(20):
+        host.calls.clear()
+        host.advance(1000)
+        rewritten.append(host.calls.count("seal"))
+
+    whole = sparse(rate=0)
+    assert whole.round().count("seal") >= 1
+    assert whole.driver.maintenance.schedule.rewrite_at_ms is None
+    assert max(rewritten) == 1
+    assert not [s for s in schedule.compaction.candidates() if schedule.compaction.is_sparse(s)]
+
+
+def test_a_full_disk_and_an_erasure_wait_for_no_budget() -> None:
+    """The space is needed now, and a client waits for the erasure. (§5)"""
+    host = sparse(rate=1)
+    schedule = host.driver.maintenance.schedule
+    host.round()
+    assert host.round().count("seal") == 0
+
+    raw = b'{"before_seq": 46, "erase": true}'
+    answers: list[object] = []
+    host.driver.submit(bodies.parse_delete("t3", raw), answers.append)
+    host.settle()
+    host.round()
+    assert len(answers) == 1
+    schedule.disk_is_full = True
+    left = [s for s in schedule.compaction.candidates() if schedule.compaction.is_sparse(s)]
+    host.round()
+    assert not left or host.calls.count("seal") > 0

@@ -1,11 +1,15 @@
 """Sealing: which runs are sealed and merged, and that readers never notice (§5)."""
 
+import numpy as np
 import pytest
 
 from protocol.harness import Harness, tagged
+from protocol.state.runs import run_of
 from topics.protocol.maintenance import sealing
 from topics.protocol.maintenance.sealing import AGE_CHECK_MS
 from topics.protocol.model.events import RunsSealed
+from topics.protocol.model.ports import SealPiece
+from topics.protocol.model.records import DELETED, LIVE
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.state import State
 
@@ -230,3 +234,94 @@ def test_what_is_left_of_a_seal_that_was_installed_in_part_is_sealed_again() -> 
     again = State(engine.limits, engine.store)
     again.restore(engine.finish_checkpoint(engine.begin_checkpoint()))
     assert [again.topics[name].count for name in topics] == [1] * len(topics)
+
+
+def cut(flags: str, stretch: int, monkeypatch: pytest.MonkeyPatch, *, first_piece: int) -> str:
+    """Which rows are left of two adjacent pieces, `x` the dead: a digit a part."""
+    monkeypatch.setattr(sealing, "DEAD_STRETCH_ROWS", stretch)
+    dead = np.array([DELETED if each == "x" else LIVE for each in flags], np.uint8)
+    runs = [run_of(1, first_piece), run_of(1 + first_piece, len(flags) - first_piece)]
+    pieces = [
+        SealPiece(runs[0], 0, first_piece, dead[:first_piece]),
+        SealPiece(runs[1], 0, len(flags) - first_piece, dead[first_piece:]),
+    ]
+    shown = ["-"] * len(flags)
+    for number, part in enumerate(sealing._without_dead_stretches(pieces)):
+        seqs = [p.run.first_seq + row for p in part for row in range(p.lo, p.hi)]
+        assert seqs == list(range(seqs[0], seqs[-1] + 1))
+        for piece in part:
+            at = piece.run.first_seq + piece.lo - 1
+            assert piece.flags.tolist() == dead[at : at + piece.hi - piece.lo].tolist()
+        for seq in seqs:
+            shown[seq - 1] = str(number)
+    return "".join(shown)
+
+
+@pytest.mark.parametrize(
+    ("flags", "left"),
+    [
+        ("..........", "0000000000"),
+        (".xx..xx...", "0000000000"),
+        (".xxx..xxx.", "0---11---2"),
+        ("xxxx..xxxx", "----00----"),
+        ("xx......xx", "0000000000"),
+        ("...xxxxx..", "000-----11"),
+        ("xxxxxxxxx.", "---------0"),
+        ("xxxxxxxxxx", "0000000000"),
+    ],
+)
+def test_long_dead_stretches_are_cut_out(
+    flags: str, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From so many dead rows on, wherever the runs meet; what is dead as a whole is not cut, but
+    dropped. (§5)"""
+    for first_piece in range(1, len(flags)):
+        assert cut(flags, 3, monkeypatch, first_piece=first_piece) == left
+
+
+def test_a_rewrite_lets_the_columns_of_a_dead_stretch_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One event puts the parts where the run was, so no reader misses a record in between; a replay
+    leads to the same. (§5)"""
+    monkeypatch.setattr(sealing, "DEAD_STRETCH_ROWS", 20)
+    engine = Harness()
+    engine.append(*(tagged("live" if i % 50 < 5 else "die", "x" * 200) for i in range(200)))
+    engine.seal_all()
+    before = engine.topic().runs.disk_bytes
+    engine.delete(match="die")
+    left = engine.diff()
+    engine.seal()
+
+    topic = engine.topic()
+    assert [(run.first_seq, run.count) for run in topic.runs] == [
+        (1, 5),
+        (51, 5),
+        (101, 5),
+        (151, 5),
+    ]
+    assert engine.diff() == left
+    assert topic.runs.disk_bytes * 9 < before
+    assert len([e for e in engine.events if isinstance(e, RunsSealed) and len(e.runs) == 4]) == 1
+    assert engine.append("next")["seqs"] == [201]
+
+
+def test_what_is_deleted_while_a_cut_is_under_way_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Deletes between the plan and its end reach each part. (§5)"""
+    monkeypatch.setattr(sealing, "DEAD_STRETCH_ROWS", 4)
+    engine = Harness(segment_max_records=12)
+    engine.append(*(tagged(f"t{i}") for i in range(12)))
+    engine.delete(match="t4")
+    for i in (5, 6, 7):
+        engine.delete(match=f"t{i}")
+    engine.append("next")
+    job = engine.sealing.plan(engine.now_ms)
+    assert job is not None
+    assert (len(job.entries), job.ranges, job.ends) == (2, ((1, 12),), (2,))
+    engine.delete(match="t1")
+    refs = engine.store.seal(job.entries)
+    engine.delete(match="t9")
+    engine.sealing.install(job, refs, engine.now_ms)
+
+    assert engine.seqs() == [1, 3, 4, 9, 11, 12, 13]
+    assert sealed(engine) == [4, 4]

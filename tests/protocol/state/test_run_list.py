@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from topics.protocol.model.events import Marks
+from topics.protocol.model.events import Marks, RunRef
 from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.run_list import (
     WINDOW_FIRST,
@@ -169,3 +169,25 @@ def test_spans_and_rows_are_each_others_inverse(rows: set[int]) -> None:
         assert rows_of(starts, ends).tolist() == ordered.tolist()
     inclusive = [(first, last + 1) for first, last in seq_spans(ordered.astype(np.uint64)).tolist()]
     assert inclusive == spans
+
+
+class Sealed:
+    """What the list asks of a sealed run."""
+
+    def __init__(self, first_seq: int, count: int, text_bytes: int) -> None:
+        self.first_seq, self.count, self.text_bytes = first_seq, count, text_bytes
+        self.ref = RunRef(1, 0, first_seq, count, text_bytes)
+
+
+def test_the_space_of_sealed_runs_is_counted() -> None:
+    """Their text, and 42 bytes a row of columns and flag; runs in memory take none. (§1.2)"""
+    runs = listed([(0, 10), (0, 10)])
+    assert runs.disk_bytes == 0
+
+    runs.replace(1, 10, [Sealed(1, 10, 500)])  # type: ignore[list-item]
+    assert runs.disk_bytes == 500 + 10 * 42
+    runs.append(Sealed(21, 5, 100))  # type: ignore[arg-type]
+    runs.replace(1, 20, [Sealed(1, 20, 700)])  # type: ignore[list-item]
+    assert runs.disk_bytes == 700 + 100 + 25 * 42
+    runs.replace(1, 30, [])
+    assert runs.disk_bytes == 0

@@ -159,6 +159,7 @@ class TopicCommands:
             earliest_seq=topic.earliest_seq,
             count=count,
             size_bytes=size_bytes,
+            disk_bytes=topic.runs.disk_bytes,
             priority=effective_priority(topic, now_ms),
             last_write_ms=topic.last_write_ms,
             last_read_ms=topic.last_read_ms,

@@ -202,7 +202,8 @@ class MaintenanceDriver:
         elif self._is_more_due():
             self._next_ms = now_ms + ROUND_SOON_MS
         else:
-            self._next_ms = now_ms + ROUND_EVERY_MS
+            put_off_ms = self.schedule.rewrite_at_ms or now_ms + ROUND_EVERY_MS
+            self._next_ms = min(now_ms + ROUND_EVERY_MS, max(put_off_ms, now_ms + ROUND_SOON_MS))
             self.soon_if_pressed()
 
     def _is_more_due(self) -> bool:

@@ -32,6 +32,14 @@ EarliestSeq = Annotated[
 ]
 Count = Annotated[int, Meta(ge=0, description="Records that are there.")]
 Bytes = Annotated[int, Meta(ge=0, description="Their size as they are served.")]
+DiskBytes = Annotated[
+    int,
+    Meta(
+        ge=0,
+        description="What its records take in segment files, deleted ones included until their "
+        "file is rewritten; what is only in the log does not count.",
+    ),
+]
 Epoch = Annotated[str, Meta(description="Which instance of the name this is.")]
 Natural = Annotated[int, Meta(ge=0)]
 Ms = Annotated[float, Meta(ge=0)]
@@ -112,6 +120,7 @@ class TopicState(msgspec.Struct, kw_only=True):
     next_seq: Annotated[int, Meta(ge=1, description="`head_seq + 1`.")]
     count: Count
     bytes: Bytes
+    disk_bytes: DiskBytes
     config: Annotated[TopicConfig, Meta(description="The config in force.")]
     effective_priority: Priority
     last_write_ts: Annotated[Natural | None, Meta(description="`null`: not since the start.")]
@@ -126,6 +135,7 @@ class TopicSummary(msgspec.Struct, kw_only=True):
     earliest_seq: EarliestSeq
     count: Count
     bytes: Bytes
+    disk_bytes: DiskBytes
     durable: Annotated[bool, Meta(description="Whether `durability` is `fsync`.")]
     durability: Annotated[Durability, Meta(description="The topic's class.")]
     effective_priority: Priority

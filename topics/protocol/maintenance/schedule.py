@@ -12,10 +12,17 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from topics.protocol.engine import Engine
+from topics.protocol.maintenance.budget import RewriteBudget
 from topics.protocol.maintenance.checkpointing import Checkpointing, CheckpointPlan
 from topics.protocol.maintenance.compaction import Compaction, Remains
 from topics.protocol.maintenance.erasure import Erasure
-from topics.protocol.maintenance.sealing import Sealing, SealJob, SealPlanning, hot_bytes
+from topics.protocol.maintenance.sealing import (
+    Sealing,
+    SealJob,
+    SealPlanning,
+    hot_bytes,
+    live_bytes,
+)
 from topics.protocol.maintenance.steps import (
     Blocking,
     Rotation,
@@ -81,6 +88,7 @@ class Schedule:
         has_more: The last round left something that was due, because it had done its part.
         log_bytes_max: What the log may grow to before writers wait; 0: some files of it.
         checkpoint_failures: Checkpoints that failed since the last one that did not.
+        rewrite_at_ms: When the rewrites that the last round put off are due; None: it put none off.
     """
 
     def __init__(self, limits: Limits, engine: Engine, store: Store, host: ScheduleHost) -> None:
@@ -96,6 +104,8 @@ class Schedule:
         self.has_more = False
         self.log_bytes_max = 0
         self.checkpoint_failures = 0
+        self.rewrite_at_ms: int | None = None
+        self._budget = RewriteBudget(limits.rewrite_bytes_per_s)
         self._has_dropped = False
         self._unsaved: tuple[Image, int] | None = None
         """Image and boundary of a checkpoint that is complete and could not be saved."""
@@ -277,6 +287,9 @@ class Schedule:
         Files are read on a worker; a damaged one stays as it is.
         """
         compaction = self.compaction
+        self.rewrite_at_ms = None
+        if compaction.candidates() and self._is_put_off():
+            return
         sparse: dict[int, Contents] = {}
         for segment in compaction.candidates():
             try:
@@ -314,16 +327,26 @@ class Schedule:
         return None
 
     def _rewrite(self, wanted: deque[Remains], *, whole: bool) -> Task:
-        """With `whole`, all of it; else no more than one round may do, the rest in the next one."""
+        """With `whole`, all of it; else no more than one round and the budget allow, the rest later."""
         files = 0
-        while (
-            job := (yield from self._planned(self.compaction.planning_rewrite(wanted)))
-        ) is not None:
+        while wanted and (whole or not self._is_put_off()):
+            job = yield from self._planned(self.compaction.planning_rewrite(wanted))
+            if job is None:
+                return
             yield from self._seal(job, None, whole=whole)
+            self._budget.spend(2 * live_bytes(job), self._host.steady_ms)
             files += 1
             if wanted and not whole and (files >= SEALS_MAX or self.is_checkpoint_due()):
                 self.has_more = True
                 return
+
+    def _is_put_off(self) -> bool:
+        """Whether rewrites have to wait for their budget; a full disk waits for nothing."""
+        ready_ms = self._budget.ready_ms()
+        if self.disk_is_full or self._host.steady_ms >= ready_ms:
+            return False
+        self.rewrite_at_ms = ready_ms
+        return True
 
     # ------------------------------------------------------------------ erasing
 

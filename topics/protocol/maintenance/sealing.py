@@ -9,14 +9,18 @@ busy until `install` or `fail`, and is neither dropped nor planned again; what a
 is due again.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from topics.protocol.engine import Engine
 from topics.protocol.model.events import RunRef, RunsSealed
 from topics.protocol.model.ports import Run, SealEntry, SealPiece
+from topics.protocol.model.records import LIVE
 from topics.protocol.state.checkpoint import Images
 from topics.protocol.state.hot_memory import freeze
 from topics.protocol.state.hot_run import HotRun
@@ -29,6 +33,9 @@ MERGE_ROW_BYTES: Final = 32
 """What a row counts for beside its text when neighbours are compared."""
 AGE_CHECK_MS: Final = 10_000
 """How often the oldest hot runs are compared with `segment_max_age_ms`."""
+DEAD_STRETCH_ROWS: Final = 4096
+"""Dead rows in a row from which on a run is cut in two, so that their columns go, 170 KB of them.  A
+run more costs about a kilobyte of memory, so shorter stretches stay."""
 JOB_ENTRIES_MAX: Final = 256
 """Runs of one job: a file with more would hold up the installation of the first ones."""
 ENTRIES_MAX: Final = 32
@@ -40,13 +47,16 @@ class SealJob:
     """Runs to write into one segment file.
 
     Attributes:
-        ranges: The seqs [first, last] that each entry replaces.
+        ranges: The seqs [first, last] that entries replace together: one, or several where a dead
+            stretch lies between them.
+        ends: How many entries there are up to the end of each range.
         busy: (topic id, first seq) of every run that is part of the job, until it is over.
         clears: Segments that the job is planned for; nothing refers to them once it is installed.
     """
 
     entries: tuple[SealEntry, ...]
     ranges: tuple[tuple[int, int], ...]
+    ends: tuple[int, ...]
     busy: frozenset[tuple[int, int]]
     clears: frozenset[int] = frozenset()
 
@@ -163,26 +173,27 @@ class Sealing:
         """
         now_ms = self._engine.advance(now_ms)
         changed = self._state.images.changed
-        end = min(installed + ENTRIES_MAX, len(job.entries))
-        some = slice(installed, end)
-        for entry, (first_seq, last_seq), ref in zip(
-            job.entries[some], job.ranges[some], refs[some], strict=True
-        ):
+        stop = installed + ENTRIES_MAX
+        at = bisect_right(job.ends, installed)
+        while at < len(job.ranges) and installed < stop:
+            entry, (first_seq, last_seq) = job.entries[installed], job.ranges[at]
+            made = refs[installed : job.ends[at]]
             if images is not None:
-                images.replace(entry.topic_id, first_seq, last_seq, ref)
+                images.replace(entry.topic_id, first_seq, last_seq, made)
             if entry.topic_id in self._state.by_id:
                 topic = self._state.by_id[entry.topic_id]
                 self._engine.unit.log_expiry(topic, now_ms)
                 is_known = images is not None and entry.topic_id not in changed
                 self._engine.unit.emit(
-                    RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, [ref])
+                    RunsSealed(now_ms, entry.topic_id, first_seq, last_seq, made)
                 )
                 if is_known:
                     del changed[entry.topic_id]  # the image holds the new run already
                 self._state.attention[entry.topic_id] = topic
-        if end == len(job.entries):
+            installed, at = job.ends[at], at + 1
+        if installed == len(job.entries):
             self._finish(job, refs)
-        return end
+        return installed
 
     def _finish(self, job: SealJob, refs: list[RunRef]) -> None:
         segments, number = self._state.segments, refs[0].segment
@@ -265,6 +276,7 @@ class SealBuilder:
         self._segments = engine.state.segments
         self._entries: list[SealEntry] = []
         self._ranges: list[tuple[int, int]] = []
+        self._ends: list[int] = []
         self._busy: set[tuple[int, int]] = set()
         self._text_bytes = 0
         self.clears: set[int] = set()
@@ -279,8 +291,8 @@ class SealBuilder:
     def job(self) -> SealJob | None:
         if not self._entries:
             return None
-        entries, ranges = tuple(self._entries), tuple(self._ranges)
-        return SealJob(entries, ranges, frozenset(self._busy), frozenset(self.clears))
+        entries, ranges, ends = tuple(self._entries), tuple(self._ranges), tuple(self._ends)
+        return SealJob(entries, ranges, ends, frozenset(self._busy), frozenset(self.clears))
 
     def add_topic(self, topic: Topic, *, through: int | None = None) -> bool:
         """Add the frozen or closed hot runs of a topic, with small sealed neighbours before them.
@@ -358,7 +370,8 @@ class SealBuilder:
         return group
 
     def add(self, topic: Topic, runs: list[Run]) -> None:
-        """One entry of adjacent runs, without the rows that a floor has passed."""
+        """Adjacent runs as one entry, without the rows that a floor has passed; as several where a
+        long stretch of rows is dead, whose columns no reader needs."""
         first_above = topic.gone_through + 1
         pieces = []
         for run in runs:
@@ -367,8 +380,10 @@ class SealBuilder:
                 pieces.append(SealPiece(run, lo, run.count, run.flags[lo:].copy()))
         if not pieces:
             return
-        first = pieces[0].run.first_seq + pieces[0].lo
-        self._entries.append(SealEntry(topic.topic_id, first, tuple(pieces)))
+        for part in _without_dead_stretches(pieces):
+            first = part[0].run.first_seq + part[0].lo
+            self._entries.append(SealEntry(topic.topic_id, first, tuple(part)))
+        self._ends.append(len(self._entries))
         last = runs[-1]
         self._ranges.append((runs[0].first_seq, last.first_seq + last.count - 1))
         self._text_bytes += sum(self._live_bytes(run) for run in runs)
@@ -380,6 +395,35 @@ class SealBuilder:
         return run.text_bytes if run.ref is None else self._segments.live_bytes(run.ref)
 
 
+def _without_dead_stretches(pieces: list[SealPiece]) -> list[list[SealPiece]]:
+    """Adjacent pieces without stretches of `DEAD_STRETCH_ROWS` and more that are dead: what is left
+    between them, each part adjacent.  As they are where nothing lives."""
+    flags = np.concatenate([piece.flags for piece in pieces])
+    live = np.flatnonzero(flags == LIVE)
+    if not len(live) or len(flags) - len(live) < DEAD_STRETCH_ROWS:
+        return [pieces]
+    edges = np.concatenate([[-1], live, [len(flags)]])
+    cuts = np.flatnonzero(np.diff(edges) > DEAD_STRETCH_ROWS)
+    # Parts are the rows [edges[a] + 1 or the live row behind a cut, ...): what no cut takes away.
+    starts = [0, *(edges[cuts + 1]).tolist()]
+    ends = [*(edges[cuts] + 1).tolist(), len(flags)]
+    kept = [(lo, hi) for lo, hi in zip(starts, ends, strict=True) if lo < hi]
+    return [_between(pieces, lo, hi) for lo, hi in kept]
+
+
+def _between(pieces: list[SealPiece], lo: int, hi: int) -> list[SealPiece]:
+    """Rows [lo, hi) of adjacent pieces, counted from the first row of the first."""
+    found, at = [], 0
+    for piece in pieces:
+        rows = piece.hi - piece.lo
+        first, last = max(lo - at, 0), min(hi - at, rows)
+        if first < last:
+            flags = piece.flags[first:last]
+            found.append(SealPiece(piece.run, piece.lo + first, piece.lo + last, flags))
+        at += rows
+    return found
+
+
 def is_sealable(run: Run) -> bool:
     """A run in memory whose records the log holds too."""
     return isinstance(run, HotRun) and not run.volatile
@@ -389,6 +433,15 @@ def hot_bytes(job: SealJob) -> int:
     """Text of the job that was in memory only until now."""
     pieces = (piece for entry in job.entries for piece in entry.pieces)
     return sum(piece.run.text_bytes for piece in pieces if piece.run.ref is None)
+
+
+def live_bytes(job: SealJob) -> int:
+    """About how much text the job writes: of each piece the share that lives."""
+    pieces = (piece for entry in job.entries for piece in entry.pieces)
+    return sum(
+        piece.run.text_bytes * int(np.count_nonzero(piece.flags == LIVE)) // piece.run.count
+        for piece in pieces
+    )
 
 
 def _size(run: Run) -> int:

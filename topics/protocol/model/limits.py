@@ -36,6 +36,7 @@ class Limits:
     segment_max_records: int = 65_536
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000
+    rewrite_bytes_per_s: int = 64 << 20
     wal_file_bytes: int = 64 << 20
     reserve_bytes: int = 64 << 20
 

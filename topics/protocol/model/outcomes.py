@@ -69,6 +69,7 @@ class TopicView(msgspec.Struct, frozen=True):
     Attributes:
         head_seq: The published one.
         size_bytes: Of `count` live records, as they are served.
+        disk_bytes: What its sealed records take in files.
         last_write_ms: None where there was none since the start; as `last_read_ms`.
         jobs: None where the topic is a log.
     """
@@ -80,6 +81,7 @@ class TopicView(msgspec.Struct, frozen=True):
     earliest_seq: int
     count: int
     size_bytes: int
+    disk_bytes: int
     priority: int
     last_write_ms: int | None
     last_read_ms: int | None

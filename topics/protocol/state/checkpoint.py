@@ -267,11 +267,11 @@ class Images:
         """The last seq at the boundary, of a topic that is in `unsealed`."""
         return self._taken[topic_id].head_seq
 
-    def replace(self, topic_id: int, first_seq: int, last_seq: int, ref: RunRef) -> None:
+    def replace(self, topic_id: int, first_seq: int, last_seq: int, refs: Sequence[RunRef]) -> None:
         """The checkpoint sealed a part of a topic."""
         taken = self._taken[topic_id]
         others = [r for r in taken.runs if not first_seq <= r.first_seq <= last_seq]
-        taken.runs = tuple(sorted([*others, ref], key=lambda r: r.first_seq))
+        taken.runs = tuple(sorted([*others, *refs], key=lambda r: r.first_seq))
 
     def encode_some(self) -> bool:
         """Once all runs are sealed: encode a slice of what was sealed; False where all is."""

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from topics.protocol.model.events import Marks
 from topics.protocol.model.ports import Extent, Run, Span
+from topics.protocol.model.records import COLUMN_DTYPES
 
 WINDOW_FIRST: Final = 256
 WINDOW_MAX: Final = 65_536
 """Rows that a walk looks at in one go, from the first to the last: most walks end early."""
+SEALED_ROW_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in COLUMN_DTYPES.values()) + 1
+"""Columns and flag of a row in a segment, whatever its text."""
 _SPANS_FEW: Final = 16
 """Spans up to which a loop costs less than columns."""
 _ROWS_FEW: Final = 1024
@@ -30,11 +33,14 @@ class RunList(Sequence[Run]):
 
     Attributes:
         starts: Their first seqs.
+        disk_bytes: What the sealed ones take in segment files: text, columns and flags, of deleted
+            rows too as long as they are there; without the tables of distinct tags and nodes.
     """
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self.starts: list[int] = []
+        self.disk_bytes = 0
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -55,6 +61,7 @@ class RunList(Sequence[Run]):
         assert not self._runs or self.starts[-1] + self._runs[-1].count <= run.first_seq
         self._runs.append(run)
         self.starts.append(run.first_seq)
+        self.disk_bytes += _disk_bytes(run)
 
     def replace(self, first_seq: int, last_seq: int, runs: Sequence[Run]) -> list[Run]:
         """Put `runs` where the runs within [first_seq, last_seq] stand; returns those."""
@@ -63,6 +70,7 @@ class RunList(Sequence[Run]):
         old = self._runs[lo:hi]
         self._runs[lo:hi] = runs
         self.starts[lo:hi] = [run.first_seq for run in runs]
+        self.disk_bytes += sum(map(_disk_bytes, runs)) - sum(map(_disk_bytes, old))
         return old
 
     def at(self, first_seq: int) -> Run | None:
@@ -167,6 +175,11 @@ class RunList(Sequence[Run]):
         if len(spans) <= _SPANS_FEW:
             return [Extent(run, [(lo, hi)]) for run, lo, hi in self._pieces(spans.tolist())]
         return [Extent(run, spans_of(rows)) for run, rows in self.rows_of(spans)]
+
+
+def _disk_bytes(run: Run) -> int:
+    ref = run.ref
+    return 0 if ref is None else ref.text_bytes + ref.count * SEALED_ROW_BYTES
 
 
 def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <=
 `published_seq <= head_seq <= reserved_through`, floors never fall.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -214,7 +214,7 @@ class Topic:
         if not self.runs and reason == "crash":
             self._raise_crash_floor(last_seq)
         else:
-            self.holes.append(Hole(first_seq, last_seq, reason, hops))
+            insort(self.holes, Hole(first_seq, last_seq, reason, hops), key=_first_of)
         self.head_seq = max(self.head_seq, last_seq)
         self.reserved_through = max(self.reserved_through, self.head_seq)
 
