@@ -80,6 +80,12 @@ class Watched:
         self.place = WATCH_TRANSITIONS[self.place, step]
 
 
+class StreamEnd(Enum):
+    """Why the server ends a stream, as a sentence for its client."""
+
+    TAKEN_OVER = "another stream of this session took over"
+
+
 @dataclass(slots=True, eq=False)
 class Stream:
     """What an open connection watches, and which of it may have frames.
@@ -89,7 +95,7 @@ class Stream:
         passing: Topics of this pass that were not pulled yet, one frame each.
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
-        ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
+        ended_by: Why the server ended it, where it did.
     """
 
     wake: Callable[[], None]
@@ -97,13 +103,13 @@ class Stream:
     passing: deque[Watched] = field(default_factory=deque)
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
-    ended_by: tuple[int, str] | None = None
+    ended_by: StreamEnd | None = None
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:
             watched.is_queued = True
             self.waiting.append(watched)
 
-    def end(self, code: int, why: str) -> None:
-        self.ended_by = (code, why)
+    def end(self, why: StreamEnd) -> None:
+        self.ended_by = why
         self.wake()

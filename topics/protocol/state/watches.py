@@ -30,7 +30,7 @@ from topics.protocol.state.frames import (
 )
 from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
-from topics.protocol.state.watched import Stream, Watched, WatchPlace, WatchStep
+from topics.protocol.state.watched import Stream, StreamEnd, Watched, WatchPlace, WatchStep
 
 SESSION_TTL_MS: Final = 300_000
 
@@ -87,7 +87,7 @@ class Watches:
             known: What the client remembers; it only ever moves a position back.
         """
         if session.stream is not None:
-            session.stream.end(409, "another stream of this session took over")
+            session.stream.end(StreamEnd.TAKEN_OVER)
             self.close(session.stream)
         stream = Stream(wake, dict(session.watched))
         self.streams.add(stream)
