@@ -25,10 +25,6 @@ class Stop:
     def __init__(self) -> None:
         self._signalled = asyncio.Event()
 
-    @property
-    def is_signalled(self) -> bool:
-        return self._signalled.is_set()
-
     async def wait(self) -> None:
         await self._signalled.wait()
 
