@@ -168,6 +168,7 @@ TESTED = (
     "cli",
     "client",
     "protocol",
+    "server/access",
     "server/exchange",
     "server/page",
     "server/process",

@@ -4,6 +4,7 @@ from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
 from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsReleased
 
@@ -197,3 +198,27 @@ def test_a_stream_that_is_ended_is_told_at_once() -> None:
     assert woken == [worker.stream]
     assert worker.stream.ended_by is why
     assert (worker.stream.held, worker.stream.given) == ({}, [])
+
+
+def test_a_removed_keys_stream_takes_nothing_more_and_gives_back_what_it_holds() -> None:
+    """It is woken to say so; its jobs go back when its connection closes, as those of any other. (§0.2,
+    §10.8)"""
+    engine = queue()
+    engine.append("x", "y", name="q")
+    mine, other = Puller(engine, node="m"), Puller(engine, node="o")
+    mine.stream.owner = caller = Caller("mine")
+    caller.streams = 1
+    assert (mine.pull(), other.pull()) == ([1], [2])
+    engine.append("z", name="q")
+
+    engine.engine.revoke(caller)
+
+    assert mine.news
+    assert mine.pull() == []
+    ended = mine.stream.ended_by
+    assert ended is not None
+    assert STATUSES[ended.code] == 401
+    assert other.stream.ended_by is None
+    mine.close()
+    assert caller.streams == 0
+    assert engine.counters() == (2, 1, 0)

@@ -22,7 +22,7 @@ from topics.protocol.state.frames import (
 from topics.protocol.state.topic import Tombstone
 from topics.protocol.state.watched import StreamEnd
 
-ENDS: Final[Mapping[StreamEnd, int]] = {StreamEnd.TAKEN_OVER: 409}
+ENDS: Final[Mapping[StreamEnd, int]] = {StreamEnd.TAKEN_OVER: 409, StreamEnd.KEY_REMOVED: 401}
 """The status of §0.6 that tells a client why its stream ended."""
 
 assert ENDS.keys() == set(StreamEnd)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import View
 from topics.protocol.state.frames import Frame
 
@@ -84,6 +85,7 @@ class StreamEnd(Enum):
     """Why the server ends a stream, as a sentence for its client."""
 
     TAKEN_OVER = "another stream of this session took over"
+    KEY_REMOVED = GONE
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +98,7 @@ class Stream:
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did.
+        owner: Whose connection it is.
     """
 
     wake: Callable[[], None]
@@ -104,6 +107,7 @@ class Stream:
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: StreamEnd | None = None
+    owner: Caller = ANYONE
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:
