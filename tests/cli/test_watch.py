@@ -23,7 +23,7 @@ import topics.client
 from bench.demo import Server
 from topics.cli import watch as watch_module
 from topics.client import Clock, RawRecord
-from topics.client.call import decoder_of
+from topics.client.decoding import decoder_of
 
 BROKEN = httpx.ReadError("broken")
 

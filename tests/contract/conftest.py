@@ -30,11 +30,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over the servers and the protocols that it is for."""
     is_for_all = metafunc.definition.get_closest_marker("every_server") is not None
     hosts = (OWN, *STOCK) if is_for_all else (OWN,)
-    import os
-
-    if os.environ.get("ALLH"):
-        hosts = (HOSTS[os.environ["ALLH"]],)
-        is_for_all = True
     given = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
     if "wire" in metafunc.fixturenames and "wire" not in given:
         ways = [(host, each) for host in hosts for each in PROTOCOLS if _can(host, each)]

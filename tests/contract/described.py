@@ -116,7 +116,28 @@ def _assert_asked(where: tuple[str, ...], known: Any, target: str, body: bytes) 
     }
     given = {name for name, _ in parse_qsl(target.partition("?")[2], keep_blank_values=True)}
     assert needed <= given, (where, needed - given)
+    _assert_query(known, target)
     if "requestBody" in known and 0 < len(body) <= BYTES_MAX and body[:1] == b"{":
         assert_fits(
             json.loads(body), *where, "requestBody", "content", "application/json", "schema"
         )
+
+
+WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
+"""The server takes a 1 and a 0 as well."""
+
+
+def _assert_query(known: Any, target: str) -> None:
+    """Each parameter that the document knows is as it says; others may be there (§0.1)."""
+    given = dict(parse_qsl(target.partition("?")[2], keep_blank_values=True))
+    for each in known.get("parameters", ()):
+        if each["in"] != "query" or each["name"] not in given:
+            continue
+        text, schema = given[each["name"]], each["schema"]
+        value: object = text
+        if schema["type"] == "integer":
+            value = int(text) if text.isdecimal() else text
+        elif schema["type"] == "boolean":
+            value = WORDS.get(text, text)
+        errors = [error.message for error in Draft202012Validator(schema).iter_errors(value)]
+        assert not errors, (each["name"], errors)

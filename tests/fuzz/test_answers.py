@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.client import models
-from topics.client.call import decode_error, decoder_of
+from topics.client.call import decode_error
+from topics.client.decoding import decoder_of
 from topics.client.errors import BadAnswer
 from topics.client.http1 import ResponseParser
 from topics.client.sse import Event, EventParser

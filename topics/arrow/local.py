@@ -45,7 +45,6 @@ class LocalSource:
         self._store: ReadOnlyStore
         self._state: State
         self._open()
-        self.instance_id = self._store.instance_id
 
     def __enter__(self) -> "LocalSource":
         return self

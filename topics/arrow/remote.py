@@ -77,7 +77,6 @@ class RemoteSource:
         self._owns = isinstance(server, str)
         self._client = Client(server, api_key=api_key) if isinstance(server, str) else server
         self._threads = ThreadPoolExecutor(ahead, "topics-scan")
-        self.instance_id = ""
 
     def __enter__(self) -> "RemoteSource":
         return self

@@ -31,7 +31,8 @@ class Bounds:
     """Where a topic begins and ends.
 
     Attributes:
-        epoch: Changes when the topic is deleted and created again.
+        epoch: Changes when the topic is deleted and created again, and where the data directory is
+            another one (§1.4).
         head_seq: The last durable seq; 0 where there is none yet.
         earliest_seq: Seq of the first live record; `head_seq + 1` where there is none.
     """
@@ -70,13 +71,7 @@ class Wanted:
 
 
 class Source(Protocol):
-    """Topics of one place.
-
-    Attributes:
-        instance_id: Of the store; changes where the data directory is another one.
-    """
-
-    instance_id: str
+    """Topics of one place."""
 
     def topics(self) -> list[str]:
         """All names, sorted."""

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 
 import msgspec
 
+from topics.client.decoding import decoder_of
 from topics.client.models import NewRecord
 
 Format = Literal["ndjson", "csv", "records", "raw"]
@@ -348,21 +349,21 @@ class _Line(msgspec.Struct, rename={"served_tag": "$tag", "served_node": "$node"
 
 _LINE: Final = msgspec.json.Decoder(_Line)
 _RAW: Final = msgspec.json.Decoder(msgspec.Raw)
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_OBJECT: Final = decoder_of(dict[str, Any])
 
 
 def _ndjson(line: bytes, shape: Shape) -> NewRecord:
     data = _RAW.decode(line.strip())
     if not shape.tag_fields:
         return NewRecord(data)
-    return NewRecord(data, tag=_tag(_OBJECT.decode(line), shape.tag_fields))
+    return NewRecord(data, tag=_tag(_OBJECT(line), shape.tag_fields))
 
 
 def _record(line: bytes, shape: Shape) -> NewRecord:
     found = _LINE.decode(line)
     tag = found.served_tag if found.tag is None else found.tag
     if shape.tag_fields:
-        tag = _tag(_OBJECT.decode(found.data), shape.tag_fields)
+        tag = _tag(_OBJECT(found.data), shape.tag_fields)
     return NewRecord(
         found.data,
         tag=tag,

@@ -7,7 +7,7 @@ The package knows the contract, and nothing of the server's own code.  From the 
   what they return for longer work.  `sync` and five more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
-- Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`), pages
+- Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages
   and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
   `job_stream`), workers (`worker_state`, `held_job`).
 """

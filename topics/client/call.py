@@ -7,11 +7,12 @@ sends a `Call` and gives the outcome back to it.  Which calls there are is in `e
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import httpx
 import msgspec
 
+from topics.client.decoding import decoder_of
 from topics.client.errors import BadAnswer, Unreachable, error_of
 
 T = TypeVar("T")
@@ -81,16 +82,6 @@ def retry_after_s(response: httpx.Response) -> float | None:
     """Seconds of `Retry-After`; None where the header is missing, or is a date."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else None
-
-
-_DECODERS: Final[dict[Any, Callable[[bytes], Any]]] = {}
-
-
-def decoder_of(kind: type[T]) -> Callable[[bytes], T]:
-    """A decoder of `kind`, built once: building one costs a hundred times what decoding does."""
-    if kind not in _DECODERS:
-        _DECODERS[kind] = msgspec.json.Decoder(kind).decode
-    return _DECODERS[kind]
 
 
 class Numbered(msgspec.Struct):

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from topics.client.call import Call, decoder_of
+from topics.client.call import Call
+from topics.client.decoding import decoder_of
 from topics.client.encoding import encode_record
 from topics.client.errors import InvalidRequest
 from topics.client.models import (

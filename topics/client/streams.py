@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
-from topics.client.call import Call, Outcome, decode_error, decoder_of
+from topics.client.call import Call, Outcome, decode_error
+from topics.client.decoding import decoder_of
 from topics.client.errors import BadAnswer, TopicsError, Unreachable, stream_error
 from topics.client.retry import Clock, Retry
 from topics.client.sse import Event, EventParser, Parsed, Reconnect

@@ -1,5 +1,7 @@
 """Admission: what lets a batch in, what refuses it, and what it pushes out (§2, §11)."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -180,3 +182,16 @@ def test_an_admission_changes_nothing() -> None:
 
     engine.engine.unit.let_leases_end(topic)
     assert admission.first_held(topic) is None
+
+
+def test_a_store_over_its_quota_takes_what_makes_it_no_larger() -> None:
+    """The quota was lowered, say: a batch that pushes out as much as it brings is let in, and one
+    byte more is not. (§11)"""
+    engine = Harness()
+    engine.put("t", cap_records=1)
+    engine.append("four")
+    admission = engine.engine.unit.admission
+    admission.limits = replace(admission.limits, max_total_bytes=1)
+
+    assert engine.append("five")["seqs"] == [2]
+    assert refusal(engine.append, "longer").code is ErrorCode.THROTTLED

@@ -41,3 +41,21 @@ def test_events_of_one_unit_are_one_write() -> None:
     assert engine.store.written_lsn == lsn == 1
     assert not unit.has_events
     assert unit.planned_bytes == 0
+
+
+def test_a_delete_is_logged_where_a_restart_would_undo_it() -> None:
+    """What lives in memory only is gone then anyway; records from before the class was changed are
+    not. (§0.10, §5)"""
+    engine = Harness()
+    engine.put(durability="ephemeral")
+    engine.append("a", "b")
+    before = engine.store.stats.frames_total
+    engine.delete(before_seq=2)
+    assert engine.store.stats.frames_total == before
+
+    engine.put(durability="disk")
+    engine.append("c")
+    engine.put(durability="ephemeral")
+    before = engine.store.stats.frames_total
+    engine.delete(before_seq=4)
+    assert engine.store.stats.frames_total > before

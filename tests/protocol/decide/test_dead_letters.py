@@ -12,6 +12,8 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import RecordsAppended
 from topics.protocol.model.moment import Moment
+from topics.protocol.state.state import State
+from topics.store.memory import MemoryStore
 from topics.store.runs import SealedRun
 
 
@@ -418,3 +420,27 @@ def test_a_dying_job_that_cannot_be_read_keeps_no_other(
     engine.claim(node="other")
     engine.work_off()
     assert [r["data"] for r in engine.diff(name="d")["records"]] == ["a", "b", "d", "e", "c", "f"]
+
+
+def test_the_log_knows_what_had_expired_before_a_dead_letter() -> None:
+    """The counters of the move leave expired records out.  A replay that found the expiry by the
+    clock only behind it would count them out twice. (§0.10, §10.6)"""
+    engine = queue(ttl_ms=1000, max_deliveries=1, dead_letter="d")
+    engine.append("old", name="q")
+    engine.now_ms += 900
+    engine.append("new", "another", name="q")
+    engine.claimed(max=2)
+    engine.nack(1, 2)
+    engine.now_ms += 200
+
+    assert engine.claimed(max=1) == [3]
+    assert engine.datas() == ["new"]
+    replayed = State(engine.limits, MemoryStore())
+    for event in engine.events:
+        replayed.apply(event)
+    topic = replayed.topics["q"]
+    if (expired := topic.expired(engine.now_ms)) is not None:
+        replayed.apply_expiry(topic, expired)
+
+    assert (topic.count, topic.size_bytes) == topic.recount()
+    assert topic.floors.ttl_through == 1

@@ -205,6 +205,17 @@ def test_a_delete_in_parts_is_one_event(
     assert engine.topic().size_bytes == engine.topic().recount()[1]
 
 
+def test_a_delete_looks_at_each_run_once() -> None:
+    """While nothing changes: at five runs in a turn at most, and then it is decided. (§5)"""
+    engine = sealed()
+    asked = deletion(engine, match="even:*")
+    asked.end()
+
+    reread = reading(engine, match="even:*")
+    reread.end()
+    assert asked.turns <= reread.turns + 1
+
+
 def test_what_changes_meanwhile_is_looked_at_again() -> None:
     """Records deleted, evicted, sealed, merged or appended between two parts: the answer counts
     what this delete took, the counters stay right, and later records are not touched. (§5)"""

@@ -2,8 +2,10 @@
 
 from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
+from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.events import JobsReleased
 
 
@@ -178,6 +180,24 @@ def test_streams_are_connections() -> None:
     assert STATUSES[refusal(Puller, engine, name="none").code] == 404
     engine.put("log")
     assert STATUSES[refusal(Puller, engine, name="log").code] == 409
+
+
+def test_a_stream_that_is_ended_is_told_at_once() -> None:
+    """Its connection would wait for the next heartbeat otherwise; it gets no job any more, and what
+    it held is free. (§10.8)"""
+    engine = queue()
+    engine.append("x", name="q")
+    woken: list[PushStream] = []
+    worker = Puller(engine)
+    assert worker.pull() == [1]
+    worker.stream.wake = lambda: woken.append(worker.stream)
+    why = Rejection(ErrorCode.SHUTTING_DOWN, "it stops")
+
+    engine.engine.queue_commands.streams.end(worker.stream, why)
+
+    assert woken == [worker.stream]
+    assert worker.stream.ended_by is why
+    assert (worker.stream.held, worker.stream.given) == ({}, [])
 
 
 def test_a_removed_keys_stream_takes_nothing_more_and_gives_back_what_it_holds() -> None:

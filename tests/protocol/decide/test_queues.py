@@ -6,6 +6,7 @@ import pytest
 
 from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
+from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.http.metrics import Process, families
 from topics.protocol.http.statuses import STATUSES
@@ -615,3 +616,18 @@ def test_one_answer_holds_eight_megabytes_of_jobs() -> None:
     assert [len(part) for part in found] == [9, 3, 0]
     assert [seq for part in found for seq in part] == list(range(1, 13))
     assert engine.counters() == (0, 12, 0)
+
+
+def test_a_claim_that_only_met_dead_jobs_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of them moves at once; the job behind them is not left to the next news. (§10.2, §10.6)"""
+    monkeypatch.setattr(queues, "MOVED_MAX", 2)
+    engine = queue(max_deliveries=1, dead_letter="dead")
+    engine.append(1, 2, 3, name="q")
+    engine.claimed("q", max=2)
+    engine.nack(1, 2)
+
+    assert engine.claim("q", max=2, wait_ms=1000) is None
+    engine.work_off()
+
+    (answer,) = engine.woken()
+    assert [job["$seq"] for job in answer["claimed"]] == [3]

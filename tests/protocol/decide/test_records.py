@@ -1,12 +1,15 @@
 """Record commands that write: append, delete and purge (§2, §5)."""
 
+import orjson
 import pytest
 
 from protocol.harness import Harness, refusal, tagged
+from topics.protocol.decide import partial_scans
+from topics.protocol.http.bodies import parse_delete, parse_purge
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.commands import Purge
 from topics.protocol.model.events import RecordsAppended, TopicCreated
-from topics.protocol.model.outcomes import Gate, Outcome
+from topics.protocol.model.outcomes import Gate, Outcome, Parked
 
 
 def test_an_append_creates_its_topic_with_the_config_it_brings() -> None:
@@ -138,3 +141,54 @@ def test_a_delete_of_nothing_there_is_404() -> None:
     assert STATUSES[refusal(engine.delete, before_seq=1).code] == 404
     assert STATUSES[refusal(engine.purge).code] == 404
     assert not engine.engine.state.topics
+
+
+@pytest.mark.parametrize("bound", [{}, {"before_seq": 1000}, {"before_seq": 5}])
+def test_a_delete_in_parts_leaves_what_comes_after_its_call(
+    bound: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of the moment of its call: records that come while it searches stay, though they match
+    and are below the bound that it was given. (§5)"""
+    monkeypatch.setattr(partial_scans, "LOOKS_MAX", 2)
+    engine = Harness(segment_max_records=2)
+    for _ in range(4):
+        engine.append(tagged("x"), tagged("y"))
+        engine.seal()
+
+    first = engine.ask(parse_delete("t", orjson.dumps({"match": "*", **bound})))
+    assert isinstance(first, Parked)
+    for _ in range(3):
+        engine.append(tagged("x"))
+    finish(engine)
+
+    assert engine.seqs() == [
+        seq for seq in range(1, 12) if seq > min(8, bound.get("before_seq", 9) - 1)
+    ]
+
+
+def test_a_purge_in_parts_leaves_what_comes_after_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it count towards what a purge keeps. (ADR-10)"""
+    monkeypatch.setattr(partial_scans, "LOOKS_MAX", 2)
+    engine = Harness(segment_max_records=2)
+    for _ in range(4):
+        engine.append(tagged("x"), tagged("y"))
+        engine.seal()
+
+    first = engine.ask(parse_purge("t", orjson.dumps({"keep": 2})))
+    assert isinstance(first, Parked)
+    for _ in range(3):
+        engine.append(tagged("x"))
+    finish(engine)
+
+    assert engine.seqs() == [7, 8, 9, 10, 11]
+
+
+def finish(engine: Harness) -> None:
+    """Let the engine go on until its scan is answered."""
+    for _ in range(100):
+        engine.read_fetches()
+        engine.engine.work_off(engine.moment)
+        engine.sync()
+        if engine.engine.take_wakes():
+            return
+    raise AssertionError("the scan does not end")

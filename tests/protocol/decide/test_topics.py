@@ -139,6 +139,21 @@ def test_a_look_that_touches_counts_as_a_read_and_logs_nothing() -> None:
     assert engine.events == []
 
 
+@pytest.mark.parametrize("touch", [True, False])
+def test_a_listing_counts_as_a_read_of_those_listed_where_it_is_asked_to(touch: bool) -> None:
+    """Of the page alone, and at no other time: a page that shows all topics every second would raise
+    the priority of each. (§1.3)"""
+    engine = Harness()
+    for name in ("a", "b", "c"):
+        engine.put(name)
+    engine.now_ms += 5
+
+    engine.ask(ListTopics("", 2, "", touch))
+
+    read_ms = [engine.topic(name).last_read_ms for name in ("a", "b", "c")]
+    assert read_ms == ([engine.now_ms, engine.now_ms, None] if touch else [None] * 3)
+
+
 # Callers (§0.2).
 
 

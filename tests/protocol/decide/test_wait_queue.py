@@ -78,3 +78,16 @@ def test_an_alarm_rings_once_and_is_set_anew() -> None:
     queues.set_alarm(1, 70)
     assert queues.alarm_ms() == 70
     assert queues.take_due(40) == []
+
+
+def test_a_claim_is_forgotten_in_whichever_queue_it_waits() -> None:
+    """The client that is gone says no queue; the claims of others stay. (§10.2)"""
+    queues = WaitQueues()
+    for topic_id in (1, 2, 3):
+        queues.add_claim(queues.open(topic_id), f"c{topic_id}", JobWaiter("w", 1, None, 100))
+
+    queues.forget("c2")
+    queues.forget("unknown")
+
+    left = [list(waiting.waiters) for n in (1, 2, 3) if (waiting := queues.find(n)) is not None]
+    assert left == [["c1"], [], ["c3"]]

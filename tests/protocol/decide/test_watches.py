@@ -9,7 +9,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller, unknown_key
 from topics.protocol.model.commands import Begin
 from topics.protocol.model.permission import permitted
-from topics.protocol.state.watched import Stream
+from topics.protocol.state.watched import Stream, StreamEnd
 from topics.protocol.state.watches import SESSION_TTL_MS, Session
 
 
@@ -201,7 +201,7 @@ def test_a_removed_key_has_no_sessions_and_no_streams(engine: Harness) -> None:
     engine.engine.revoke(mine.caller)
 
     assert mine.wakes == before + 2
-    assert [each.ended_by and each.ended_by[0] for each in (stream, socket)] == [401, 401]
+    assert {stream.ended_by, socket.ended_by} == {StreamEnd.KEY_REMOVED}
     assert list(watches.sessions) == [kept.wid]
     assert STATUSES[refusal(mine.open, session.wid).code] == 404
     engine.append("d")

@@ -12,9 +12,12 @@ from protocol.harness import Harness
 from protocol.viewers import Viewer
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import sse, websocket
+from topics.protocol.http.answers import job_records
 from topics.protocol.model.commands import View
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Records
+from topics.protocol.model.outcomes import Grant, Jobs, Records
+from topics.protocol.model.ports import Extent
+from topics.protocol.model.render import project, render_batch
 from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,
@@ -22,6 +25,7 @@ from topics.protocol.state.frames import (
     RecordFrame,
     TombstoneFrame,
 )
+from topics.protocol.state.hot_run import HotRun
 from topics.protocol.state.topic import Tombstone
 
 VIEW = View(limit=1, budget_bytes=1)
@@ -143,8 +147,15 @@ def test_an_event_is_what_its_model_says(frame: Frame, texts: list[bytes]) -> No
 @given(TOPICS, SEQS.filter(bool), SEQS.filter(bool))
 def test_a_job_is_what_its_model_says(topic: str, seq: int, lease: int) -> None:
     """A record with its lease, and the queue that it is of. (§10.8)"""
-    text = b'{"$seq":%d,"$ts":7,"lease_id":"lease_%x","deadline":9,"deliveries":1,"data":[]}'
-    _, (event,) = read(sse.encode_job(topic, seq, text % (seq, lease)))
+    run = HotRun(seq)
+    run.append(render_batch([b"[]"], first_seq=seq, ts_ms=7))
+    jobs = Jobs(Grant(1, "w", [seq], [lease], [1], 9), [Extent(run, [(0, 1)])])
+    records = job_records(jobs, queue=topic)
+    (text,) = project(
+        run, [(0, 1)], run.read([(0, 1)]), tags=True, meta=True, data=True,
+        inserts=iter(records.inserts),
+    )  # fmt: skip
+    _, (event,) = read(sse.encode_job(seq, text))
     found = msgspec.json.decode(event.data.encode(), type=models.JobEvent, strict=True)
     assert json.loads(msgspec.json.encode(found)) == json.loads(event.data)
     assert (event.kind, found.topic, found.seq) == ("job", topic, seq)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.harness import refusal
+from protocol.harness import refusal, status_of
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.tags import Match, parse_match, parse_subject
+from topics.protocol.model.tags import SUBJECT_PATTERN, Match, parse_match, parse_subject
 
 TEXT = st.text(alphabet=st.sampled_from("ab.*>é\U0010ffff\x00:"), max_size=6)
 
@@ -100,6 +100,14 @@ def test_a_subject_is_what_a_regular_expression_says(
     pattern = ".".join([*tokens, *([">"] if more else [])])
 
     assert holds(parse_subject(pattern), ".".join(tag)) == (expected is not None)
+
+
+@given(st.text(st.sampled_from("a.*>\n"), max_size=7))
+def test_the_schema_takes_the_subjects_that_are_ones(pattern: str) -> None:
+    """`/v0/openapi.json` says of each text what the server does. (§8.5)"""
+    is_one = status_of(parse_subject, pattern) == 200
+
+    assert (re.fullmatch(SUBJECT_PATTERN[1:-1], pattern) is not None) is is_one
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from itertools import product
 import pytest
 
 from topics.protocol.model.commands import View
-from topics.protocol.state.watched import WATCH_TRANSITIONS, Stream, Watched, WatchPlace, WatchStep
+from topics.protocol.state.watched import (
+    WATCH_TRANSITIONS,
+    Stream,
+    StreamEnd,
+    Watched,
+    WatchPlace,
+    WatchStep,
+)
 
 IMPOSSIBLE = {(WatchPlace.GONE, step) for step in WatchStep if step is not WatchStep.OPENED}
 """What is gone is not looked at again before the next stream."""
@@ -64,9 +71,9 @@ def test_what_is_gone_waits_for_nothing() -> None:
 
 def test_a_stream_that_is_ended_is_woken_to_say_why() -> None:
     """The client learns the reason before the connection closes. (§7.3)"""
-    woken: list[tuple[int, str] | None] = []
+    woken: list[StreamEnd | None] = []
     stream = Stream(wake=lambda: woken.append(stream.ended_by))
 
-    stream.end(409, "another stream of this session took over")
+    stream.end(StreamEnd.TAKEN_OVER)
 
-    assert woken == [(409, "another stream of this session took over")]
+    assert woken == [StreamEnd.TAKEN_OVER]

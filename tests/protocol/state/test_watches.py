@@ -13,6 +13,7 @@ from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
 from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.watched import StreamEnd
 from topics.protocol.state.watches import SESSION_TTL_MS, own_view
 
 
@@ -457,8 +458,7 @@ def test_the_newer_stream_takes_over(engine: Harness) -> None:
     viewer = Viewer(engine).open()
     old, woken = viewer.stream, viewer.woken
     viewer.open()
-    assert old.ended_by is not None
-    assert old.ended_by[0] == 409
+    assert old.ended_by is StreamEnd.TAKEN_OVER
     assert viewer.woken == woken + 1
     watches = engine.engine.watches
     watches.close_session_stream(viewer.session, old, engine.now_ms)

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
+from server.maintained import keep_up
 from server.runtime.test_erase import delete, play
 from server.runtime.test_runtime import LIMITS, append, diff, put, told
 from topics.protocol.decide.dead_letters import DAMAGED_REST_MS
@@ -87,7 +88,7 @@ def rotten(tmp_path: Path) -> Path:
         await told(runtime, configured("jobs"))
         await told(runtime, append("other", 1, 2, 3))
         await told(runtime, append("jobs", *["x" * LARGE] * 10))
-        await runtime.keep_up(checkpoint=True)
+        await keep_up(runtime, checkpoint=True)
         await told(runtime, append("jobs", *range(20)))
 
     play(tmp_path, write)
@@ -129,7 +130,7 @@ def test_damage_keeps_nothing_else_from_maintenance(rotten: Path) -> None:
         assert isinstance(listed.result, Outcome)
 
         while runtime.engine.state.memory.unsealed:
-            await runtime.keep_up(checkpoint=True)
+            await keep_up(runtime, checkpoint=True)
 
         assert checkpoint_of(rotten) > before
         assert state_of(runtime, "jobs")[0] == 31
@@ -145,7 +146,7 @@ def test_damaged_records_expire_with_those_behind_them(rotten: Path) -> None:
         await told(runtime, configured("jobs", ttl_ms=1000))
 
         await told(runtime, append("jobs", 7))
-        await runtime.keep_up()
+        await keep_up(runtime)
 
         count, size_bytes, earliest = state_of(runtime, "jobs")
         topic = runtime.engine.state.topics["jobs"]
@@ -173,8 +174,8 @@ def test_damaged_records_make_room_and_can_be_deleted(rotten: Path) -> None:
         await told(runtime, delete(before_seq=11))
 
         assert state_of(runtime, "jobs") == (20, sound, 11)
-        await runtime.keep_up()
-        await runtime.keep_up()
+        await keep_up(runtime)
+        await keep_up(runtime)
         assert len(topic.runs) == 1
         gone = await told(runtime, DeleteTopic("jobs"))
         assert isinstance(gone.result, Outcome)
@@ -245,7 +246,7 @@ def test_a_rotten_neighbour_does_not_keep_the_rest_from_being_sealed(tmp_path: P
         await told(runtime, append("other", 3))
 
         while runtime.engine.state.memory.unsealed:
-            await runtime.keep_up(checkpoint=True)
+            await keep_up(runtime, checkpoint=True)
 
         runs = runtime.engine.state.topics["jobs"].runs
         assert [(run.first_seq, run.count) for run in runs] == [(1, 20), (21, 20)]
@@ -382,7 +383,7 @@ def test_a_whole_damaged_run_is_passed_over(tmp_path: Path) -> None:
 
     async def first(runtime: Runtime) -> None:
         await queue(runtime, 20)
-        await runtime.keep_up(checkpoint=True)
+        await keep_up(runtime, checkpoint=True)
         await told(runtime, append("jobs", "sound"))
 
     async def second(runtime: Runtime) -> None:
@@ -528,7 +529,7 @@ def test_a_bug_in_maintenance_does_not_end_it(
             runtime.driver.maintenance.soon()
             runtime.nudge()
             await failed.wait()
-        await runtime.keep_up()
+        await keep_up(runtime)
 
     play(tmp_path, story)
     assert "made up" in caplog.text

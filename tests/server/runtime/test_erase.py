@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from protocol.harness import text_of
 
+from server.maintained import keep_up
 from server.runtime.test_runtime import LIMITS, append, diff, told
 from topics.protocol.driver import maintenance
 from topics.protocol.http import bodies
@@ -65,7 +66,7 @@ async def deletion(runtime: Runtime, command: Command) -> dict[str, Any]:
 
 async def tidied(runtime: Runtime) -> None:
     """A round of maintenance, and the sync after which files are unlinked."""
-    await runtime.keep_up(checkpoint=True)
+    await keep_up(runtime, checkpoint=True)
     assert await runtime.synced()
 
 

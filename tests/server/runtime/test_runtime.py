@@ -11,6 +11,7 @@ import msgspec
 import orjson
 import pytest
 
+from server.maintained import keep_up
 from topics.protocol.driver import maintenance
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import bodies
@@ -511,18 +512,18 @@ def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
         store.free = 10
         for _round in range(3):
             await refused(runtime)
-            await runtime.keep_up()
+            await keep_up(runtime)
         assert lines() == ["the disk is full: writes are refused"]
         store.free = 8000
         await told(runtime, append("a", 2))
-        await runtime.keep_up()
+        await keep_up(runtime)
         store.free = 10
         await refused(runtime)
         assert lines() == ["the disk is full: writes are refused"]
 
         store.free = 1 << 20
         for _round in range(3):
-            await runtime.keep_up()
+            await keep_up(runtime)
         assert lines()[1:] == ["there is space on the disk again: writes go on"]
 
         store.free = 10

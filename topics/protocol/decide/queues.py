@@ -6,9 +6,9 @@ or waits in the wait queue of its queue; whatever makes a job ready has that wai
 events.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from topics.protocol.state.topic import Topic
 
 ROOM_RETRY_MS: Final = 1000
 """When waiters are looked at again, where the log had no room for lasting leases."""
+
+
+Kind = TypeVar("Kind", Acked, Nacked, Extended)
 
 
 class QueueCommands:
@@ -342,16 +345,7 @@ class QueueCommands:
         jobs, skipped = held_jobs(queue, command)
         seqs = np.array([job.seq for job in jobs], np.uint64)
         acked, gate = self._unit.remove(topic, seqs, moment)
-        return Acked(
-            topic.name,
-            acked,
-            skipped,
-            self._leases.ready(topic, queue),
-            queue.in_flight,
-            gate=gate,
-            is_logged=gate is not Gate.NOW,
-            is_fsync=gate is Gate.SYNCED,
-        )
+        return self._changed(Acked, topic, queue, acked, skipped, gate)
 
     def _nack(self, command: Nack, moment: Moment) -> Nacked:
         """§10.5."""
@@ -363,17 +357,7 @@ class QueueCommands:
             self._leases.release(topic, jobs, ready_ms, moment.now_ms)
         self.streams.free(queue)
         self._waiting.look_soon(topic.topic_id)
-        gate = self._leases.gate(topic)
-        return Nacked(
-            topic.name,
-            len(jobs),
-            skipped,
-            self._leases.ready(topic, queue),
-            queue.in_flight,
-            gate=gate,
-            is_logged=gate is not Gate.NOW,
-            is_fsync=gate is Gate.SYNCED,
-        )
+        return self._changed(Nacked, topic, queue, len(jobs), skipped, self._leases.gate(topic))
 
     def _extend(self, command: Extend, moment: Moment) -> Extended:
         """§10.6: the deadline is set, not added to."""
@@ -386,15 +370,27 @@ class QueueCommands:
             self.streams.free(queue)
             self.streams.hold_again(jobs)
             self._waiting.look_soon(topic.topic_id)
-        gate = self._leases.gate(topic)
-        return Extended(
+        seqs, gate = [job.seq for job in jobs], self._leases.gate(topic)
+        return self._changed(Extended, topic, queue, len(jobs), skipped, gate, seqs, until_ms)
+
+    def _changed(
+        self,
+        kind: type[Kind],
+        topic: Topic,
+        queue: Queue,
+        changed: int,
+        skipped: Sequence[int],
+        gate: Gate,
+        *more: Any,
+    ) -> Kind:
+        """What became of the jobs that a worker named, and the queue's counters then."""
+        return kind(
             topic.name,
-            len(jobs),
+            changed,
             skipped,
             self._leases.ready(topic, queue),
             queue.in_flight,
-            [job.seq for job in jobs],
-            until_ms,
+            *more,
             gate=gate,
             is_logged=gate is not Gate.NOW,
             is_fsync=gate is Gate.SYNCED,

@@ -57,11 +57,17 @@ def claim_around(granted: outcomes.Granted, texts: Sequence[Buffer]) -> list[Buf
     return [_claim_head(granted), *commas, _claim_tail(granted)]
 
 
-def job_records(jobs: Jobs) -> Records:
-    """Leased jobs as records: each with its tag, its lease and its delivery (§10.2)."""
+def job_records(jobs: Jobs, *, queue: str | None = None) -> Records:
+    """Leased jobs as records: each with its tag, its lease and its delivery (§10.2).
+
+    Args:
+        queue: The name of the queue, where each job stands alone and is to say it (§10.8).
+    """
     grant = jobs.grant
+    named = b"" if queue is None else b',"topic":"%b"' % queue.encode()
     inserts = [
-        b',"lease_id":"lease_%x","deadline":%d,"deliveries":%d' % (lease, grant.until_ms, delivery)
+        b'%b,"lease_id":"lease_%x","deadline":%d,"deliveries":%d'
+        % (named, lease, grant.until_ms, delivery)
         for lease, delivery in zip(grant.leases, grant.deliveries, strict=True)
     ]
     return Records(jobs.extents, tags=True, inserts=inserts)

@@ -369,9 +369,10 @@ def query_natural(query: Mapping[str, str], name: str, default: int) -> int:
     value = query.get(name)
     if value is None:
         return default
-    if not (value.isascii() and value.isdigit() and len(value) <= 20):
+    if not (value.isascii() and value.isdigit()):
         raise invalid(f"{name} is not a natural number", f"?{name}")
-    return int(value)
+    # What has more digits is above every bound, and `int` refuses thousands of them.
+    return int((value.lstrip("0") or "0")[:20])
 
 
 def parse_cursor(cursor: str) -> str:

@@ -5,6 +5,7 @@ rendered here.  Line ends are LF.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import orjson
 
@@ -19,6 +20,12 @@ from topics.protocol.state.frames import (
     TombstoneFrame,
 )
 from topics.protocol.state.topic import Tombstone
+from topics.protocol.state.watched import StreamEnd
+
+ENDS: Final[Mapping[StreamEnd, int]] = {StreamEnd.TAKEN_OVER: 409, StreamEnd.KEY_REMOVED: 401}
+"""The status of §0.6 that tells a client why its stream ended."""
+
+assert ENDS.keys() == set(StreamEnd)
 
 
 def opening(composite_id: bytes) -> bytes:
@@ -81,6 +88,11 @@ def _named(frame: CaughtUpFrame | DeletedFrame) -> dict[str, object]:
     return {"topic": frame.topic, "head_seq": frame.head_seq}
 
 
+def ended(why: StreamEnd) -> bytes:
+    """The last event of a stream that the server ends."""
+    return encode_error(ENDS[why], why.value)
+
+
 def encode_error(code: int, why: str, **more: object) -> bytes:
     """An error of a stream, with a status of §0.6; the last event where the server ends the stream."""
     return b"event: error\ndata: %b\n\n" % orjson.dumps({"code": code, "error": why, **more})
@@ -92,6 +104,6 @@ def unreadable(topic: str, refusal: Rejection) -> bytes:
     return encode_error(STATUSES[refusal.code], refusal.message, topics=[topic], detail=detail)
 
 
-def encode_job(topic: str, seq: int, text: JsonText) -> bytes:
-    """One leased job (§10.8); `text` is its record with the lease spliced in."""
-    return b'id: %d\nevent: job\ndata: {"topic":"%b",%b\n\n' % (seq, topic.encode(), text[1:])
+def encode_job(seq: int, text: JsonText) -> bytes:
+    """One leased job (§10.8); `text` is its record with its queue and its lease."""
+    return b"id: %d\nevent: job\ndata: %b\n\n" % (seq, text)

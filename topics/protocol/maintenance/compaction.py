@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from topics.protocol.engine import Engine
-from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealJob, SealPlanning
+from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealPlanning
 from topics.protocol.model.events import RunRef, RunsDropped
 from topics.protocol.model.ports import Contents, Run
 from topics.protocol.model.records import LIVE
@@ -239,11 +239,8 @@ class Compaction:
             found.setdefault(topic.topic_id, []).append(run.first_seq)
         return [Remains(segment, topic_id, first_seqs) for topic_id, first_seqs in found.items()]
 
-    def plan_rewrite(self, wanted: deque[Remains]) -> SealJob | None:
-        """A job for as much of what is wanted as fits into one file; the rest stays in `wanted`."""
-        return self.planning_rewrite(wanted).whole()
-
     def planning_rewrite(self, wanted: deque[Remains]) -> SealPlanning:
+        """A job for as much of what is wanted as fits into one file; the rest stays in `wanted`."""
         builder = SealBuilder(self._sealing, self._engine)
         return SealPlanning(builder, self._add_remains(builder, wanted))
 

@@ -109,6 +109,11 @@ def parse_match(value: Any, path: str = "$.match") -> TagRange:
     raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `{path}`")
 
 
+_TOKEN: Final = r"(\*|[^.*>]+)"
+SUBJECT_PATTERN: Final = rf"^(>|{_TOKEN}(\.{_TOKEN})*(\.>)?)$"
+"""What `parse_subject` takes, as a regular expression of JSON schema."""
+
+
 def parse_subject(pattern: str, path: str = "$.filter") -> Subject:
     """A subject `filter` of a purge; an empty token or a partial wildcard is refused."""
     tokens = pattern.split(".")

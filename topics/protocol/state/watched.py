@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import View
 from topics.protocol.state.frames import Frame
 
@@ -81,6 +81,13 @@ class Watched:
         self.place = WATCH_TRANSITIONS[self.place, step]
 
 
+class StreamEnd(Enum):
+    """Why the server ends a stream, as a sentence for its client."""
+
+    TAKEN_OVER = "another stream of this session took over"
+    KEY_REMOVED = GONE
+
+
 @dataclass(slots=True, eq=False)
 class Stream:
     """What an open connection watches, and which of it may have frames.
@@ -90,7 +97,7 @@ class Stream:
         passing: Topics of this pass that were not pulled yet, one frame each.
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
-        ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
+        ended_by: Why the server ended it, where it did.
         owner: Whose connection it is.
     """
 
@@ -99,7 +106,7 @@ class Stream:
     passing: deque[Watched] = field(default_factory=deque)
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
-    ended_by: tuple[int, str] | None = None
+    ended_by: StreamEnd | None = None
     owner: Caller = ANYONE
 
     def queue(self, watched: Watched) -> None:
@@ -107,6 +114,6 @@ class Stream:
             watched.is_queued = True
             self.waiting.append(watched)
 
-    def end(self, code: int, why: str) -> None:
-        self.ended_by = (code, why)
+    def end(self, why: StreamEnd) -> None:
+        self.ended_by = why
         self.wake()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from topics.protocol.model.access import ANYONE, GONE, Caller
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
@@ -31,7 +31,7 @@ from topics.protocol.state.frames import (
 )
 from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
-from topics.protocol.state.watched import Stream, Watched, WatchPlace, WatchStep
+from topics.protocol.state.watched import Stream, StreamEnd, Watched, WatchPlace, WatchStep
 
 SESSION_TTL_MS: Final = 300_000
 
@@ -86,7 +86,7 @@ class Watches:
     def revoke(self, owner: Caller) -> None:
         """A key was removed: its streams and sockets end, and its sessions are forgotten."""
         for stream in [stream for stream in self.streams if stream.owner is owner]:
-            stream.end(401, GONE)
+            stream.end(StreamEnd.KEY_REMOVED)
         for session in [each for each in self.sessions.values() if each.owner is owner]:
             if session.stream is not None:
                 self.close(session.stream)
@@ -101,7 +101,7 @@ class Watches:
             known: What the client remembers; it only ever moves a position back.
         """
         if session.stream is not None:
-            session.stream.end(409, "another stream of this session took over")
+            session.stream.end(StreamEnd.TAKEN_OVER)
             self.close(session.stream)
         stream = self._add(Stream(wake, dict(session.watched), owner=session.owner))
         session.stream = stream

@@ -60,17 +60,22 @@ class WatchFeed:
             self._is_begun = True
             return sse.opening(self._id()) + sse.heartbeat(self._shell.now_ms)
         while not self._is_over:
-            end = self._stream.ended_by
-            if end is None and self._shell.phase is not Phase.READY:
-                end = SHUTTING_DOWN
-            if end is not None:
-                return self._end(sse.encode_error(*end))
+            if (last := self._last_word()) is not None:
+                return self._end(last)
             self._news.clear()
             frame = self._shell.engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
             if not await self._has_news():
                 return sse.heartbeat(self._shell.now_ms)
+        return None
+
+    def _last_word(self) -> bytes | None:
+        """Why the server ends the stream; None while it does not."""
+        if (why := self._stream.ended_by) is not None:
+            return sse.ended(why)
+        if self._shell.phase is not Phase.READY:
+            return sse.encode_error(*SHUTTING_DOWN)
         return None
 
     async def _has_news(self) -> bool:
@@ -125,11 +130,8 @@ class WatchFeed:
         kept, self._kept = self._kept, None
         if kept is not None:
             return kept
-        end = self._stream.ended_by
-        if end is None and shell.phase is not Phase.READY:
-            end = SHUTTING_DOWN
-        if end is not None:
-            return self._end(sse.encode_error(*end))
+        if (last := self._last_word()) is not None:
+            return self._end(last)
         frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
         if frame is None:
             return sse.heartbeat(shell.now_ms) if self._is_beat_due else None

@@ -104,7 +104,7 @@ class WorkFeed:
 
     async def _written(self, jobs: Jobs) -> bytes:
         """Jobs as frames; jobs that cannot be read are skipped, and others follow."""
-        records = job_records(jobs)
+        records = job_records(jobs, queue=self._stream.name)
         try:
             texts = of_jobs(records, blocking=False)
             if texts is None:
@@ -115,7 +115,7 @@ class WorkFeed:
         return self._encoded(jobs.grant.seqs, texts[::2])
 
     async def _rescued(self, jobs: Jobs) -> bytes:
-        records, grant = job_records(jobs), jobs.grant
+        records, grant = job_records(jobs, queue=self._stream.name), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
@@ -127,7 +127,7 @@ class WorkFeed:
 
     def _encoded(self, seqs: Sequence[int], texts: Sequence[Buffer]) -> bytes:
         jobs = zip(seqs, texts, strict=True)
-        return b"".join(sse.encode_job(self._stream.name, seq, text) for seq, text in jobs)
+        return b"".join(sse.encode_job(seq, text) for seq, text in jobs)
 
     def close(self) -> None:
         if not self._is_over:

@@ -33,10 +33,6 @@ class Stop:
         self.reload: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._reloading: set[asyncio.Task[None]] = set()
 
-    @property
-    def is_signalled(self) -> bool:
-        return self._signalled.is_set()
-
     async def wait(self) -> None:
         await self._signalled.wait()
 

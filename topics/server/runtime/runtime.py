@@ -236,16 +236,6 @@ class Runtime:
         when(call)
         return known
 
-    async def keep_up(self, *, checkpoint: bool = False) -> None:
-        """Run a round of maintenance after the current one; raises the error that ended it."""
-        while not self.driver.maintenance.is_idle:
-            await asyncio.sleep(0)
-        ended: asyncio.Future[Exception | None] = self._loop.create_future()
-        self.driver.maintenance.round(ended.set_result, checkpoint=checkpoint)
-        error = await ended
-        if error is not None:
-            raise error
-
     # ------------------------------------------------------------------ the driver's host: clocks
 
     @property

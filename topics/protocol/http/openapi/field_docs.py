@@ -21,6 +21,7 @@ from topics.protocol.model.limits import (
     LIMIT_DEFAULT,
 )
 from topics.protocol.model.names import TOPIC_PATTERN
+from topics.protocol.model.tags import SUBJECT_PATTERN
 
 Fragment: TypeAlias = dict[str, Any]
 Fields: TypeAlias = Mapping[str, Fragment]
@@ -31,6 +32,19 @@ _U64: Final[Fragment] = {"maximum": bodies.U64_MAX}
 
 def _says(description: str, more: Fragment | None = None, **bounds: object) -> Fragment:
     return {"description": description, **(more or {}), **bounds}
+
+
+_GIVEN: Final[Fragment] = {"not": {"type": "null"}}
+"""Null is as good as absent (§0.3), so a rule about fields that are there is about such ones."""
+
+
+def _given(name: str) -> Fragment:
+    return {"required": [name], "properties": {name: _GIVEN}}
+
+
+def _not_both(one: str, other: str) -> Fragment:
+    """Two fields exclude each other."""
+    return {"not": {"required": [one, other], "properties": {one: _GIVEN, other: _GIVEN}}}
 
 
 def _defaults(config: msgspec.Struct, words: Fields) -> Fields:
@@ -189,7 +203,9 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     bodies.PurgeBody: {
         "seq": _says("Records with a smaller number; 0: none. Not with `keep`.", _U64),
         "keep": _says("All but the newest so many that match; 0: all.", _U64),
-        "filter": _says("A NATS subject: `*` is one token, a final `>` one or more."),
+        "filter": _says(
+            "A NATS subject: `*` is one token, a final `>` one or more.", pattern=SUBJECT_PATTERN
+        ),
     },
     bodies.ClaimBody: {
         "node": _WORKER,
@@ -209,9 +225,14 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
 WHOLE: Final[Mapping[type[msgspec.Struct], Fragment]] = {
     bodies.DeleteBody: _says(
         "What to delete: `before_seq`, `match`, or what both say.",
-        anyOf=[{"required": ["before_seq"]}, {"required": ["match"]}],
+        anyOf=[_given("before_seq"), _given("match")],
     ),
-    bodies.PurgeBody: _says("What to purge; nothing said is everything."),
+    bodies.PurgeBody: _says("What to purge; nothing said is everything.", _not_both("seq", "keep")),
+    bodies.DiffBody: _not_both("from_seq", "from_ts"),
+    bodies.BeginBody: _not_both("from_seq", "from_ts"),
+    websocket.SubscribeBody: {
+        "anyOf": [_given("topics"), {**_given("topic"), **_not_both("from_seq", "from_ts")}]
+    },
     bodies.HeldBody: _says("Jobs, and whose they are."),
     bodies.ConfigBody: _says("A topic's config; a field left out has its default."),
     TopicConfig: _says("A topic's config in force, every field given."),

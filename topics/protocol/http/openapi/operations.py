@@ -12,7 +12,6 @@ import msgspec
 
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import bodies, websocket
-from topics.protocol.http.openapi.field_docs import TOPIC
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import KEY_CHARS_MAX, PAGE_SIZE_DEFAULT
 
@@ -236,8 +235,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         _json(models.RouterList),
         parameters=(
             *_PAGE,
-            Parameter("source", "Only those from this topic.", {**TEXT, **TOPIC}),
-            Parameter("dest", "Only those into this topic.", {**TEXT, **TOPIC}),
+            Parameter("source", "Only those from this topic.", TEXT),
+            Parameter("dest", "Only those into this topic.", TEXT),
         ),
     ),
     "PUT /v0/routers/:": Operation(
