@@ -17,7 +17,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
-from topics.server.exchange.payload import read, refusal_of
+from topics.server.exchange.payload import read, refusal_of, still
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
 
@@ -198,7 +198,8 @@ class SocketFeed:
                 self._kept = self._encoded(message, done.result())
                 self._on_news()
 
-        reading = self._shell.read_in_thread(lambda: read(message.records, blocking=True))
+        records = still(message.records)
+        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
         reading.add_done_callback(on_read)
         return None
 
@@ -255,7 +256,8 @@ class SocketFeed:
         message = self._written_now(frame)
         if isinstance(message, bytes):
             return message
-        texts = await self._shell.read_in_thread(lambda: read(message.records, blocking=True))
+        records = still(message.records)
+        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
         return self._encoded(message, texts)
 
     def _written_now(self, frame: Pulled) -> bytes | RecordFrame:

@@ -17,7 +17,7 @@ from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
-from topics.server.exchange.payload import read, refusal_of
+from topics.server.exchange.payload import read, refusal_of, still
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
@@ -158,7 +158,8 @@ class WatchFeed:
             if self._wake is not None:
                 self._wake()
 
-        reading = self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        records = still(frame.records)
+        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
         reading.add_done_callback(on_read)
 
     # ------------------------------------------------------------------ both
@@ -194,7 +195,8 @@ class WatchFeed:
         if isinstance(frame, DamagedFrame):
             return self._unreadable(frame, refusal_of(frame.damage))
         assert isinstance(frame, RecordFrame)
-        texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        records = still(frame.records)
+        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):
             return self._unreadable(frame, texts)

@@ -17,7 +17,7 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.payload import of_jobs, one_by_one
+from topics.server.exchange.payload import of_jobs, one_by_one, still
 from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
 
@@ -106,14 +106,15 @@ class WorkFeed:
         try:
             texts = of_jobs(records, blocking=False)
             if texts is None:
-                texts = await self._shell.read_in_thread(lambda: of_jobs(records, blocking=True))
+                whole = still(records)
+                texts = await self._shell.read_in_thread(lambda: of_jobs(whole, blocking=True))
         except (Corrupt, OSError):
             return await self._rescued(jobs)
         assert texts is not None
         return self._encoded(jobs.grant.seqs, texts[::2])
 
     async def _rescued(self, jobs: Jobs) -> bytes:
-        records, grant = job_records(jobs), jobs.grant
+        records, grant = still(job_records(jobs)), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
