@@ -91,13 +91,3 @@ def test_what_leaked_away_is_no_credit() -> None:
     assert rested.used_s == idle.used_s == 0.003
     assert rested.is_heavy(1.0)
     assert idle.is_heavy(3600.0)
-
-
-def test_debts_compare_alike_at_any_time() -> None:
-    """Of two that used the same, the one that used it earlier has less debt."""
-    early, late = Meter(0.0), Meter(0.0)
-    early.use(10.0, 0.5)
-    late.use(11.0, 0.5)
-    assert early.debt_s < late.debt_s
-    early.use(11.0, 0.5)
-    assert early.debt_s > late.debt_s

@@ -92,27 +92,26 @@ class Meter:
         now_s: The loop's time.
         most_s: Used lately, beyond which a connection is heavy.
         share: Of one CPU that a connection may use for ever without being heavy.
+
+    Attributes:
+        served_s: CPU time that it used, on the common clock of all connections (`turns.Turns`).
     """
 
-    __slots__ = ("_most_s", "_seen_s", "_share", "used_s")
+    __slots__ = ("_most_s", "_seen_s", "_share", "served_s", "used_s")
 
     def __init__(self, now_s: float, most_s: float = 0.002, share: float = 0.1) -> None:
         self._most_s = most_s
         self._share = share
         self.used_s = 2 * most_s
         self._seen_s = now_s
+        self.served_s = 0.0
 
     def use(self, now_s: float, took_s: float) -> None:
         """Note CPU time that the connection had; `now_s` is the loop's time."""
         left_s = self.used_s - (now_s - self._seen_s) * self._share
         self.used_s = (left_s if left_s > 0 else 0.0) + took_s
         self._seen_s = now_s
-
-    @property
-    def debt_s(self) -> float:
-        """CPU time used and not leaked away, only for comparing: of two connections that wait, the
-        one with less debt used less or has waited longer, as both leak at the same rate."""
-        return self.used_s + self._seen_s * self._share
+        self.served_s += took_s
 
     def is_heavy(self, now_s: float) -> bool:
         return self.used_s - (now_s - self._seen_s) * self._share > self._most_s

@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             self._run()
             used_s = clock() - begun_s
             self._meter.use(self._loop_s(), used_s)
-            turns.skipped(used_s)
+            turns.skipped(used_s, self._meter)
         if self._inbox_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()
@@ -251,9 +251,7 @@ class Connection(asyncio.Protocol):
         if not self._is_queued and self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
             self._is_queued = True
             meter = self._meter
-            self.shared.turns.add(
-                self, is_light=not meter.is_heavy(self._loop_s()), debt_s=meter.debt_s
-            )
+            self.shared.turns.add(self, meter, is_light=not meter.is_heavy(self._loop_s()))
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker can go on."""

@@ -1,10 +1,14 @@
 """The order of turns on the event loop.
 
 Owns the queues of those with more to do than one turn allows: connections with unread bytes,
-streams with news.  They get turns in the order of asking, those that used little CPU lately before
-the others.  After `slice_s` of turns the loop polls its sockets and timers, so a light client waits
-for heavy ones at most one slice and one turn, however many they are.  Knows nothing of what is done
-in a turn.
+streams with news.  Those that used little CPU lately have turns before the others, in the order of
+asking.  The others share what is left evenly: the one that was served least comes first.  After
+`slice_s` of turns the loop polls its sockets and timers, so a light client waits for heavy ones at
+most one slice and one turn, however many they are.  Knows nothing of what is done in a turn.
+
+What was served is counted as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): on a
+common clock that stands where the last one served stood.  A connection that had nothing to do, or is
+new, begins at the clock: it has saved up nothing, and nobody gains by connecting again.
 
 Invariant: `add` runs no turn; a turn that raises costs no other turn.
 """
@@ -14,9 +18,15 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol
+
+from topics.server.transport.budget import Meter
 
 log = logging.getLogger("topics.http")
+
+BEHIND_S: Final = 0.01
+"""The most that a connection may have been served before others: what a turn took beyond its time, or
+what it used without a turn while none waited, is forgotten beyond that."""
 
 
 class Turn(Protocol):
@@ -47,7 +57,9 @@ class Turns:
         self._slice_s = slice_s
         self._light: deque[Turn] = deque()
         self._heavy: list[tuple[float, int, Turn]] = []
-        """A heap: the least debt first, and of the same the one that came first."""
+        """A heap: the least served first, and of the same the one that came first."""
+        self._served_s = 0.0
+        """The common clock."""
         self._order = count()
         self._is_due = False
         self._must_pass = False
@@ -59,22 +71,22 @@ class Turns:
         that come together are a crowd, and wait in line."""
         return self.direct_s < self._slice_s
 
-    def skipped(self, took_s: float) -> None:
-        """A connection did something without a turn."""
+    def skipped(self, took_s: float, meter: Meter | None = None) -> None:
+        """A connection did something without a turn; its meter counts that already."""
         self.direct_s += took_s
         self._must_pass = True
+        if meter is not None and meter.served_s - took_s > self._served_s:
+            self._served_s = meter.served_s - took_s
 
-    def add(self, turn: Turn, *, is_light: bool = False, debt_s: float = 0.0) -> None:
-        """Give it one turn soon; what is in the queue already must not be added again.
-
-        Args:
-            debt_s: Of two that are not light, the one with less comes first: a barely heavy one
-                does not wait behind all that are much heavier (`budget.Meter.debt_s`).
-        """
+    def add(self, turn: Turn, meter: Meter | None = None, *, is_light: bool = False) -> None:
+        """Give it one turn soon; what is in the queue already must not be added again."""
+        at_s = self._served_s
+        if meter is not None:
+            at_s = meter.served_s = min(max(meter.served_s, at_s), at_s + BEHIND_S)
         if is_light:
             self._light.append(turn)
         else:
-            heappush(self._heavy, (debt_s, next(self._order), turn))
+            heappush(self._heavy, (at_s, next(self._order), turn))
         if not self._is_due:
             self._is_due = True
             self._call_soon(self._run)
@@ -95,7 +107,9 @@ class Turns:
             if self._clock() >= until_s:
                 break
         while heavy:  # one at least: the light ones together may be more than the CPU can do
-            self._give(heappop(heavy)[2])
+            at_s, _, turn = heappop(heavy)
+            self._served_s = max(self._served_s, at_s)
+            self._give(turn)
             if self._clock() >= until_s:
                 break
         if light or heavy:
