@@ -5,6 +5,7 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 `_Admitted.finish` define; a refused request changes nothing.
 """
 
+import asyncio
 import gzip
 import logging
 import secrets
@@ -26,7 +27,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.http.trace_context import traced
 from topics.protocol.model.commands import Append, Claim, Command, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page, Records
+from topics.protocol.model.outcomes import Grant, Granted, Jobs, Outcome, Page, Records
 from topics.protocol.model.records import Buffer
 from topics.server.exchange import usage
 from topics.server.exchange.inflation import at_once, inflate, too_large
@@ -167,9 +168,24 @@ class _Responder:
 
     def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
         """The answer of an outcome whose records were read."""
-        assert isinstance(reply.result, Outcome)
+        outcome = reply.result
+        assert isinstance(outcome, Outcome)
         body = [*payload, self.performance(reply)]
-        return self.answer(answers.status_of(reply.result), (JSON,), body)
+        answer = self.answer(answers.status_of(outcome), (JSON,), body)
+        if isinstance(outcome, Granted) and outcome.jobs is not None:
+            return replace(answer, unsent=partial(self._take_back_soon, outcome.jobs.grant))
+        return answer
+
+    def _take_back_soon(self, grant: Grant) -> None:
+        """The worker does not get its jobs: they are ready again (§10.2)."""
+
+        def take_back() -> None:
+            runtime = self.runtime
+            runtime.engine.queue_commands.set_aside(grant, {}, grant.seqs, runtime.moment)
+            runtime.nudge()
+
+        # Not now: the engine may be in the middle of its answers.
+        asyncio.get_running_loop().call_soon(take_back)
 
     def performance(self, reply: Reply) -> bytes:
         """The performance block and the object's last brace (§0.9)."""
