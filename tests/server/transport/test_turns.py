@@ -151,6 +151,20 @@ def test_nothing_is_saved_up() -> None:
     assert turns.count("late") == pytest.approx(50, abs=2)
 
 
+def test_what_was_used_while_none_waited_is_forgotten() -> None:
+    """Nobody was kept waiting by it: others that come later are not before the one that used it."""
+    machine = Machine(slice_s=10)
+    first, later = Meter(0.0), Meter(0.0)
+    for _ in range(5):
+        machine.turns.add(One(machine, "first"), first)
+        first.use(0.0, 0.001)
+        machine.pass_once()
+    machine.turns.add(One(machine, "first"), first)
+    machine.turns.add(One(machine, "later"), later)
+
+    assert machine.pass_once() == ["first", "later"]
+
+
 def test_what_was_used_without_a_turn_counts() -> None:
     """A client that was served at once stands behind those that waited meanwhile."""
     machine = Machine(slice_s=0.0)

@@ -7,8 +7,9 @@ asking.  The others share what is left evenly: the one that was served least com
 most one slice and one turn, however many they are.  Knows nothing of what is done in a turn.
 
 What was served is counted as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): on a
-common clock that stands where the last one served stood.  A connection that had nothing to do, or is
-new, begins at the clock: it has saved up nothing, and nobody gains by connecting again.
+common clock that stands where the last one served stood, and where all were served when none waits.
+A connection that had nothing to do, or is new, begins at the clock: it has saved up nothing, and
+nobody gains by connecting again.
 
 Invariant: `add` runs no turn; a turn that raises costs no other turn.
 """
@@ -56,10 +57,12 @@ class Turns:
         self._clock = clock
         self._slice_s = slice_s
         self._light: deque[Turn] = deque()
-        self._heavy: list[tuple[float, int, Turn]] = []
+        self._heavy: list[tuple[float, int, Turn, Meter | None]] = []
         """A heap: the least served first, and of the same the one that came first."""
         self._served_s = 0.0
         """The common clock."""
+        self._most_served_s = 0.0
+        """Of any connection that was served since the clock was there."""
         self._order = count()
         self._is_due = False
         self._must_pass = False
@@ -75,8 +78,9 @@ class Turns:
         """A connection did something without a turn; its meter counts that already."""
         self.direct_s += took_s
         self._must_pass = True
-        if meter is not None and meter.served_s - took_s > self._served_s:
-            self._served_s = meter.served_s - took_s
+        if meter is not None:
+            self._served_s = max(self._served_s, meter.served_s - took_s)
+            self._most_served_s = max(self._most_served_s, meter.served_s)
 
     def add(self, turn: Turn, meter: Meter | None = None, *, is_light: bool = False) -> None:
         """Give it one turn soon; what is in the queue already must not be added again."""
@@ -86,7 +90,7 @@ class Turns:
         if is_light:
             self._light.append(turn)
         else:
-            heappush(self._heavy, (at_s, next(self._order), turn))
+            heappush(self._heavy, (at_s, next(self._order), turn, meter))
         if not self._is_due:
             self._is_due = True
             self._call_soon(self._run)
@@ -107,15 +111,18 @@ class Turns:
             if self._clock() >= until_s:
                 break
         while heavy:  # one at least: the light ones together may be more than the CPU can do
-            at_s, _, turn = heappop(heavy)
+            at_s, _, turn, meter = heappop(heavy)
             self._served_s = max(self._served_s, at_s)
             self._give(turn)
+            if meter is not None:
+                self._most_served_s = max(self._most_served_s, meter.served_s)
             if self._clock() >= until_s:
                 break
         if light or heavy:
             self._call_soon(self._run)
         else:
             self._is_due = False
+            self._served_s = max(self._served_s, self._most_served_s)
 
     @staticmethod
     def _give(turn: Turn) -> None:
