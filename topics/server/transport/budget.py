@@ -4,6 +4,14 @@ Owns the counts.  Knows nothing of what happens to a client that exceeds one, no
 which is an argument.
 """
 
+from typing import Final
+
+FREE: Final = 20
+PER_REST: Final = 10
+REST_S: Final = 0.005
+"""After `FREE` charges in one window, nothing is read from the client for `REST_S` after each
+`PER_REST` more, so that it uses little CPU time until its connection ends."""
+
 
 class Budget:
     """Bytes that all clients may hold together.
@@ -63,7 +71,7 @@ class Charges:
         window_s: Its length; a new one begins with the first charge after the last has ended.
     """
 
-    __slots__ = ("_most", "_until_s", "_window_s", "count")
+    __slots__ = ("_most", "_rested", "_until_s", "_window_s", "count")
 
     def __init__(self, most: int, window_s: float) -> None:
         self._most = most
@@ -71,6 +79,17 @@ class Charges:
         self.count = 0
         """Of this window, or of the last."""
         self._until_s = 0.0
+        self._rested = FREE
+        """The count up to which every rest was taken."""
+
+    def must_rest(self) -> bool:
+        """Whether nothing should be read for `REST_S`; true once for each time it is due."""
+        if self.count < self._rested:
+            self._rested = FREE
+        if self.count < self._rested + PER_REST:
+            return False
+        self._rested = self.count
+        return True
 
     def charge(self, now_s: float, count: int = 1) -> bool:
         """Count; False where it is too much, and the connection should end."""

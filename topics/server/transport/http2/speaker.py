@@ -14,6 +14,7 @@ from typing import Any, Final
 import h2.events
 from h2.errors import ErrorCodes
 
+from topics.server.transport.budget import REST_S
 from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import library
 from topics.server.transport.http2.blocks import LONG_BYTES, BadCode, plain
@@ -33,7 +34,6 @@ from topics.server.transport.http2.link import Link
 from topics.server.transport.http2.receiving import Receiver
 from topics.server.transport.http2.sending import Sender
 from topics.server.transport.http2.stream import State
-from topics.server.transport.http2.toll import REST_S
 
 READ_BYTES: Final = HEADER_BYTES + FRAME_BYTES_MAX
 """Given to the splitter at a time: cutting costs little, and each frame is a step of its own."""
