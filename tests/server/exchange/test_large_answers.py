@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -202,5 +203,34 @@ def test_an_append_meanwhile_is_not_in_a_page_that_a_thread_makes(
 
         assert len(going) == 5
         assert [int(each["data"].split()[0]) for each in records] == list(range(300))
+
+    play(tmp_path, story)
+
+
+def test_a_small_read_does_not_wait_behind_large_ones(tmp_path: Path) -> None:
+    """Threads that make pages of megabytes are not those that a small read needs. (§3)"""
+
+    async def story(runtime: Runtime) -> None:
+        await fill(runtime)
+        await tidied(runtime)
+        may_go, going = threading.Event(), []
+
+        def stuck() -> None:
+            going.append(1)
+            may_go.wait(60)
+
+        held = [runtime.page_in_thread(stuck) for _ in range(50)]
+        runtime.store._segments._files.nowait = False  # type: ignore[attr-defined]
+        small = await page(runtime, limit=5)
+        large = asyncio.ensure_future(page(runtime))
+        while len(going) < 2:
+            await asyncio.sleep(0.001)
+
+        assert len(document(small)["records"]) == 5
+        assert not large.done()
+        assert len(going) == 2
+        may_go.set()
+        assert len(document(await large)["records"]) == 300
+        await asyncio.gather(*held)
 
     play(tmp_path, story)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.measures import LABELS, OTHER
 from topics.server.exchange.observer import Observer
-from topics.server.exchange.payload import one_by_one, spliced, still
+from topics.server.exchange.payload import is_large, one_by_one, spliced, still
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.socket_feed import SocketFeed
@@ -44,6 +44,8 @@ from topics.server.page import page
 from topics.version import VERSION
 
 log = logging.getLogger("topics.exchange")
+
+T = TypeVar("T")
 
 JSON: Final = (b"content-type", b"application/json")
 EVENT_STREAM: Final = (
@@ -506,10 +508,12 @@ class _LateAnswer:
             return self._call.refuse(payload)
         whole = [still(piece) if isinstance(piece, Records) else piece for piece in pieces]
         fetch = partial(self._fetch, reply, whole)
-        self._call.runtime.read_in_thread(fetch).add_done_callback(
-            lambda done: self._done(done.result())
-        )
+        self._in_thread(pieces)(fetch).add_done_callback(lambda done: self._done(done.result()))
         return self
+
+    def _in_thread(self, pieces: Sequence[Piece]) -> Callable[[Callable[[], T]], ThreadCall[T]]:
+        runtime = self._call.runtime
+        return runtime.page_in_thread if is_large(pieces) else runtime.read_in_thread
 
     def _respond_or_zip(self, reply: Reply, payload: list[Buffer]) -> "Answer | _LateAnswer":
         """The answer; or `self`, where a thread compresses it first."""
@@ -554,7 +558,7 @@ class _LateAnswer:
             return self._respond_or_zip(reply, texts)
         jobs = still(jobs)
         fetch = partial(self._fetch_jobs, msgspec.structs.replace(granted, jobs=jobs), jobs)
-        self._call.runtime.read_in_thread(fetch).add_done_callback(
+        self._in_thread([Records(jobs.extents)])(fetch).add_done_callback(
             lambda done: self._jobs_fetched(reply, jobs, done.result())
         )
         return self

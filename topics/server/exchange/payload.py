@@ -109,6 +109,16 @@ def one_by_one(records: Records) -> Iterator[Buffer | Exception]:
                     yield error
 
 
+def is_large(pieces: Sequence[Piece]) -> bool:
+    """Whether there is more text than the event loop makes in one go; not where that cannot be
+    read."""
+    records = [each for each in pieces if isinstance(each, Records)]
+    try:
+        return sum(_size(*extent) for each in records for extent in each.extents) > TURN_BYTES
+    except (Corrupt, OSError):
+        return False
+
+
 def still(made: T) -> T:
     """The same records for a thread, which needs runs that do not grow meanwhile."""
     extents = [Extent(run.still(), spans) for run, spans in made.extents]
