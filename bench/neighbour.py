@@ -1,9 +1,9 @@
 """A client in good faith beside an attack, and what the attack costs it.
 
-Owns the measurement: the latencies of the client without an attack, with the same attack against a
-process that reads and throws away, and with the attack against the server.  The second says what the
-attacker's own use of the machine costs a client: on two cores that is not little.  Knows nothing of
-what is asked and of how the attacker attacks.
+Owns the measurement: the latencies of the client without an attack, with the attack against the
+server, and with the same attack against a process that throws everything away and uses as much CPU
+time as the server did.  The last says what a client waits for a CPU: attacker, server and client have
+two cores.  Knows nothing of what is asked and of how the attacker attacks.
 """
 
 import multiprocessing
@@ -20,9 +20,12 @@ from typing import Any, Final
 from bench.serving import Serving
 
 PAUSE_S: Final = 0.002
-BEFORE_S: Final = 2.0
+BEFORE_S: Final = 1.5
 SINK_S: Final = 2.0
-ATTACK_S: Final = 4.0
+ROUND_S: Final = 0.0005
+"""A process that uses a part of a CPU uses that part of each such time, as a server does."""
+ATTACK_S: Final = 3.0
+REST_S: Final = 0.5
 ACCEPTED: Final = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
 
 TITLES: Final = (
@@ -74,18 +77,20 @@ def attacked(
     """
     asked(serving, ask, 0.5)
     before_ms, cpu_before_ms = asked(serving, ask, BEFORE_S)
+    forget_peak(serving)
+    rss, used_s = rss_mib(serving, "VmRSS"), serving.cpu_s()
+    attacked_ms, cpu_ms = _beside(serving, ask, attack, (serving.port, *args), ATTACK_S)
+    grown = rss_mib(serving, "VmHWM") - rss
+    share = (serving.cpu_s() - used_s) / ATTACK_S
+    time.sleep(REST_S)  # the server lets go of the attacker's connections
     ours, theirs = multiprocessing.Pipe()
-    sink = multiprocessing.Process(target=_throw_away, args=(theirs,))
+    sink = multiprocessing.Process(target=_throw_away, args=(theirs, share))
     sink.start()
     try:
         sink_ms, _ = _beside(serving, ask, attack, (ours.recv(), *args), SINK_S)
     finally:
         sink.kill()
         sink.join()
-    forget_peak(serving)
-    rss = rss_mib(serving, "VmRSS")
-    attacked_ms, cpu_ms = _beside(serving, ask, attack, (serving.port, *args), ATTACK_S)
-    grown = rss_mib(serving, "VmHWM") - rss
     return Row(before_ms, sink_ms, attacked_ms, grown, cpu_before_ms, cpu_ms)
 
 
@@ -132,15 +137,19 @@ def forget_peak(serving: Serving) -> None:
     Path(f"/proc/{serving.process.pid}/clear_refs").write_text("5")
 
 
-def _throw_away(ready: Connection) -> None:
-    """Accept, read, forget; open WebSockets, so that an attacker goes on."""
+def _throw_away(ready: Connection, share: float) -> None:
+    """Accept, read, forget; open WebSockets, so that an attacker goes on.  Use `share` of a CPU."""
     selector = selectors.DefaultSelector()
     listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
     listening.setblocking(False)
     selector.register(listening, selectors.EVENT_READ)
     ready.send(listening.getsockname()[1])
+    begun_s = time.perf_counter()
     while True:
-        for key, _ in selector.select():
+        wanted_s = min(share, 1.0) * (time.perf_counter() - begun_s)
+        while time.thread_time() < wanted_s:
+            pass
+        for key, _ in selector.select(ROUND_S):
             with suppress(OSError):
                 _serve(selector, key.fileobj, listening)
 
