@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from server.runtime.test_erase import delete, holds, play, tidied
 from server.runtime.test_runtime import LIMITS, claim, put, told
 from topics.protocol.http import bodies
 from topics.protocol.model.outcomes import Acked, Granted, Outcome
+from topics.protocol.model.ports import Span
+from topics.protocol.model.records import Buffer
 from topics.protocol.state.hot_run import HotRun
 from topics.server.exchange import payload
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Pending, Streaming
 from topics.server.runtime.runtime import Runtime
+from topics.store.runs import SealedRun
 
 JSON = (b"content-type", b"application/json")
 MIB = 1 << 20
@@ -232,5 +236,45 @@ def test_a_small_read_does_not_wait_behind_large_ones(tmp_path: Path) -> None:
         may_go.set()
         assert len(document(await large)["records"]) == 300
         await asyncio.gather(*held)
+
+    play(tmp_path, story)
+
+
+def test_a_page_for_a_client_that_is_gone_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a thread; others that wait behind it get it. (§3)"""
+    reads: list[int] = []
+    read_blocking = SealedRun.read_blocking
+
+    def read(run: SealedRun, spans: Sequence[Span]) -> list[Buffer]:
+        reads.append(1)
+        return read_blocking(run, spans)
+
+    async def story(runtime: Runtime) -> None:
+        await fill(runtime)
+        await tidied(runtime)
+        monkeypatch.setattr(SealedRun, "read_blocking", read)
+        may_go = threading.Event()
+        held = [runtime.page_in_thread(lambda: may_go.wait(60)) for _ in range(2)]
+        gone = asyncio.ensure_future(page(runtime))
+        await asyncio.sleep(0)
+        admitted = TopicsExchange(runtime).begin(
+            Head("POST", b"/v0/topics/jobs/diff", b"", (JSON,))
+        )
+        assert not isinstance(admitted, Answer)
+        waits = admitted.finish([b'{"limit":1000,"max_batch_bytes":8388608}'])
+        assert not isinstance(waits, Answer | Streaming)
+        delivered: list[Answer] = []
+        waits.then(delivered.append)
+        waits.cancel()
+        may_go.set()
+        await asyncio.gather(*held)
+        await gone
+        once = len(reads)
+        await page(runtime)
+
+        assert len(reads) == 2 * once
+        assert delivered == []
 
     play(tmp_path, story)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -439,7 +439,7 @@ class _LateAnswer:
         self._claim: Claim | None = None
         self._claimed_ms = 0
         self._rounds = 0
-        self._work: ThreadCall[Command | Rejection] | None = None
+        self._work: ThreadCall[Any] | None = None
         self.ticket: Ticket | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -457,7 +457,7 @@ class _LateAnswer:
         self._deliver = None
         if self.ticket is not None:
             self.ticket.cancel()
-        elif self._work is not None:
+        if self._work is not None:
             self._work.cancel()
 
     def after(
@@ -508,8 +508,19 @@ class _LateAnswer:
             return self._call.refuse(payload)
         whole = [still(piece) if isinstance(piece, Records) else piece for piece in pieces]
         fetch = partial(self._fetch, reply, whole)
-        self._in_thread(pieces)(fetch).add_done_callback(lambda done: self._done(done.result()))
+        self._when_made(self._in_thread(pieces)(fetch), self._done)
         return self
+
+    def _when_made(self, work: ThreadCall[T], go_on: Callable[[T], None]) -> None:
+        """Go on with what a thread has made, unless the client is gone; a thread that has not begun
+        by then does not."""
+
+        def on_done(done: ThreadCall[T]) -> None:
+            if not self._is_cancelled:
+                go_on(done.result())
+
+        self._work = work
+        work.add_done_callback(on_done)
 
     def _in_thread(self, pieces: Sequence[Piece]) -> Callable[[Callable[[], T]], ThreadCall[T]]:
         runtime = self._call.runtime
@@ -519,9 +530,8 @@ class _LateAnswer:
         """The answer; or `self`, where a thread compresses it first."""
         if not self._call.zips_apart(payload):
             return self._call.respond(reply, payload)
-        self._call.runtime.zip_in_thread(partial(self._respond, reply, payload)).add_done_callback(
-            lambda done: self._done(done.result())
-        )
+        respond = partial(self._respond, reply, payload)
+        self._when_made(self._call.runtime.zip_in_thread(respond), self._done)
         return self
 
     def _respond(self, reply: Reply, payload: list[Buffer]) -> Answer:
@@ -558,9 +568,8 @@ class _LateAnswer:
             return self._respond_or_zip(reply, texts)
         jobs = still(jobs)
         fetch = partial(self._fetch_jobs, msgspec.structs.replace(granted, jobs=jobs), jobs)
-        self._in_thread([Records(jobs.extents)])(fetch).add_done_callback(
-            lambda done: self._jobs_fetched(reply, jobs, done.result())
-        )
+        in_thread = self._in_thread([Records(jobs.extents)])
+        self._when_made(in_thread(fetch), partial(self._jobs_fetched, reply, jobs))
         return self
 
     def _fetch_jobs(self, granted: Granted, jobs: Jobs) -> "list[Buffer] | _Found | Exception":
