@@ -248,7 +248,8 @@ def test_a_page_for_a_client_that_is_gone_is_not_made(
     read_blocking = SealedRun.read_blocking
 
     def read(run: SealedRun, spans: Sequence[Span]) -> list[Buffer]:
-        reads.append(1)
+        if threading.current_thread().name.startswith("topics-page"):
+            reads.append(1)
         return read_blocking(run, spans)
 
     async def story(runtime: Runtime) -> None:
