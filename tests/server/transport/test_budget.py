@@ -91,3 +91,11 @@ def test_what_leaked_away_is_no_credit() -> None:
     assert rested.used_s == idle.used_s == 0.003
     assert rested.is_heavy(1.0)
     assert idle.is_heavy(3600.0)
+
+
+def test_what_was_used_at_once_is_forgotten_soon() -> None:
+    """A step of a second, in which the process may have been stopped, is no debt for a minute."""
+    meter = Meter(0.0, most_s=0.002, share=0.1)
+    meter.use(1.0, 60.0)
+    assert meter.is_heavy(1.17)
+    assert not meter.is_heavy(1.19)

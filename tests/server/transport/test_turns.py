@@ -71,10 +71,18 @@ def test_light_clients_are_before_heavy_ones() -> None:
     assert machine.pass_once() == ["light 2", "heavy"]
 
 
+def known(machine: Machine) -> Meter:
+    """The meter of a connection that had a turn before."""
+    meter = Meter(0.0)
+    machine.turns.add(One(machine, "known"), meter)
+    machine.pass_once()
+    return meter
+
+
 def test_the_one_that_was_served_least_is_first() -> None:
     """One that is just so heavy does not wait behind all that are much heavier."""
     machine = Machine()
-    meters = {name: Meter(0.0) for name in ("much", "little")}
+    meters = {name: known(machine) for name in ("much", "little")}
     meters["much"].use(1.0, 0.009)
     meters["little"].use(1.0, 0.001)
     for name, meter in meters.items():
@@ -139,16 +147,27 @@ def test_a_client_that_uses_its_part_waits_for_a_turn_or_two() -> None:
 def test_nothing_is_saved_up() -> None:
     """A connection that did nothing for long has no claim to all of the CPU now."""
     machine = Machine(slice_s=0.0)
-    idle = Meter(0.0)
     Busy(machine, "busy", 0.001)
     for _ in range(1000):
         machine.pass_once()
-    late = Busy(machine, "late", 0.001)
-    assert idle.served_s == 0.0 < late.meter.served_s
+    Busy(machine, "late", 0.001)
 
     turns = [name for _ in range(100) for name in machine.pass_once()]
 
     assert turns.count("late") == pytest.approx(50, abs=2)
+
+
+def test_a_crowd_of_new_connections_stands_behind_those_that_were_there() -> None:
+    """However many they are, and however many were served; a new one does not wait for ever."""
+    machine = Machine(slice_s=0.0)
+    steady = known(machine)
+    for _ in range(50):
+        machine.turns.add(One(machine, "new"), Meter(0.0))
+    for _ in range(10):
+        machine.turns.add(One(machine, "steady"), steady)
+        assert machine.pass_once() == ["steady"]
+        steady.use(0.0, 0.0002)
+        assert machine.pass_once() == ["new"]
 
 
 def test_what_was_used_while_none_waited_is_forgotten() -> None:
@@ -168,7 +187,7 @@ def test_what_was_used_while_none_waited_is_forgotten() -> None:
 def test_what_was_used_without_a_turn_counts() -> None:
     """A client that was served at once stands behind those that waited meanwhile."""
     machine = Machine(slice_s=0.0)
-    direct, waiting = Meter(0.0), Meter(0.0)
+    direct, waiting = known(machine), known(machine)
     direct.use(0.0, 0.005)
     machine.turns.skipped(0.005, direct)
     machine.turns.add(One(machine, "direct"), direct)

@@ -12,6 +12,9 @@ REST_S: Final = 0.005
 """After `FREE` charges in one window, nothing is read from the client for `REST_S` after each
 `PER_REST` more, so that it uses little CPU time until its connection ends."""
 
+MOST_TIMES: Final = 10
+"""So a connection is light again a fifth of a second after it was heavy, whatever it did."""
+
 
 class Budget:
     """Bytes that all clients may hold together.
@@ -101,7 +104,7 @@ class Charges:
 
 class Meter:
     """The CPU time that one connection used lately: what it used leaks away at `share` of the time
-    that passes.
+    that passes, and is never more than `MOST_TIMES` what makes it heavy.
 
     A connection that used little is served as soon as its bytes come; one that `is_heavy` waits for
     its turn among the others that are (`turns.Turns`).  A new connection is heavy for a moment, so
@@ -113,7 +116,8 @@ class Meter:
         share: Of one CPU that a connection may use for ever without being heavy.
 
     Attributes:
-        served_s: CPU time that it used, on the common clock of all connections (`turns.Turns`).
+        served_s: CPU time that it used, on the common clock of all connections (`turns.Turns`);
+            None before it has waited for a turn.
     """
 
     __slots__ = ("_most_s", "_seen_s", "_share", "served_s", "used_s")
@@ -123,14 +127,15 @@ class Meter:
         self._share = share
         self.used_s = 2 * most_s
         self._seen_s = now_s
-        self.served_s = 0.0
+        self.served_s: float | None = None
 
     def use(self, now_s: float, took_s: float) -> None:
         """Note CPU time that the connection had; `now_s` is the loop's time."""
         left_s = self.used_s - (now_s - self._seen_s) * self._share
-        self.used_s = (left_s if left_s > 0 else 0.0) + took_s
+        self.used_s = min((left_s if left_s > 0 else 0.0) + took_s, MOST_TIMES * self._most_s)
         self._seen_s = now_s
-        self.served_s += took_s
+        if self.served_s is not None:
+            self.served_s += took_s
 
     def is_heavy(self, now_s: float) -> bool:
         return self.used_s - (now_s - self._seen_s) * self._share > self._most_s

@@ -8,8 +8,9 @@ most one slice and one turn, however many they are.  Knows nothing of what is do
 
 What was served is counted as in start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): on a
 common clock that stands where the last one served stood, and where all were served when none waits.
-A connection that had nothing to do, or is new, begins at the clock: it has saved up nothing, and
-nobody gains by connecting again.
+A connection that had nothing to do begins at the clock: it has saved up nothing.  All new ones
+together begin as one that is served for `NEW_S` each time, so that a crowd of them does not pass those
+that were there, and nobody gains by connecting again.
 
 Invariant: `add` runs no turn; a turn that raises costs no other turn.
 """
@@ -28,6 +29,8 @@ log = logging.getLogger("topics.http")
 BEHIND_S: Final = 0.01
 """The most that a connection may have been served before others: what a turn took beyond its time, or
 what it used without a turn while none waited, is forgotten beyond that."""
+NEW_S: Final = 0.0005
+"""About what a new connection costs."""
 
 
 class Turn(Protocol):
@@ -63,6 +66,8 @@ class Turns:
         """The common clock."""
         self._most_served_s = 0.0
         """Of any connection that was served since the clock was there."""
+        self._last_new_s = 0.0
+        """Where the last new connection began."""
         self._order = count()
         self._is_due = False
         self._must_pass = False
@@ -78,14 +83,16 @@ class Turns:
         """A connection did something without a turn; its meter counts that already."""
         self.direct_s += took_s
         self._must_pass = True
-        if meter is not None:
+        if meter is not None and meter.served_s is not None:
             self._served_s = max(self._served_s, meter.served_s - took_s)
             self._most_served_s = max(self._most_served_s, meter.served_s)
 
     def add(self, turn: Turn, meter: Meter | None = None, *, is_light: bool = False) -> None:
         """Give it one turn soon; what is in the queue already must not be added again."""
         at_s = self._served_s
-        if meter is not None:
+        if meter is not None and meter.served_s is None:
+            at_s = meter.served_s = self._last_new_s = max(at_s, self._last_new_s) + NEW_S
+        elif meter is not None and meter.served_s is not None:
             at_s = meter.served_s = min(max(meter.served_s, at_s), at_s + BEHIND_S)
         if is_light:
             self._light.append(turn)
@@ -114,7 +121,7 @@ class Turns:
             at_s, _, turn, meter = heappop(heavy)
             self._served_s = max(self._served_s, at_s)
             self._give(turn)
-            if meter is not None:
+            if meter is not None and meter.served_s is not None:
                 self._most_served_s = max(self._most_served_s, meter.served_s)
             if self._clock() >= until_s:
                 break
