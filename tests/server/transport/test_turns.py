@@ -157,14 +157,15 @@ def test_nothing_is_saved_up() -> None:
     assert turns.count("late") == pytest.approx(50, abs=2)
 
 
-def test_a_crowd_of_new_connections_stands_behind_those_that_were_there() -> None:
+@pytest.mark.parametrize("is_light", [False, True])
+def test_a_crowd_of_new_connections_stands_behind_those_that_were_there(is_light: bool) -> None:
     """However many they are, and however many were served; a new one does not wait for ever."""
     machine = Machine(slice_s=0.0)
     steady = known(machine)
     for _ in range(50):
-        machine.turns.add(One(machine, "new"), Meter(0.0))
+        machine.turns.add(One(machine, "new"), Meter(0.0), is_light=is_light)
     for _ in range(10):
-        machine.turns.add(One(machine, "steady"), steady)
+        machine.turns.add(One(machine, "steady"), steady, is_light=is_light)
         assert machine.pass_once() == ["steady"]
         steady.use(0.0, 0.0002)
         assert machine.pass_once() == ["new"]

@@ -1,8 +1,8 @@
 """The order of turns on the event loop.
 
 Owns the queues of those with more to do than one turn allows: connections with unread bytes,
-streams with news.  Those that used little CPU lately have turns before the others, in the order of
-asking.  The others share what is left evenly: the one that was served least comes first.  After
+streams with news.  Those that used little CPU lately have turns before the others, which share what is
+left evenly: among either, the one that was served least comes first.  After
 `slice_s` of turns the loop polls its sockets and timers, so a light client waits for heavy ones at
 most one slice and one turn, however many they are.  Knows nothing of what is done in a turn.
 
@@ -16,11 +16,10 @@ Invariant: `add` runs no turn; a turn that raises costs no other turn.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from topics.server.transport.budget import Meter
 
@@ -31,6 +30,10 @@ BEHIND_S: Final = 0.01
 what it used without a turn while none waited, is forgotten beyond that."""
 NEW_S: Final = 0.0005
 """About what a new connection costs."""
+
+
+_Waiting: TypeAlias = "tuple[float, int, Turn, Meter | None]"
+"""Where it stands on the common clock, the order of asking, what waits, and its meter."""
 
 
 class Turn(Protocol):
@@ -59,9 +62,9 @@ class Turns:
         self._call_soon = call_soon
         self._clock = clock
         self._slice_s = slice_s
-        self._light: deque[Turn] = deque()
-        self._heavy: list[tuple[float, int, Turn, Meter | None]] = []
-        """A heap: the least served first, and of the same the one that came first."""
+        self._light: list[_Waiting] = []
+        self._heavy: list[_Waiting] = []
+        """Heaps: the least served first, and of the same the one that came first."""
         self._served_s = 0.0
         """The common clock."""
         self._most_served_s = 0.0
@@ -94,10 +97,8 @@ class Turns:
             at_s = meter.served_s = self._last_new_s = max(at_s, self._last_new_s) + NEW_S
         elif meter is not None and meter.served_s is not None:
             at_s = meter.served_s = min(max(meter.served_s, at_s), at_s + BEHIND_S)
-        if is_light:
-            self._light.append(turn)
-        else:
-            heappush(self._heavy, (at_s, next(self._order), turn, meter))
+        queue = self._light if is_light else self._heavy
+        heappush(queue, (at_s, next(self._order), turn, meter))
         if not self._is_due:
             self._is_due = True
             self._call_soon(self._run)
@@ -114,15 +115,11 @@ class Turns:
         self.direct_s = 0.0
         until_s = self._clock() + self._slice_s
         while light:
-            self._give(light.popleft())
+            self._give(light)
             if self._clock() >= until_s:
                 break
         while heavy:  # one at least: the light ones together may be more than the CPU can do
-            at_s, _, turn, meter = heappop(heavy)
-            self._served_s = max(self._served_s, at_s)
-            self._give(turn)
-            if meter is not None and meter.served_s is not None:
-                self._most_served_s = max(self._most_served_s, meter.served_s)
+            self._give(heavy)
             if self._clock() >= until_s:
                 break
         if light or heavy:
@@ -131,9 +128,12 @@ class Turns:
             self._is_due = False
             self._served_s = max(self._served_s, self._most_served_s)
 
-    @staticmethod
-    def _give(turn: Turn) -> None:
+    def _give(self, queue: "list[_Waiting]") -> None:
+        at_s, _, turn, meter = heappop(queue)
+        self._served_s = max(self._served_s, at_s)
         try:
             turn.take_turn()
         except Exception:
             log.exception("a turn failed")
+        if meter is not None and meter.served_s is not None:
+            self._most_served_s = max(self._most_served_s, meter.served_s)
