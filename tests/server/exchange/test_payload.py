@@ -280,6 +280,26 @@ def test_much_text_is_read_by_a_thread(tags: bool) -> None:
     assert is_for_a_thread(run, 2 * rows) is tags
 
 
+@pytest.mark.parametrize(
+    ("size", "rows", "apart"),
+    [(8000, 20, False), (8000, 60, True), (10, 60, False), (10, 200, True)],
+)
+def test_many_jobs_are_cut_by_a_thread(size: int, rows: int, apart: bool) -> None:
+    """Each is a span of its own, with its lease: large ones for their text, small ones for their
+    number. (§10.2)"""
+    for run in (hot([size] * 400), sealed(hot([size] * 400))):
+        spans = [(row, row + 1) for row in range(0, 2 * rows, 2)]
+        inserts = [b',"lease_id":"lease_%d"' % row for row, _ in spans]
+        jobs = Records([Extent(run, spans)], tags=True, inserts=inserts)
+
+        now, made = of_jobs(jobs, blocking=False), of_jobs(still(jobs), blocking=True)
+
+        assert (now is None) is apart
+        assert made is not None
+        assert len(made[::2]) == rows
+        assert all(b"lease_%d" % (2 * i) in text for i, text in enumerate(made[::2]))
+
+
 def test_scattered_records_of_a_page_are_copied_by_a_thread() -> None:
     """One record of each ten, 2 MiB in all: to copy them is not for the event loop."""
     run = hot([8000] * 3000, batch_rows=30)
