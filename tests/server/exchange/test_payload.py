@@ -24,7 +24,6 @@ from topics.server.exchange.payload import (
     payload,
     read,
     refusal_of,
-    still,
 )
 from topics.store.memory import MemoryStore
 from topics.store.runs import SealedRun
@@ -221,7 +220,7 @@ def test_the_text_is_the_same_however_it_is_made(
 
     if found is None:
         assert not blocking
-        found = read(still(records), blocking=True)
+        found = read(records.still(), blocking=True)
     text = joined(found)
     for row in rows if tags else ():
         text = text.replace(b',"$tag":"t%d"' % row, b"", 1)
@@ -254,7 +253,7 @@ def test_an_answer_keeps_little_more_than_its_size(every: int, size: int, is_sea
     spans = [(row, row + 1) for row in range(0, 600, every)]
     records = Records([Extent(sealed(run) if is_sealed else run, spans)])
 
-    found = read(still(records), blocking=True)
+    found = read(records.still(), blocking=True)
 
     assert isinstance(found, list)
     taken = sum(map(len, found))
@@ -292,7 +291,7 @@ def test_many_jobs_are_cut_by_a_thread(size: int, rows: int, apart: bool) -> Non
         inserts = [b',"lease_id":"lease_%d"' % row for row, _ in spans]
         jobs = Records([Extent(run, spans)], tags=True, inserts=inserts)
 
-        now, made = of_jobs(jobs, blocking=False), of_jobs(still(jobs), blocking=True)
+        now, made = of_jobs(jobs, blocking=False), of_jobs(jobs.still(), blocking=True)
 
         assert (now is None) is apart
         assert made is not None
@@ -306,7 +305,7 @@ def test_scattered_records_of_a_page_are_copied_by_a_thread() -> None:
     records = Records([Extent(run, [(row, row + 1) for row in range(0, 3000, 10)])])
 
     assert read(records, blocking=False) is None
-    assert kept_bytes(read(still(records), blocking=True)) < 3_000_000
+    assert kept_bytes(read(records.still(), blocking=True)) < 3_000_000
 
 
 class Watched:

@@ -12,20 +12,16 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final
 
 from topics.protocol.http.answers import Piece
 from topics.protocol.model.errors import Corrupt, DamagedRun, Rejection, unreadable
-from topics.protocol.model.outcomes import Jobs, Records
+from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
 
 log = logging.getLogger("topics.exchange")
-
-T = TypeVar("T", Records, Jobs)
 
 TURN_BYTES: Final = 256 << 10
 """Text of one answer that the event loop reads, copies or cuts: a fifth of a millisecond."""
@@ -119,12 +115,6 @@ def is_large(pieces: Sequence[Piece]) -> bool:
         return sum(_size(*extent) for each in records for extent in each.extents) > TURN_BYTES
     except (Corrupt, OSError):
         return False
-
-
-def still(made: T) -> T:
-    """The same records for a thread, which needs runs that do not grow meanwhile."""
-    extents = [Extent(run.still(), spans) for run, spans in made.extents]
-    return msgspec.structs.replace(made, extents=extents)
 
 
 def _unreadable(records: Records, reason: str, what: str) -> Rejection:

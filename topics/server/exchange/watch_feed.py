@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.protocol.http import sse
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
-from topics.server.exchange.payload import read, refusal_of, still
+from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
@@ -30,15 +31,15 @@ class WatchFeed:
         rewind: A composite id that the client remembers.
 
     Raises:
-        Rejection: No such session, or too many connections.
+        Rejection: No such session, another key's session, or too many connections.
     """
 
-    def __init__(self, shell: Shell, wid: str, rewind: str | None) -> None:
+    def __init__(self, shell: Shell, wid: str, rewind: str | None, caller: Caller = ANYONE) -> None:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._session, self._stream = shell.engine.watch_commands.open_stream(
-            wid, rewind, self._on_news, shell.now_ms
+            wid, rewind, self._on_news, shell.now_ms, caller
         )
         self._beat_s = self._session.heartbeat_ms / 1000
         self._sent_s = 0.0
@@ -158,7 +159,7 @@ class WatchFeed:
             if self._wake is not None:
                 self._wake()
 
-        records = still(frame.records)
+        records = frame.records.still()
         reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
         reading.add_done_callback(on_read)
 
@@ -195,7 +196,7 @@ class WatchFeed:
         if isinstance(frame, DamagedFrame):
             return self._unreadable(frame, refusal_of(frame.damage))
         assert isinstance(frame, RecordFrame)
-        records = still(frame.records)
+        records = frame.records.still()
         texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):

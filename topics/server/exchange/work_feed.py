@@ -12,12 +12,13 @@ from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.http import sse
 from topics.protocol.http.answers import job_records
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.payload import of_jobs, one_by_one, still
+from topics.server.exchange.payload import of_jobs, one_by_one
 from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
 
@@ -34,7 +35,7 @@ class WorkFeed:
         Rejection: No such queue, or too many connections.
     """
 
-    def __init__(self, shell: Shell, asked: Claim) -> None:
+    def __init__(self, shell: Shell, asked: Claim, caller: Caller = ANYONE) -> None:
         self._shell = shell
         self._news = asyncio.Event()
         topic = shell.engine.queue_commands.require_queue(asked.topic, shell.now_ms)
@@ -45,6 +46,7 @@ class WorkFeed:
             asked.limit,
             asked.lease_ms,
             self._news.set,
+            owner=caller,
         )
         shell.engine.open_push_stream(self._stream)
         self._is_begun = False
@@ -106,7 +108,7 @@ class WorkFeed:
         try:
             texts = of_jobs(records, blocking=False)
             if texts is None:
-                whole = still(records)
+                whole = records.still()
                 texts = await self._shell.read_in_thread(lambda: of_jobs(whole, blocking=True))
         except (Corrupt, OSError):
             return await self._rescued(jobs)
@@ -114,7 +116,7 @@ class WorkFeed:
         return self._encoded(jobs.grant.seqs, texts[::2])
 
     async def _rescued(self, jobs: Jobs) -> bytes:
-        records, grant = still(job_records(jobs)), jobs.grant
+        records, grant = job_records(jobs).still(), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
