@@ -1,13 +1,11 @@
 """HTTP/2 clients that mean harm: what each costs a neighbour that asks for `/v0/health`.
 
-Run `python -m bench.hostile_h2 [ATTACK ...] [--clients N]`.  Each attack runs for a few seconds from
-N connections that send a megabyte a second each and come back when they are cut; a client in good
-faith asks on a connection of its own every two milliseconds, before and meanwhile.  Printed are its
-p99 before and meanwhile, their ratio, and the growth of the server's peak RSS.  Every attack gets a
-server of its own.
+Run `python -m bench.hostile_h2 [ATTACK ...] [--clients N] [--other CHECKOUT]`.  Each attack runs for
+a few seconds from N connections that send a megabyte a second each and come back when they are cut;
+a client in good faith asks on a connection of its own every two milliseconds.  `bench.hostile_http1`
+says what is printed.  Every attack gets a server of its own.
 """
 
-import multiprocessing
 import socket
 import struct
 import tempfile
@@ -21,11 +19,9 @@ from typing import Final
 import click
 
 from bench.frames import PREFACE, frame, head, literal, setting
+from bench.neighbour import TITLES, Row, attacked
 from bench.serving import Serving, serve_topics
 
-PAUSE_S: Final = 0.002
-BEFORE_S: Final = 2.0
-ATTACK_S: Final = 4.0
 TICK_S: Final = 0.01
 TICK_BYTES: Final = 10_000
 PAGE_BYTES: Final = 8 << 20
@@ -84,6 +80,14 @@ def rapid_reset() -> Iterator[bytes]:
         yield frame(1, 5, stream, HEALTH) + frame(3, 0, stream, struct.pack(">I", 8))
 
 
+def codes() -> Iterator[bytes]:
+    """Heads with 30 KB in Huffman's code, as many as a client may send before it has to leave."""
+    code = literal(b"x", b"", b"\0")[:-1] + b"\xff\xb1\xe9\x01" + b"\0" * 30_000
+    block = HEALTH + code
+    for i in range(1 << 20):
+        yield frame(1, 1, 2 * i + 1, block[:16_000]) + frame(9, 4, 2 * i + 1, block[16_000:])
+
+
 def continuation() -> Iterator[bytes]:
     yield frame(1, 1, 1, HEALTH)
     yield from cycle([frame(9, 0, 1, literal(b"x", b"y")) * 16])
@@ -127,6 +131,7 @@ FLOODS: Final[dict[str, Attack]] = {
     "malformed heads": resets_after_refusals,
     "too many streams": too_many_streams,
     "CONTINUATION": continuation,
+    "long codes": codes,
 }
 
 
@@ -207,7 +212,7 @@ HOLDS: Final = ("window of 0", "clients that do not read")
 # ---------------------------------------------------------------------- the neighbour
 
 
-class Neighbour:
+class Asking:
     """A client in good faith, on one connection that was there before the attack."""
 
     def __init__(self, serving: Serving) -> None:
@@ -216,26 +221,15 @@ class Neighbour:
         self._connection.sendall(OPEN + frame(4, 1, 0))
         self._stream = 1
 
-    def ask(self, seconds: float) -> list[float]:
-        """Its latencies."""
-        out = []
-        until_s = time.perf_counter() + seconds
-        while (begun_s := time.perf_counter()) < until_s:
-            self._connection.sendall(frame(1, 5, self._stream, HEALTH))
-            self._stream += 2
-            received = b""
-            while not received.endswith(b"}"):
-                more = self._connection.recv(65_536)
-                if not more:
-                    raise RuntimeError("the neighbour was cut")
-                received += more
-            out.append(time.perf_counter() - begun_s)
-            time.sleep(PAUSE_S)
-        return out
-
-
-def p99_ms(latencies: list[float]) -> float:
-    return sorted(latencies)[int(len(latencies) * 0.99)] * 1e3
+    def ask(self) -> None:
+        self._connection.sendall(frame(1, 5, self._stream, HEALTH))
+        self._stream += 2
+        received = b""
+        while not received.endswith(b"}"):
+            more = self._connection.recv(65_536)
+            if not more:
+                raise RuntimeError("the neighbour was cut")
+            received += more
 
 
 def fill(serving: Serving) -> None:
@@ -254,46 +248,28 @@ def fill(serving: Serving) -> None:
             raise RuntimeError(f"not appended: {answer[:200]!r}")
 
 
-def rss_mib(serving: Serving, which: str) -> int:
-    """`VmRSS` is the server's memory now, `VmHWM` the most since `forget_peak`."""
-    status = Path(f"/proc/{serving.process.pid}/status").read_text()
-    return int(status.partition(f"{which}:")[2].split()[0]) >> 10
-
-
-def forget_peak(serving: Serving) -> None:
-    Path(f"/proc/{serving.process.pid}/clear_refs").write_text("5")
-
-
-def measure(name: str, clients: int) -> str:
+def measure(name: str, clients: int, checkout: Path | None) -> Row:
     """One row of the table."""
-    with tempfile.TemporaryDirectory() as home, serve_topics(Path(home) / "server") as serving:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        serve_topics(Path(home) / "server", checkout) as serving,
+    ):
         if name in HOLDS:
             fill(serving)
-        neighbour = Neighbour(serving)
-        neighbour.ask(0.5)
-        before = p99_ms(neighbour.ask(BEFORE_S))
-        forget_peak(serving)
-        rss = rss_mib(serving, "VmRSS")
         run = hold if name in HOLDS else flood
-        attacker = multiprocessing.Process(target=run, args=(serving.port, name, clients))
-        attacker.start()
-        try:
-            latencies = neighbour.ask(ATTACK_S)
-        finally:
-            attacker.kill()
-            attacker.join()
-        during, grown = p99_ms(latencies), rss_mib(serving, "VmHWM") - rss
-    return f"{before:8.2f} ms {during:10.2f} ms {during / before:7.1f} x {grown:6} MiB"
+        return attacked(serving, Asking(serving).ask, run, (name, clients))
 
 
 @click.command()
 @click.argument("attacks", nargs=-1)
 @click.option("--clients", default=1, show_default=True, help="Connections that attack.")
-def main(attacks: tuple[str, ...], clients: int) -> None:
+@click.option("--other", type=click.Path(path_type=Path), help="A checkout to attack instead.")
+def main(attacks: tuple[str, ...], clients: int, other: Path | None) -> None:
     """Measure ATTACKS (or all of them)."""
-    print(f"{'attack':26} {'p99 before':>11} {'meanwhile':>13} {'ratio':>9} {'peak RSS':>10}")
+    checkout = other.absolute() if other else None
+    print(f"{'attack':28} {TITLES}")
     for name in attacks or [*FLOODS, *HOLDS]:
-        print(f"{name:26} {measure(name, clients)}", flush=True)
+        print(f"{name:28} {measure(name, clients, checkout)}", flush=True)
 
 
 if __name__ == "__main__":

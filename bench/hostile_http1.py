@@ -3,13 +3,14 @@
 
 Run `python -m bench.hostile_http1 [ATTACK ...] [--clients N] [--other CHECKOUT]`.  Each attack runs
 for a few seconds from N connections that send a megabyte a second each and come back when they are
-cut; a client in good faith asks on a connection of its own every two milliseconds, before and
-meanwhile.  Printed are its p99 before and meanwhile, their ratio, the growth of the server's peak
-RSS, and the p99 of what the server computed while the client waited: unlike the time, that says the
-same on a machine with other work.  Every attack gets a server of its own.
+cut; a client in good faith asks on a connection of its own every two milliseconds.  Printed are its
+p99 without an attack, beside the same attack against a process that throws everything away, and
+beside the attack; the ratio of the last to the first, and to the worse of the others; the growth of
+the server's peak RSS; and the p99 of what the server computed while the client waited, without and
+with the attack: unlike the time, that says the same on a machine with other work.  Every attack gets
+a server of its own.
 """
 
-import multiprocessing
 import socket
 import tempfile
 import time
@@ -21,19 +22,9 @@ from typing import Final
 
 import click
 
-from bench.hostile_h2 import (
-    ATTACK_S,
-    BEFORE_S,
-    PAGE_BYTES,
-    PAUSE_S,
-    TICK_BYTES,
-    TICK_S,
-    fill,
-    forget_peak,
-    p99_ms,
-    rss_mib,
-)
-from bench.serving import Serving, serve_topics
+from bench.hostile_h2 import PAGE_BYTES, TICK_BYTES, TICK_S, fill
+from bench.neighbour import TITLES, attacked
+from bench.serving import serve_topics
 
 GET: Final = b"GET /v0/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 POST: Final = b"POST /v0/topics/t HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -204,12 +195,10 @@ def connections(port: int, name: str, clients: int) -> None:
 OTHERS: Final = {"clients that do not read": hold, "resets after connecting": connections}
 
 
-def neighbour(serving: Serving, connection: socket.socket, seconds: float) -> tuple[float, float]:
-    """The p99 of a client in good faith: its latency, and the CPU time of the server meanwhile, ms."""
-    waits, costs = [], []
-    until_s = time.perf_counter() + seconds
-    while (begun_s := time.perf_counter()) < until_s:
-        cpu_s = serving.cpu_s()
+def asking(connection: socket.socket) -> Callable[[], None]:
+    """A client in good faith, on one connection that was there before the attack."""
+
+    def ask() -> None:
         connection.sendall(GET)
         received = b""
         while not received.endswith(b"}"):
@@ -217,10 +206,8 @@ def neighbour(serving: Serving, connection: socket.socket, seconds: float) -> tu
             if not more:
                 raise RuntimeError("the neighbour was cut")
             received += more
-        waits.append(time.perf_counter() - begun_s)
-        costs.append(serving.cpu_s() - cpu_s)
-        time.sleep(PAUSE_S)
-    return p99_ms(waits), p99_ms(costs)
+
+    return ask
 
 
 def measure(name: str, clients: int, checkout: Path | None) -> str:
@@ -232,22 +219,9 @@ def measure(name: str, clients: int, checkout: Path | None) -> str:
     ):
         connection.settimeout(60)
         fill(serving)
-        neighbour(serving, connection, 0.5)
-        before, cpu_before = neighbour(serving, connection, BEFORE_S)
-        forget_peak(serving)
-        rss = rss_mib(serving, "VmRSS")
-        run = OTHERS.get(name, flood)
-        attacker = multiprocessing.Process(target=run, args=(serving.port, name, clients))
-        attacker.start()
-        try:
-            during, cpu_during = neighbour(serving, connection, ATTACK_S)
-        finally:
-            attacker.kill()
-            attacker.join()
-        grown = rss_mib(serving, "VmHWM") - rss
+        row = attacked(serving, asking(connection), OTHERS.get(name, flood), (name, clients))
         log = (Path(home) / "server" / "log").read_text(errors="replace")
-        said = "  TRACEBACK" if "Traceback" in log else ""
-    return f"{before:8.2f} ms {during:10.2f} ms {during / before:7.1f} x {grown:6} MiB {cpu_before:7.2f} ms {cpu_during:8.2f} ms{said}"
+    return f"{row}{'  TRACEBACK' if 'Traceback' in log else ''}"
 
 
 @click.command()
@@ -257,9 +231,7 @@ def measure(name: str, clients: int, checkout: Path | None) -> str:
 def main(attacks: tuple[str, ...], clients: int, other: Path | None) -> None:
     """Measure ATTACKS (or all of them)."""
     checkout = other.absolute() if other else None
-    print(
-        f"{'attack':28} {'p99 before':>11} {'meanwhile':>13} {'ratio':>9} {'peak RSS':>10} {'CPU':>9} {'meanwhile':>10}"
-    )
+    print(f"{'attack':28} {TITLES}")
     for name in attacks or [*FLOODS, *OTHERS]:
         print(f"{name:28} {measure(name, clients, checkout)}", flush=True)
 

@@ -66,7 +66,7 @@ MAYBE: dict[str, set[str]] = {
         f"server/transport/http2/{name}.py"
         for name in ("frames", "library", "link", "receiving", "sending", "speaker")
     },
-    "hpack": {"server/transport/http2/library.py"},
+    "hpack": {"server/transport/http2/blocks.py", "server/transport/http2/library.py"},
     "httptools": {"server/transport/http1_parser.py"},
     "websockets": {"server/transport/websocket.py"},
     "opentelemetry": {"server/exchange/tracing.py"},

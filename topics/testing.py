@@ -185,6 +185,9 @@ class _Shell:
     def decode_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())
 
+    def page_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
+        return _Read(call())
+
     def zip_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())
 

@@ -12,7 +12,7 @@ waits for ever, and with it every other request of the same HTTP/2 connection.
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -297,24 +297,22 @@ class App:
         headers: Headers = answer.headers
         if close and call.is_http1:
             headers = [*headers, (b"connection", b"close")]
-        pieces = _pieces(answer.body)
-        last = len(pieces) - 1
         call.started = True
         try:
             async with asyncio.timeout(self._timeouts.write_s) as deadline:
                 await call.send(
                     {"type": "http.response.start", "status": answer.status, "headers": headers}
                 )
-                for i, piece in enumerate(pieces):
-                    if i:
-                        self._postpone(deadline)
+                pieces = _pieces(answer.body)
+                piece: bytes | None = next(pieces)
+                while piece is not None:
+                    after = next(pieces, None)
+                    is_last = after is None and not more
                     await call.send(
-                        {
-                            "type": "http.response.body",
-                            "body": piece,
-                            "more_body": more or i < last,
-                        }
+                        {"type": "http.response.body", "body": piece, "more_body": not is_last}
                     )
+                    self._postpone(deadline)
+                    piece = after
         except TimeoutError:
             return False
         return True
@@ -432,24 +430,21 @@ def _bad(message: str, detail: dict[str, Any] | None = None) -> Answer:
     return refusal(ErrorCode.INVALID_REQUEST, message, detail, close=True)
 
 
-def _pieces(body: Sequence[Buffer]) -> list[bytes]:
+def _pieces(body: Sequence[Buffer]) -> Iterator[bytes]:
     """The body as few messages: small buffers joined, large ones cut; at least one piece."""
-    if len(body) == 1:
-        only = body[0]
-        if type(only) is bytes and len(only) <= PIECE_BYTES:
-            return [only]
-    elif sum(map(len, body)) <= PIECE_BYTES:
-        return [b"".join(body)]
-    pieces: list[bytes] = []
     small: list[Buffer] = []
     small_bytes = 0
     for buffer in body:
+        if type(buffer) is bytes and len(buffer) <= PIECE_BYTES - small_bytes:
+            small.append(buffer)
+            small_bytes += len(buffer)
+            continue
         view = memoryview(buffer)
         for at in range(0, len(view), PIECE_BYTES):
             part = view[at : at + PIECE_BYTES]
             if small_bytes + len(part) > PIECE_BYTES:
-                pieces.append(b"".join(small))
+                yield b"".join(small)
                 small, small_bytes = [], 0
             small.append(part)
             small_bytes += len(part)
-    return [*pieces, b"".join(small)]
+    yield b"".join(small)

@@ -307,6 +307,12 @@ class SealedRun:
         assert buffers is not None
         return buffers
 
+    def views(self, spans: Sequence[Span]) -> None:
+        return None
+
+    def still(self) -> "SealedRun":
+        return self
+
     def _read(self, spans: Sequence[Span], *, nowait: bool) -> list[Buffer] | None:
         handle = self._opened()
         ranges = _byte_ranges(self._verified(handle), spans)

@@ -75,6 +75,17 @@ def test_a_takeover_needs_no_second_connection() -> None:
     assert second.open().told() == ["t 1", "t caught up at 1"]
 
 
+def test_no_frame_is_larger_than_half_a_mebibyte() -> None:
+    """Whatever its budget, but for one record that is: each waits in memory for its client, and is
+    made in one go. The next frame goes on behind it. (§7.2, §7.6)"""
+    engine = Harness()
+    engine.append(*["x" * 100_000] * 12, "y" * 900_000, "z")
+    socket = Socket(engine)
+    socket.subscribe("t", budget_bytes=8 << 20)
+
+    assert socket.told() == ["t 1-5", "t 6-10", "t 11-12", "t 13", "t 14", "t caught up at 14"]
+
+
 def test_an_id_that_the_client_kept_wins(engine: Harness) -> None:
     """A stream goes on behind the frame whose id is sent back; an id that is none of ours is like
     no id. (§7.4)"""

@@ -63,6 +63,47 @@ def test_any_span_reads_what_went_in(batches: list[list[Row]], draw: st.DataObje
         assert (run.node(node_id) if node_id else None) == rows[i][1]
 
 
+@given(BATCHES, st.data())
+def test_a_view_is_the_text_where_it_lies(batches: list[list[Row]], draw: st.DataObject) -> None:
+    """Each span's views are its text, and no byte of them was copied. (§3)"""
+    run = run_of(batches)
+    lo = draw.draw(st.integers(0, run.count - 1))
+    spans = [(lo, draw.draw(st.integers(lo + 1, run.count))), (lo, lo + 1)]
+
+    views = run.views(spans)
+
+    assert [b"".join(each) for each in views] == [bytes(text) for text in run.read(spans)]
+    arenas = {id(arena) for arena in run._arenas}
+    assert all(isinstance(view, memoryview) and id(view.obj) in arenas for v in views for view in v)
+
+
+def test_no_batch_makes_an_arena_without_bounds() -> None:
+    """A view keeps its arena in memory, so a batch of 9 MiB becomes several. (§11)"""
+    run = HotRun(1)
+    for first_seq in (1, 10):
+        batch = render_batch([b'"%b"' % (b"x" * (1 << 20))] * 9, first_seq=first_seq, ts_ms=TS)
+        run.append(batch)
+
+    (views,) = run.views([(0, 18)])
+
+    assert max(len(view) for view in views) <= 4 << 20
+    assert b"".join(views) == bytes(run.read([(0, 18)])[0])
+    assert rows_of(run, 8, 10) == rows_of(run, 8, 9) + rows_of(run, 9, 10)
+
+
+def test_a_still_run_is_what_it_was() -> None:
+    """A thread reads the rows that there were, while the run grows into other memory. (§3)"""
+    run = run_of([[("a", "n", "t")] * 10])
+    before = rows_of(run, 0, 10)
+
+    still = run.still()
+    run.append(render_batch([b'"b"'] * 50_000, first_seq=11, ts_ms=TS))
+
+    assert still.count == 10
+    assert rows_of(still, 0, 10) == before
+    assert len(still.columns.size) == 10
+
+
 @given(BATCHES)
 def test_tags_are_found_by_range(batches: list[list[Row]]) -> None:
     """Rows whose tag matches, ascending, whatever the question. (§5)"""

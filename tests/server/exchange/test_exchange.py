@@ -448,7 +448,7 @@ def test_stored_damage_is_a_500_that_says_so(monkeypatch: pytest.MonkeyPatch) ->
     def damaged(*_: object) -> None:
         raise Corrupt("0000000001.seg", 4096, "a block of text does not verify")
 
-    monkeypatch.setattr(HotRun, "read", damaged)
+    monkeypatch.setattr(HotRun, "views", damaged)
 
     answer = desk.ask("POST", "/v0/topics/a/diff", {})
 

@@ -93,11 +93,9 @@ def test_what_leaked_away_is_no_credit() -> None:
     assert idle.is_heavy(3600.0)
 
 
-def test_debts_compare_alike_at_any_time() -> None:
-    """Of two that used the same, the one that used it earlier has less debt."""
-    early, late = Meter(0.0), Meter(0.0)
-    early.use(10.0, 0.5)
-    late.use(11.0, 0.5)
-    assert early.debt_s < late.debt_s
-    early.use(11.0, 0.5)
-    assert early.debt_s > late.debt_s
+def test_what_was_used_at_once_is_forgotten_soon() -> None:
+    """A step of a second, in which the process may have been stopped, is no debt for a minute."""
+    meter = Meter(0.0, most_s=0.002, share=0.1)
+    meter.use(1.0, 60.0)
+    assert meter.is_heavy(1.17)
+    assert not meter.is_heavy(1.19)

@@ -1,10 +1,12 @@
 """HTTP/1.1 by the byte: framing, order, bodies, deadlines, memory, streams, the end (§0.1, §0.6)."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from topics.server.exchange.interface import Answer
 from topics.server.transport.limits import HEAD_BYTES_MAX, Limits, Timeouts
 
 from .http1_rig import CHUNKED, GET, POST, Rig, get, post
@@ -500,6 +502,25 @@ def test_answers_that_wait_share_one_budget() -> None:
     assert first.shared.answers.held_bytes == 0
     second.send(get(b"/big"))
     assert second.answer()[0] == 200
+
+
+def test_an_answer_that_finds_no_room_is_taken_back() -> None:
+    """What it grants is not the client's; one that is sent stays. (§10.2)"""
+    rig = Rig(limits=Limits(answers_bytes=300_000))
+    taken_back: list[int] = []
+
+    def claimed(size: int) -> Answer:
+        return replace(ok(bytes(size)), unsent=lambda: taken_back.append(size))
+
+    for size in (200_000, 400_000):
+        rig.send(get(b"/wait"))
+        deliver = rig.exchange.waits[-1].deliver
+        assert deliver is not None
+        deliver(claimed(size))
+        rig.loop.rest()
+
+    assert [rig.answer()[0], rig.answer()[0]] == [200, 429]
+    assert taken_back == [400_000]
 
 
 def test_a_client_that_does_not_read_is_cut_off() -> None:

@@ -120,6 +120,54 @@ def test_large_heads_are_paid_for_by_their_size() -> None:
     assert 20 < len(rig.exchange.heads) < 50
 
 
+@pytest.mark.parametrize(
+    ("first", "flags"),
+    [(0, 0), (300, 0x8), (5, 0x20), (305, 0x28)],
+    ids=["plain", "padded", "with priority", "both"],
+)
+def test_a_long_code_is_read_in_turns_with_others(first: int, flags: int) -> None:
+    """30 KB in Huffman's code take 5 ms; another client's request does not wait for that.  The head is
+    what it was, and so is the next one that refers to it."""
+    rig = Rig()
+    ticking(rig, 0.00005)
+    other = Rig(shared=rig.shared)
+    path = b"/echo?" + b"0" * 31_000
+    block = rig.h2.encoder.encode([*SOUND[:3], (b":path", path), (b"x", b"0" * 1500)])
+    before = b"\xff" if flags & 0x8 else b""
+    before += bytes(5) if flags & 0x20 else b""
+    behind = bytes(255) if flags & 0x8 else b""
+    pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
+    assert len(pieces) > 1
+    sent = frame(1, 1 | flags, 1, before + pieces[0] + behind)
+    for piece in pieces[1:-1]:
+        sent += frame(9, 0, 1, piece)
+    sent += frame(9, 4, 1, pieces[-1])
+    rig.connection.data_received(sent)
+    assert rig.loop.turn()
+    other.ask()
+    other.connection.data_received(other.h2.data_to_send())
+    rig.loop.rest()
+    again = rig.h2.encoder.encode([*SOUND, (b"x", b"0" * 1500)])
+    assert len(again) < 100
+    rig.send(frame(1, 5, 3, again))
+
+    heads = rig.exchange.heads
+    assert [head.query for head in heads] == [b"", path[6:], b""]
+    assert [(b"x", b"0" * 1500) in head.headers for head in heads] == [False, True, True]
+
+
+def test_a_code_that_is_none_ends_the_connection() -> None:
+    """The next head could not be read without it (RFC 7541, 5.2)."""
+    rig = Rig()
+    rig.frames()
+    code = b"\0" * 1000 + b"\xff" * 5
+    rig.send(frame(1, 5, 1, b"\0\x01x\xff\xee\x06" + code))
+    codes = [payload[4:8] for kind, _, _, payload in rig.frames() if kind == 7]
+
+    assert codes == [struct.pack(">I", 9)]
+    assert rig.transport.has_eof
+
+
 def test_one_byte_of_data_at_a_time_is_paid_for() -> None:
     """At a lower price: a client may stream what it has."""
     rig = Rig()

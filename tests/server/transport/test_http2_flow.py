@@ -1,6 +1,8 @@
 """Flow control of HTTP/2, both ways, and what waits for a client that takes little."""
 
 import json
+from dataclasses import replace
+from functools import partial
 
 import h2.events
 import pytest
@@ -173,6 +175,20 @@ def test_an_answer_that_finds_no_room_becomes_429() -> None:
     rig.exchanged()
 
     assert rig.status(second) == 200
+
+
+def test_an_answer_that_finds_no_room_is_taken_back() -> None:
+    """What it grants is not the client's; one that is sent stays. (§10.2)"""
+    rig = Rig(limits=Limits(connection_answers_bytes=300_000))
+    taken_back: list[int] = []
+    for size in (200_000, 400_000):
+        rig.ask(b"/wait")
+        rig.exchanged()
+        answer = replace(ok(bytes(size)), unsent=partial(taken_back.append, size))
+        rig.exchange.waits[-1].deliver(answer)
+        rig.exchanged()
+
+    assert taken_back == [400_000]
 
 
 def test_all_connections_share_what_may_wait() -> None:

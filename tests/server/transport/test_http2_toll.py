@@ -2,11 +2,9 @@
 
 import pytest
 
-from topics.server.transport.budget import Charges
+from topics.server.transport.budget import FREE, PER_REST, Charges
 from topics.server.transport.http2.frames import Frame, Kind
 from topics.server.transport.http2.toll import (
-    FREE,
-    PER_REST,
     SMALL_BYTES,
     SMALL_PER_CHARGE,
     UPDATES_EARNED,

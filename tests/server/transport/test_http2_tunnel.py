@@ -109,6 +109,21 @@ def test_a_command_that_waits_holds_up_its_own_stream_alone() -> None:
     assert rig.h2.local_flow_control_window(stream) == 65_535
 
 
+def test_a_client_that_says_nothing_has_to_rest() -> None:
+    """On its stream alone: another stream's socket is heard meanwhile."""
+    rig = Rig()
+    stream, other = opened(rig), opened(rig)
+    rig.h2.send_data(stream, masked(9, b"") * 35 + masked(1, b"x" * 20))
+    rig.h2.send_data(other, masked(1, b"y" * 20))
+    rig.exchanged()
+    assert [each.heard for each in rig.exchange.feeds] == [[], [b"y" * 20]]
+    assert rig.body(stream) == b"\x8a\0" * 30
+    rig.advance(0.005)
+
+    assert socket_of(rig).heard == [b"x" * 20]
+    assert rig.body(stream) == b"\x8a\0" * 35
+
+
 def test_both_sides_say_goodbye() -> None:
     """The client's Close is answered, and the stream ends."""
     rig = Rig()

@@ -71,19 +71,131 @@ def test_light_clients_are_before_heavy_ones() -> None:
     assert machine.pass_once() == ["light 2", "heavy"]
 
 
-def test_the_lighter_of_two_heavy_ones_is_first() -> None:
-    """One that is just so heavy does not wait behind all that are much heavier; who waits is not
-    passed for ever, as what was used leaks away meanwhile."""
-    machine = Machine()
-    meters = {name: Meter(0.0) for name in ("much", "little", "later")}
-    meters["much"].use(1.0, 0.5)
-    meters["little"].use(1.0, 0.1)
-    meters["later"].use(9.0, 0.1)
-    assert all(each.is_heavy(1.0) for each in meters.values())
-    for name, meter in meters.items():
-        machine.turns.add(One(machine, name), debt_s=meter.debt_s)
+def known(machine: Machine) -> Meter:
+    """The meter of a connection that had a turn before."""
+    meter = Meter(0.0)
+    machine.turns.add(One(machine, "known"), meter)
+    machine.pass_once()
+    return meter
 
-    assert [machine.pass_once() for _ in range(3)] == [["little"], ["much"], ["later"]]
+
+def test_the_one_that_was_served_least_is_first() -> None:
+    """One that is just so heavy does not wait behind all that are much heavier."""
+    machine = Machine()
+    meters = {name: known(machine) for name in ("much", "little")}
+    meters["much"].use(1.0, 0.009)
+    meters["little"].use(1.0, 0.001)
+    for name, meter in meters.items():
+        machine.turns.add(One(machine, name), meter)
+
+    assert [machine.pass_once() for _ in range(2)] == [["little"], ["much"]]
+
+
+class Busy:
+    """A connection that always has more to do, for `took_s` at a time."""
+
+    def __init__(self, machine: Machine, name: str, took_s: float) -> None:
+        self._machine = machine
+        self._name = name
+        self._took_s = took_s
+        self.meter = Meter(machine.now_s)
+        self.is_over = False
+        machine.turns.add(self, self.meter)
+
+    def take_turn(self) -> None:
+        self._machine.now_s += self._took_s
+        self._machine.done.append(self._name)
+        self.meter.use(self._machine.now_s, self._took_s)
+        if not self.is_over:
+            self._machine.turns.add(self, self.meter)
+
+
+def test_whoever_takes_longer_has_fewer_turns() -> None:
+    """CPU time is shared evenly, not turns."""
+    machine = Machine(slice_s=0.0)
+    Busy(machine, "short", 0.001)
+    Busy(machine, "long", 0.003)
+
+    turns = [name for _ in range(400) for name in machine.pass_once()]
+
+    assert turns.count("short") == pytest.approx(300, abs=5)
+
+
+def test_a_client_that_uses_its_part_waits_for_a_turn_or_two() -> None:
+    """It used more CPU than all others did, for hours; others connect and connect again.  As long as
+    it asks for less than an even part, only those that came in the same moment are before it."""
+    machine = Machine(slice_s=0.0)
+    steady = Meter(0.0)
+    steady.use(0.0, 3600)
+    attackers = [Busy(machine, "attacker", 0.001) for _ in range(4)]
+
+    for i in range(200):
+        for attacker in attackers[:1]:
+            attacker.is_over = True
+            attackers = [*attackers[1:], Busy(machine, "attacker", 0.001)]
+        machine.turns.add(One(machine, "steady"), steady)
+        seen = 0
+        while "steady" not in machine.pass_once():
+            seen += 1
+        steady.use(machine.now_s, 0.001)
+        # What it used before the others came is forgotten after the first turns.
+        assert seen <= 2 or i < 20
+        for _ in range(8):
+            machine.pass_once()
+
+
+def test_nothing_is_saved_up() -> None:
+    """A connection that did nothing for long has no claim to all of the CPU now."""
+    machine = Machine(slice_s=0.0)
+    Busy(machine, "busy", 0.001)
+    for _ in range(1000):
+        machine.pass_once()
+    Busy(machine, "late", 0.001)
+
+    turns = [name for _ in range(100) for name in machine.pass_once()]
+
+    assert turns.count("late") == pytest.approx(50, abs=2)
+
+
+@pytest.mark.parametrize("is_light", [False, True])
+def test_a_crowd_of_new_connections_stands_behind_those_that_were_there(is_light: bool) -> None:
+    """However many they are, and however many were served; a new one does not wait for ever."""
+    machine = Machine(slice_s=0.0)
+    steady = known(machine)
+    for _ in range(50):
+        machine.turns.add(One(machine, "new"), Meter(0.0), is_light=is_light)
+    for _ in range(10):
+        machine.turns.add(One(machine, "steady"), steady, is_light=is_light)
+        assert machine.pass_once() == ["steady"]
+        steady.use(0.0, 0.0002)
+        assert machine.pass_once() == ["new"]
+
+
+def test_what_was_used_while_none_waited_is_forgotten() -> None:
+    """Nobody was kept waiting by it: others that come later are not before the one that used it."""
+    machine = Machine(slice_s=10)
+    first, later = Meter(0.0), Meter(0.0)
+    for _ in range(5):
+        machine.turns.add(One(machine, "first"), first)
+        first.use(0.0, 0.001)
+        machine.pass_once()
+    machine.turns.add(One(machine, "first"), first)
+    machine.turns.add(One(machine, "later"), later)
+
+    assert machine.pass_once() == ["first", "later"]
+
+
+def test_what_was_used_without_a_turn_counts() -> None:
+    """A client that was served at once stands behind those that waited meanwhile."""
+    machine = Machine(slice_s=0.0)
+    direct, waiting = known(machine), known(machine)
+    direct.use(0.0, 0.005)
+    machine.turns.skipped(0.005, direct)
+    machine.turns.add(One(machine, "direct"), direct)
+    machine.turns.add(One(machine, "waiting"), waiting)
+
+    machine.pass_once()  # what was written leaves first
+    assert machine.pass_once() + machine.pass_once() == ["waiting", "direct"]
 
 
 class One:

@@ -220,16 +220,32 @@ def test_a_server_says_goodbye() -> None:
         frame(PING, b"x" * 125),
         frame(TEXT),
         frame(TEXT, b"{}"),
+        frame(BINARY, b"x" * 20),
         frame(1, b"x") + frame(0) * 300,
         frame(1, b"x") + frame(0, b"y") * 300,
     ],
-    ids=["pings", "pongs", "long pings", "empty", "tiny", "empty fragments", "tiny fragments"],
+    ids=["pings", "pongs", "long pings", "empty", "tiny", "binary", "empty parts", "tiny parts"],
 )
 def test_frames_that_say_nothing_are_counted(flooded: bytes) -> None:
     """200 in 10 s; then the socket is closed with 1008."""
     rig, _ = opened(Limits(frames=200, frames_s=10))
     rig.send(flooded * (250 if len(flooded) < 300 else 1))
+    rig.loop.advance(1)
     assert closed(rig) == 1008
+
+
+def test_a_client_that_says_nothing_has_to_rest() -> None:
+    """Beyond 20 frames, 5 ms after each ten; what it sends waits, and is heard then. (§7.7)"""
+    rig, socket = opened()
+    rig.send(frame(PING) * 45 + frame(TEXT, b"x" * 20))
+    pongs = [len(frames(rig.got()))]
+    for _ in range(2):
+        assert socket.heard == []
+        rig.loop.advance(0.005)
+        pongs.append(len(frames(rig.got())))
+
+    assert pongs == [30, 10, 5]
+    assert socket.heard == [b"x" * 20]
 
 
 def test_good_faith_does_not_meet_the_budget() -> None:

@@ -50,6 +50,9 @@ WAIT_MS_MAX = 30_000
 BATCH_BYTES_DEFAULT = 1 << 20
 BATCH_BYTES_MAX = 8 << 20
 FRAME_BYTES_DEFAULT = 256 << 10
+FRAME_TEXT_BYTES = 512 << 10
+"""A frame of a watch ends here, whatever its budget: it is encoded in one go, half a millisecond, and
+one waits in memory for each client that does not read."""
 HEARTBEAT_MS_DEFAULT = 15_000
 HEARTBEAT_MS_MIN = 1000
 HEARTBEAT_MS_MAX = 60_000

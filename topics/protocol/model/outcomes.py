@@ -166,9 +166,17 @@ class Records(msgspec.Struct, frozen=True):
     data: bool = True
     inserts: Sequence[bytes] = ()
 
+    def still(self) -> "Records":
+        """The same for a thread, which needs runs that do not grow meanwhile."""
+        return msgspec.structs.replace(self, extents=_still(self.extents))
+
     @property
     def is_verbatim(self) -> bool:
         return not self.tags and self.meta and self.data and not self.inserts
+
+
+def _still(extents: Sequence[Extent]) -> list[Extent]:
+    return [Extent(run.still(), spans) for run, spans in extents]
 
 
 class Page(Outcome, frozen=True):
@@ -228,6 +236,10 @@ class Jobs(msgspec.Struct, frozen=True):
     grant: Grant
     extents: Sequence[Extent]
 
+    def still(self) -> "Jobs":
+        """See `Records.still`."""
+        return msgspec.structs.replace(self, extents=_still(self.extents))
+
 
 class Granted(Outcome, frozen=True):
     """§10.2: the answer to a claim.
@@ -240,6 +252,10 @@ class Granted(Outcome, frozen=True):
     topic: str
     jobs: Jobs | None
     ready: int
+
+    def of(self, jobs: Jobs) -> "Granted":
+        """The same answer with these jobs."""
+        return msgspec.structs.replace(self, jobs=jobs)
 
 
 class _HeldChanged(Outcome, frozen=True):
@@ -377,6 +393,9 @@ class Fetch:
 
     extents: Sequence[Extent]
     done: Callable[[list[list[Buffer]] | Exception], None]
+
+    def __post_init__(self) -> None:
+        self.extents = _still(self.extents)
 
     def read(self) -> list[list[Buffer]] | Exception:
         """*Blocking.* What to hand over."""

@@ -131,6 +131,13 @@ class Run(Protocol):
     def read_blocking(self, spans: Sequence[Span]) -> list[Buffer]:
         """As `read`, but *blocking* and never None; raises OSError where the disk fails."""
 
+    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]] | None:
+        """Text of each span as it lies in memory, in one or more buffers, of which nothing is copied
+        and nothing will change; None where the text is in a file."""
+
+    def still(self) -> "Run":
+        """The run as it is now, for a thread that reads: this one may grow meanwhile."""
+
 
 class Extent(NamedTuple):
     """Live rows of one run, as half-open spans, ascending."""

@@ -8,6 +8,7 @@ A logged run frees the memory of deleted records when it is sealed.  A volatile 
 small, so that it is freed as a whole, and `packed` copies its live rows once the dead ones are more.
 """
 
+import copy
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,9 @@ _ARENA_FIRST_BYTES: Final = 256
 _ARENA_MAX_BYTES: Final = 1 << 20
 _ADOPT_BYTES: Final = 256 << 10
 """A batch from this size on becomes an arena itself instead of being copied into one."""
+_ADOPT_BYTES_MAX: Final = 4 << 20
+"""A batch beyond this size is copied into arenas: an answer that refers to a part of an arena keeps
+all of it in memory."""
 
 HOT_RUN_BYTES: Final = 8 << 10
 """What a hot run costs before its first record: arrays, tables, the first arena; an estimate."""
@@ -277,6 +281,12 @@ class HotRun:
         """Place text behind the last; returns its offset in the run."""
         offset, size = self._text_bytes, len(text)
         self._text_bytes += size
+        if size > _ADOPT_BYTES_MAX:
+            for at in range(0, size, _ARENA_MAX_BYTES):
+                self._arenas.append(text[at : at + _ARENA_MAX_BYTES])
+                self._bases.append(offset + at)
+            self._room = None
+            return offset
         if size >= _ADOPT_BYTES:
             self._arenas.append(text)
             self._bases.append(offset)
@@ -468,24 +478,38 @@ class HotRun:
         return np.flatnonzero(hit)
 
     def read(self, spans: Sequence[Span]) -> list[Buffer]:
-        cell = self._cell
-        return [
-            self._slice(cell("offset", lo), cell("offset", hi - 1) + cell("size", hi - 1))
-            for lo, hi in spans
-        ]
+        return [self._slice(*self._text_range(span)) for span in spans]
 
     read_blocking = read
 
+    def views(self, spans: Sequence[Span]) -> list[Sequence[Buffer]]:
+        return [list(self._views(*self._text_range(span))) for span in spans]
+
+    def still(self) -> "HotRun":
+        """Shares the memory of the rows that there are; a batch that comes later is not in it."""
+        return copy.copy(self)
+
+    def _text_range(self, span: Span) -> tuple[int, int]:
+        """Where in the run's text a span begins and ends, without its final comma."""
+        cell, (lo, hi) = self._cell, span
+        return cell("offset", lo), cell("offset", hi - 1) + cell("size", hi - 1)
+
     def _slice(self, start: int, end: int) -> Buffer:
         """Bytes [start, end) of the run's text; a view where they lie in one arena."""
+        views = list(self._views(start, end))
+        return views[0] if len(views) == 1 else b"".join(views)
+
+    def _views(self, start: int, end: int) -> Iterator[memoryview]:
+        """Bytes [start, end) of the run's text as they lie in its arenas."""
         i = bisect_right(self._bases, start) - 1
-        base = self._bases[i]
-        arena = memoryview(self._arenas[i])
-        # An arena's unused room does not count: the next one begins where its text ended.
-        after = self._bases[i + 1] if i + 1 < len(self._bases) else self._text_bytes
-        if end <= after:
-            return arena[start - base : end - base]
-        return bytes(arena[start - base : after - base]) + bytes(self._slice(after, end))
+        while True:
+            base = self._bases[i]
+            # An arena's unused room does not count: the next one begins where its text ended.
+            after = self._bases[i + 1] if i + 1 < len(self._bases) else self._text_bytes
+            yield memoryview(self._arenas[i])[start - base : min(end, after) - base]
+            if end <= after:
+                return
+            start, i = after, i + 1
 
 
 def is_volatile(run: Run) -> bool:

@@ -17,6 +17,7 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.limits import FRAME_TEXT_BYTES
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.state.frames import (
@@ -325,9 +326,8 @@ class Watches:
         if known is not None:
             return known
         skip = view.nodes if topic.config.dedupe_node else ()
-        page = select(
-            topic, ReadQuery(cursor, view.limit, view.budget_bytes, skip, view.match, through)
-        )
+        budget_bytes = min(view.budget_bytes, FRAME_TEXT_BYTES)
+        page = select(topic, ReadQuery(cursor, view.limit, budget_bytes, skip, view.match, through))
         assert page.tombstone is None
         frame = None
         if page.count:

@@ -39,13 +39,15 @@ class Answer:
 
     The buffers of `body` may be slices of a log that is in memory: a driver writes them one by one,
     as its client reads, and releases each that is written.  `close` asks the driver to end an
-    HTTP/1.1 connection after it (the body was not read).
+    HTTP/1.1 connection after it (the body was not read).  A driver that has no room for it and sends
+    a refusal instead calls `unsent`, where there is one: what it grants is taken back.
     """
 
     status: int
     headers: Headers
     body: Sequence[Buffer]
     close: bool = False
+    unsent: Callable[[], None] | None = None
 
 
 class Pending(Protocol):

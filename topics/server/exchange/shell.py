@@ -87,5 +87,8 @@ class Shell(Protocol):
     def decode_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Parse a large body on a thread, one body at a time."""
 
+    def page_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
+        """Make a large answer on a thread, two at a time: others do not wait for those."""
+
     def zip_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Compress a large answer on a thread, one at a time."""

@@ -210,7 +210,8 @@ class SocketFeed:
                 self._kept = self._encoded(message, done.result())
                 self._on_news()
 
-        reading = self._shell.read_in_thread(lambda: read(message.records, blocking=True))
+        records = message.records.still()
+        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
         reading.add_done_callback(on_read)
         return None
 
@@ -267,7 +268,8 @@ class SocketFeed:
         message = self._written_now(frame)
         if isinstance(message, bytes):
             return message
-        texts = await self._shell.read_in_thread(lambda: read(message.records, blocking=True))
+        records = message.records.still()
+        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
         return self._encoded(message, texts)
 
     def _written_now(self, frame: Pulled) -> bytes | RecordFrame:

@@ -161,7 +161,8 @@ class WatchFeed:
             if self._wake is not None:
                 self._wake()
 
-        reading = self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        records = frame.records.still()
+        reading = self._shell.read_in_thread(lambda: read(records, blocking=True))
         reading.add_done_callback(on_read)
 
     # ------------------------------------------------------------------ both
@@ -197,7 +198,8 @@ class WatchFeed:
         if isinstance(frame, DamagedFrame):
             return self._unreadable(frame, refusal_of(frame.damage))
         assert isinstance(frame, RecordFrame)
-        texts = await self._shell.read_in_thread(lambda: read(frame.records, blocking=True))
+        records = frame.records.still()
+        texts = await self._shell.read_in_thread(lambda: read(records, blocking=True))
         assert texts is not None
         if isinstance(texts, Rejection):
             return self._unreadable(frame, texts)

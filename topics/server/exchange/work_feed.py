@@ -108,14 +108,15 @@ class WorkFeed:
         try:
             texts = of_jobs(records, blocking=False)
             if texts is None:
-                texts = await self._shell.read_in_thread(lambda: of_jobs(records, blocking=True))
+                whole = records.still()
+                texts = await self._shell.read_in_thread(lambda: of_jobs(whole, blocking=True))
         except (Corrupt, OSError):
             return await self._rescued(jobs)
         assert texts is not None
         return self._encoded(jobs.grant.seqs, texts[::2])
 
     async def _rescued(self, jobs: Jobs) -> bytes:
-        records, grant = job_records(jobs, queue=self._stream.name), jobs.grant
+        records, grant = job_records(jobs, queue=self._stream.name).still(), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}

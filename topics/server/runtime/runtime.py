@@ -92,6 +92,7 @@ class Runtime:
         self._maintainer = Worker("topics-maintain")
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
+        self._pager = ThreadPoolExecutor(2, "topics-page")
         self._zipper = ThreadPoolExecutor(1, "topics-zip")
         self._steps: dict[type, Callable[[Any], None]] = {
             Write: self._write,
@@ -171,6 +172,7 @@ class Runtime:
             worker.stop()
         self._readers.shutdown(wait=False)
         self._decoder.shutdown(wait=False)
+        self._pager.shutdown(wait=False)
         self._zipper.shutdown(wait=False)
         self._move(Phase.STOPPED)
 
@@ -423,6 +425,11 @@ class Runtime:
     def decode_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Parse a large body, one at a time, because parsing takes memory, too."""
         return self._loop.run_in_executor(self._decoder, call)
+
+    def page_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Make a large answer, of megabytes, two at a time: what is in the making takes memory, too,
+        and a small read does not wait behind it."""
+        return self._loop.run_in_executor(self._pager, call)
 
     def zip_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Compress a large answer, one at a time, to leave the CPU to others."""

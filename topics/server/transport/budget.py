@@ -4,6 +4,17 @@ Owns the counts.  Knows nothing of what happens to a client that exceeds one, no
 which is an argument.
 """
 
+from typing import Final
+
+FREE: Final = 20
+PER_REST: Final = 10
+REST_S: Final = 0.005
+"""After `FREE` charges in one window, nothing is read from the client for `REST_S` after each
+`PER_REST` more, so that it uses little CPU time until its connection ends."""
+
+MOST_TIMES: Final = 10
+"""So a connection is light again a fifth of a second after it was heavy, whatever it did."""
+
 
 class Budget:
     """Bytes that all clients may hold together.
@@ -63,7 +74,7 @@ class Charges:
         window_s: Its length; a new one begins with the first charge after the last has ended.
     """
 
-    __slots__ = ("_most", "_until_s", "_window_s", "count")
+    __slots__ = ("_most", "_rested", "_until_s", "_window_s", "count")
 
     def __init__(self, most: int, window_s: float) -> None:
         self._most = most
@@ -71,6 +82,17 @@ class Charges:
         self.count = 0
         """Of this window, or of the last."""
         self._until_s = 0.0
+        self._rested = FREE
+        """The count up to which every rest was taken."""
+
+    def must_rest(self) -> bool:
+        """Whether nothing should be read for `REST_S`; true once for each time it is due."""
+        if self.count < self._rested:
+            self._rested = FREE
+        if self.count < self._rested + PER_REST:
+            return False
+        self._rested = self.count
+        return True
 
     def charge(self, now_s: float, count: int = 1) -> bool:
         """Count; False where it is too much, and the connection should end."""
@@ -82,7 +104,7 @@ class Charges:
 
 class Meter:
     """The CPU time that one connection used lately: what it used leaks away at `share` of the time
-    that passes.
+    that passes, and is never more than `MOST_TIMES` what makes it heavy.
 
     A connection that used little is served as soon as its bytes come; one that `is_heavy` waits for
     its turn among the others that are (`turns.Turns`).  A new connection is heavy for a moment, so
@@ -92,27 +114,28 @@ class Meter:
         now_s: The loop's time.
         most_s: Used lately, beyond which a connection is heavy.
         share: Of one CPU that a connection may use for ever without being heavy.
+
+    Attributes:
+        served_s: CPU time that it used, on the common clock of all connections (`turns.Turns`);
+            None before it has waited for a turn.
     """
 
-    __slots__ = ("_most_s", "_seen_s", "_share", "used_s")
+    __slots__ = ("_most_s", "_seen_s", "_share", "served_s", "used_s")
 
     def __init__(self, now_s: float, most_s: float = 0.002, share: float = 0.1) -> None:
         self._most_s = most_s
         self._share = share
         self.used_s = 2 * most_s
         self._seen_s = now_s
+        self.served_s: float | None = None
 
     def use(self, now_s: float, took_s: float) -> None:
         """Note CPU time that the connection had; `now_s` is the loop's time."""
         left_s = self.used_s - (now_s - self._seen_s) * self._share
-        self.used_s = (left_s if left_s > 0 else 0.0) + took_s
+        self.used_s = min((left_s if left_s > 0 else 0.0) + took_s, MOST_TIMES * self._most_s)
         self._seen_s = now_s
-
-    @property
-    def debt_s(self) -> float:
-        """CPU time used and not leaked away, only for comparing: of two connections that wait, the
-        one with less debt used less or has waited longer, as both leak at the same rate."""
-        return self.used_s + self._seen_s * self._share
+        if self.served_s is not None:
+            self.served_s += took_s
 
     def is_heavy(self, now_s: float) -> bool:
         return self.used_s - (now_s - self._seen_s) * self._share > self._most_s

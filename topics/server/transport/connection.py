@@ -200,12 +200,7 @@ class Connection(asyncio.Protocol):
         if self._meter.is_heavy(self._loop_s()) or not turns.may_skip:
             self.work_soon()
         else:
-            clock = self.shared.cpu_clock
-            begun_s = clock()
-            self._run()
-            used_s = clock() - begun_s
-            self._meter.use(self._loop_s(), used_s)
-            turns.skipped(used_s)
+            turns.skipped(self._work(), self._meter)
         if self._inbox_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()
@@ -216,7 +211,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif self.state is not ConnectionState.LOST:
             # Not in its turn: a later request of another client must find this stream closed.
-            self._run()
+            self._work()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -251,9 +246,7 @@ class Connection(asyncio.Protocol):
         if not self._is_queued and self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
             self._is_queued = True
             meter = self._meter
-            self.shared.turns.add(
-                self, is_light=not meter.is_heavy(self._loop_s()), debt_s=meter.debt_s
-            )
+            self.shared.turns.add(self, meter, is_light=not meter.is_heavy(self._loop_s()))
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker can go on."""
@@ -263,18 +256,29 @@ class Connection(asyncio.Protocol):
     def take_turn(self) -> None:
         self._is_queued = False
         if self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
-            self._meter.use(self._loop_s(), self._run())
+            self._work()
 
-    def _run(self) -> float:
-        """Work, and feed the speaker, for `turn_s` at most; returns the time that it took."""
+    def _work(self) -> float:
+        """Work for `turn_s` at most, and ask for another turn where there is more to do; returns the
+        CPU time that it took."""
+        clock = self.shared.cpu_clock
+        begun_s = clock()
+        has_more = self._run()
+        used_s = clock() - begun_s
+        self._meter.use(self._loop_s(), used_s)
+        if has_more:
+            self.work_soon()  # metered: its place in line is behind what it used
+        return used_s
+
+    def _run(self) -> bool:
+        """Feed the speaker; returns whether there is more to do."""
         shared = self.shared
-        begun_s = now_s = shared.clock()
-        until_s = begun_s + shared.limits.turn_s
+        until_s = shared.clock() + shared.limits.turn_s
+        has_more = False
         try:
             while self._step():
-                now_s = shared.clock()
-                if now_s >= until_s:
-                    self.work_soon()
+                if shared.clock() >= until_s:
+                    has_more = True
                     break
         except Exception:
             log.exception("a connection failed")
@@ -285,7 +289,7 @@ class Connection(asyncio.Protocol):
         if has_room and not self._is_reading and not self._transport.is_closing():
             self._is_reading = True
             self._transport.resume_reading()
-        return now_s - begun_s
+        return has_more
 
     def _step(self) -> bool:
         """Do one thing; False where there is nothing to do now."""

@@ -255,6 +255,8 @@ class Http1:
     def _answer(self, answer: Answer) -> None:
         size = sum(map(len, answer.body))
         if size > self._limits.answer_free_bytes and not self._answers.take(size):
+            if answer.unsent is not None:
+                answer.unsent()
             held = {"limit": "max_answer_memory", "max": self._limits.answers_bytes}
             why = "too many bytes of answers wait to be taken"
             return self._answer(refusal(ErrorCode.THROTTLED, why, held))

@@ -72,7 +72,7 @@ class Limits:
     inbox_bytes: int = 64 << 10
     feed_bytes: int = 4 << 10
     turn_s: float = 0.00025
-    slice_s: float = 0.0005
+    slice_s: float = 0.0003
     window_bytes: int = 10 << 10
     drain_bytes: int = 256 << 10
     frames: int = 200

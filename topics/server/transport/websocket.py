@@ -19,7 +19,7 @@ from websockets.protocol import SERVER, Protocol, State
 
 from topics.server.exchange.interface import Head, Socket, SourceSocket
 from topics.server.transport import http1_writer as writer
-from topics.server.transport.budget import Charges
+from topics.server.transport.budget import REST_S, Charges
 from topics.server.transport.connection import Connection
 from topics.server.transport.limits import Limits
 
@@ -30,11 +30,13 @@ _quiet.setLevel(logging.ERROR)
 PING_S: Final = 20.0
 """Between two pings, which keep proxies from closing an idle connection."""
 USEFUL_BYTES: Final = 16
-"""A frame of data below this is charged: the shortest command is longer."""
+"""A frame of text below this is charged: the shortest command is longer."""
 TRY_AGAIN_LATER: Final = CloseCode.TRY_AGAIN_LATER.value
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+_USEFUL: Final = (Opcode.TEXT, Opcode.CONT)
+"""No command is binary: each such message gets an error in reply."""
 
 
 class Conversation:
@@ -43,6 +45,8 @@ class Conversation:
     Args:
         write: Takes bytes for the client.
         now_s: The loop's time.
+        later: Has a call made in so many seconds.
+        wake: Has `receive` called again, with what it did not take before.
     """
 
     def __init__(
@@ -52,10 +56,15 @@ class Conversation:
         *,
         write: Callable[[bytes], None],
         now_s: Callable[[], float],
+        later: Callable[[float, Callable[[], None]], object],
+        wake: Callable[[], None],
     ) -> None:
         self._socket = socket
         self._write = write
         self._now_s = now_s
+        self._later = later
+        self._wake = wake
+        self._is_resting = False
         self._frames = Charges(limits.frames, limits.frames_s)
         self._protocol = Protocol(
             SERVER, state=State.OPEN, max_size=limits.message_bytes, logger=_quiet
@@ -72,10 +81,11 @@ class Conversation:
         """Both have sent Close, or nothing more can be read: end the connection or stream."""
 
     def receive(self, data: bytes, at: int) -> int:
-        """Take one frame, or what is there of it; 0 while a command is carried out."""
+        """Take one frame, or what is there of it; 0 while a command is carried out, or a client that
+        sent much that says nothing has to rest."""
         if self.is_over:
             return len(data) - at
-        if self._socket.is_busy and not self.is_closing:
+        if (self._socket.is_busy or self._is_resting) and not self.is_closing:
             return 0
         end = self._end_of_frame(data, at)
         self._protocol.receive_data(data[at:end])
@@ -86,7 +96,14 @@ class Conversation:
         if self._protocol.parser_exc is not None or self._protocol.close_expected():
             self.is_closing = True
             self.is_over = True
+        if self._frames.must_rest() and not self.is_closing:
+            self._is_resting = True
+            self._later(REST_S, self._end_rest)
         return end - at
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._wake()
 
     def send_news(self) -> bool:
         """Send one message; False where there is none now."""
@@ -137,7 +154,7 @@ class Conversation:
     def _on_frame(self, frame: Frame) -> None:
         if self.is_closing or frame.opcode is Opcode.CLOSE:
             return
-        is_useful = frame.opcode in _DATA and len(frame.data) >= USEFUL_BYTES
+        is_useful = frame.opcode in _USEFUL and len(frame.data) >= USEFUL_BYTES
         if not is_useful and not self._frames.charge(self._now_s()):
             self.close(CloseCode.POLICY_VIOLATION, "too many frames that say nothing")
         elif frame.opcode in _DATA:
@@ -195,7 +212,12 @@ class Http1WebSocket:
         self._loop_s = shared.loop.time
         self._farewell_s = shared.timeouts.farewell_s
         self._conversation = Conversation(
-            socket, shared.limits, write=connection.write, now_s=shared.loop.time
+            socket,
+            shared.limits,
+            write=connection.write,
+            now_s=shared.loop.time,
+            later=shared.loop.call_later,
+            wake=connection.work_soon,
         )
         self._is_leaving = False
         connection.deadline.set(self._loop_s() + PING_S)

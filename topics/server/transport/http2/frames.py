@@ -212,6 +212,22 @@ def without_priority(frame: Frame) -> tuple[Frame, int | None]:
     return Frame(frame.kind, flags, frame.stream_id, frame.size - 5, raw, frame.frames), depends_on
 
 
+def block_of(frame: Frame) -> bytes:
+    """The header block of a HEADERS frame without priority; empty where its padding is not sound,
+    which h2 finds."""
+    raw, parts, at = frame.raw, [], 0
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 3])
+        begin, at = at + HEADER_BYTES, at + HEADER_BYTES + size
+        parts.append(raw[begin:at])
+    if frame.flags & PADDED:
+        first = parts[0]
+        if not first or first[0] >= len(first):
+            return b""
+        parts[0] = first[1 : len(first) - first[0]]
+    return b"".join(parts)
+
+
 _KEPT: Final = frozenset((1, 2, 3, 4, 5))
 """The settings that h2 uses; it would remember any of the 65,536."""
 _TABLE_SIZE: Final = 1

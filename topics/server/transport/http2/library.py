@@ -54,12 +54,17 @@ class Lists(Decoder):
 
     Attributes:
         last: The list that was decoded last.
+        plain: The next block, and the same block with its long strings as text (`blocks.plain`).
     """
 
     last: Fields = ()
+    plain: tuple[bytes, bytes] | None = None
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:
         del raw
+        if self.plain is not None and self.plain[0] == data:
+            data = self.plain[1]
+        self.plain = None
         if len(data) > FIELDS_MAX and count_fields(data, FIELDS_MAX) > FIELDS_MAX:
             raise OversizedHeaderListError(f"more than {FIELDS_MAX} fields")
         self.last = list(super().decode(data, raw=True))

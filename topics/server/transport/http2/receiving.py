@@ -109,7 +109,13 @@ class Receiver:
             self._sender.answer(stream, verdict)
             return
         assert isinstance(verdict, SourceSocket)
-        tunnel = Tunnel(verdict, link.limits, link.timeouts, link.now_s)
+        tunnel = Tunnel(
+            verdict,
+            link.limits,
+            link.timeouts,
+            now_s=link.now_s,
+            later=link.shared.loop.call_later,
+        )
         self._sender.open_tunnel(stream, tunnel)
 
     # ------------------------------------------------------------------ bodies

@@ -52,6 +52,8 @@ class Sender:
             if self._link.answers.take(size):
                 stream.held_bytes = size
             elif size > limits.answer_free_bytes:
+                if answer.unsent is not None:
+                    answer.unsent()
                 answer = _no_room(limits.connection_answers_bytes)
         stream.answer = answer
         self._begins.append(stream)

@@ -8,14 +8,16 @@ Ignores priorities, which RFC 9113 took back: streams with something to send tak
 Invariant: one call of `work` handles one frame and the answer that it leads to, or makes one frame.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import h2.events
 from h2.errors import ErrorCodes
 
+from topics.server.transport.budget import REST_S
 from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import library
+from topics.server.transport.http2.blocks import LONG_BYTES, BadCode, plain
 from topics.server.transport.http2.frames import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
@@ -23,6 +25,7 @@ from topics.server.transport.http2.frames import (
     Frame,
     Kind,
     Splitter,
+    block_of,
     ended,
     tamed,
     without_priority,
@@ -31,7 +34,6 @@ from topics.server.transport.http2.link import Link
 from topics.server.transport.http2.receiving import Receiver
 from topics.server.transport.http2.sending import Sender
 from topics.server.transport.http2.stream import State
-from topics.server.transport.http2.toll import REST_S
 
 READ_BYTES: Final = HEADER_BYTES + FRAME_BYTES_MAX
 """Given to the splitter at a time: cutting costs little, and each frame is a step of its own."""
@@ -52,6 +54,8 @@ class Http2:
         self._is_resting = False
         """No frame is taken now; the timer ends that."""
         self._rest_s = 0.0
+        self._reading: tuple[Frame, bytes, Generator[None, None, bytes]] | None = None
+        """A HEADERS frame, its block, and the work of making its long strings text."""
         self._head_s: float | None = None
         """When what has begun to come must be whole."""
         self._watch_head()
@@ -173,6 +177,9 @@ class Http2:
         if self._is_resting:
             return False
         try:
+            if self._reading is not None:
+                self._go_on_reading(*self._reading)
+                return True
             frame = self._splitter.next()
             if frame is None:
                 return False
@@ -198,6 +205,27 @@ class Http2:
                 handle(self, event)
 
     def _on_headers_frame(self, frame: Frame) -> None:
+        if frame.size > LONG_BYTES:
+            block = block_of(without_priority(frame)[0])
+            self._reading = frame, block, plain(block)
+            self._go_on_reading(*self._reading)
+        else:
+            self._on_headers(frame)
+
+    def _go_on_reading(
+        self, frame: Frame, block: bytes, work: Generator[None, None, bytes]
+    ) -> None:
+        """Do a step of it; after the last one handle the frame."""
+        try:
+            next(work)
+        except StopIteration as done:
+            self._reading = None
+            self._link.lists.plain = block, done.value
+            self._on_headers(frame)
+        except BadCode as bad:
+            raise Broken(ErrorCodes.COMPRESSION_ERROR, str(bad)) from None
+
+    def _on_headers(self, frame: Frame) -> None:
         frame, depends_on = without_priority(frame)
         stream = self._link.streams.get(frame.stream_id)
         fault = None

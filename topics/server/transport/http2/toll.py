@@ -25,11 +25,6 @@ ENTRIES_PER_CHARGE: Final = 8
 EARNING_BYTES: Final = 256
 """A frame of DATA of so many bytes may well be answered by two WINDOW_UPDATE: of the stream and of
 the connection."""
-FREE: Final = 20
-PER_REST: Final = 10
-REST_S: Final = 0.005
-"""After `FREE` charges in one window, nothing is read from the client for `REST_S` after each
-`PER_REST` more, so that it uses little CPU time until its connection ends."""
 UPDATES_EARNED: Final = 2
 UPDATES_MAX: Final = 1000
 
@@ -40,25 +35,16 @@ class Toll:
     A method that counts returns False where the connection has to end.
     """
 
-    __slots__ = ("_charges", "_is_acknowledged", "_rested", "_small", "_updates")
+    __slots__ = ("_charges", "_is_acknowledged", "_small", "_updates")
 
     def __init__(self, charges: Charges) -> None:
         self._charges = charges
         self._small = 0
         self._updates = 0
         self._is_acknowledged = False
-        self._rested = FREE
-        """Charges up to which every rest was taken."""
 
     def must_rest(self) -> bool:
-        """Whether nothing should be read for `REST_S`; true once for each time it is due."""
-        count = self._charges.count
-        if count < self._rested:
-            self._rested = FREE
-        if count < self._rested + PER_REST:
-            return False
-        self._rested = count
-        return True
+        return self._charges.must_rest()
 
     def frame(self, frame: Frame, now_s: float) -> bool:
         """Count a frame by its header."""

@@ -17,12 +17,25 @@ class Tunnel:
     """Implements `interface.Source`: what it gives are the bytes of WebSocket frames."""
 
     def __init__(
-        self, socket: SourceSocket, limits: Limits, timeouts: Timeouts, now_s: Callable[[], float]
+        self,
+        socket: SourceSocket,
+        limits: Limits,
+        timeouts: Timeouts,
+        *,
+        now_s: Callable[[], float],
+        later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._socket = socket
         self._farewell_s = timeouts.farewell_s
         self._made: list[bytes] = []
-        self._conversation = Conversation(socket, limits, write=self._made.append, now_s=now_s)
+        self._conversation = Conversation(
+            socket,
+            limits,
+            write=self._made.append,
+            now_s=now_s,
+            later=later,
+            wake=self._on_rested,
+        )
         self._inbox: deque[bytes] = deque()
         self._at = 0
         self._wake: Callable[[], None] = _nothing
@@ -41,6 +54,9 @@ class Tunnel:
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._socket.listen(wake)
+
+    def _on_rested(self) -> None:
+        self._wake()
 
     def take(self) -> bytes | None:
         if not self._made:
@@ -82,7 +98,8 @@ class Tunnel:
         """Take one frame of what came.
 
         Returns:
-            How many bytes it had; 0 where the exchange is busy, or nothing is there.
+            How many bytes it had; 0 where the exchange is busy, the client rests, or nothing is
+            there.
         """
         if not self._inbox:
             return 0
