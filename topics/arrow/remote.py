@@ -105,6 +105,13 @@ class RemoteSource:
     def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
         return []
 
+    def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
+        with _named(name):
+            state = self._client.topic(name, touch=False)
+        first, last = max(first_seq, state.earliest_seq), min(last_seq, state.head_seq)
+        seqs = state.head_seq - state.earliest_seq + 1
+        return state.bytes * max(last - first + 1, 0) // max(seqs, 1)
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         """The gap at the beginning, where there is one; others show when they are read."""
         page = self._ask(name, {"from_seq": first_seq - 1, "limit": 1})

@@ -91,6 +91,9 @@ class Source(Protocol):
     def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
         """Seqs within (first_seq, last_seq] at which the range is best cut, ascending."""
 
+    def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
+        """About how many bytes of text the records of [first_seq, last_seq] have."""
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         """What is known to be lost of [first_seq, last_seq] before it is read, ascending (§3.3);
         deleted records are not lost."""
