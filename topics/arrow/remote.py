@@ -90,6 +90,9 @@ class RemoteSource:
         if self._owns:
             self._client.close()
 
+    def refresh(self) -> None:
+        """Every call asks the server anew."""
+
     def topics(self) -> list[str]:
         return sorted(found.topic for found in self._client.topics())
 

@@ -78,6 +78,9 @@ class Source(Protocol):
 
     instance_id: str
 
+    def refresh(self) -> None:
+        """See what has become durable since; raises Corrupt."""
+
     def topics(self) -> list[str]:
         """All names, sorted."""
 

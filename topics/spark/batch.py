@@ -9,9 +9,8 @@ from pyspark.sql.types import StructType
 
 from topics.arrow import DataLoss
 from topics.arrow.loss import Gap
-from topics.arrow.scan import Range
 from topics.arrow.source import Source, now_ms
-from topics.spark.columns import KAFKA_SOURCE, Layout, layout
+from topics.spark.columns import KAFKA_SOURCE, layout
 from topics.spark.errors import explained
 from topics.spark.filters import Pushed, push
 from topics.spark.options import ReadOptions
@@ -24,14 +23,15 @@ from topics.spark.places import (
     source_name,
     wanted_of,
 )
-from topics.spark.planning import parts_wanted, plan, seqs_of
+from topics.spark.planning import Item, around, parts_wanted, plan, seqs_of
 
 
 @dataclass
 class Part(InputPartition):
-    """The seqs that one task reads."""
+    """What one task reads and tells, and the time by which records have expired."""
 
-    ranges: tuple[Range, ...]
+    items: tuple[Item, ...]
+    asof_ms: int
 
 
 class TopicsReader(DataSourceReader):
@@ -66,39 +66,42 @@ class TopicsReader(DataSourceReader):
         with explained():
             source = open_place(self._place)
             try:
-                return [Part(tuple(ranges)) for ranges in self._plan(source)]
+                # Spark takes an empty list for one partition without a value.
+                planned = self._plan(source) or [[]]
+                return [Part(tuple(items), self._asof_ms) for items in planned]
             finally:
                 source.close()
 
-    def _plan(self, source: Source) -> list[list[Range]]:
+    def _plan(self, source: Source) -> list[list[Item]]:
         options = self._options
-        ranges = [bounded(source, n, options, self._pushed) for n in chosen(source, options)]
-        gaps = {each.topic: self._gaps(source, each) for each in ranges if seqs_of(each)}
-        if options.loss == "fail" and (found := [gap for of in gaps.values() for gap in of]):
-            raise DataLoss(found)
-        size = sum(
-            source.text_bytes(r.topic, r.first_seq, r.last_seq) for r in ranges if seqs_of(r)
-        )
+        names = chosen(source, options)
+        ranges = [r for n in names if seqs_of(r := bounded(source, n, options, self._pushed))]
+        items: list[Item] = []
+        size = 0
+        for each in ranges:
+            span = each.topic, each.first_seq, each.last_seq
+            items += around(each, source.gaps(*span, asof_ms=self._asof_ms))
+            size += source.text_bytes(*span)
+        gaps = [item for item in items if isinstance(item, Gap)]
+        if gaps and options.loss == "fail":
+            raise DataLoss(gaps)
         parts = parts_wanted(
-            sum(map(seqs_of, ranges)),
+            sum(map(seqs_of, items)),
             size,
             least=options.min_partitions,
             part_bytes=options.max_partition_bytes,
         )
         borders = {r.topic: source.borders(r.topic, r.first_seq, r.last_seq) for r in ranges}
-        # Spark takes an empty list for one partition without a value.
-        return plan(ranges, parts, borders=borders, gaps=gaps) or [[]]
-
-    def _gaps(self, source: Source, each: Range) -> list[Gap]:
-        return source.gaps(each.topic, each.first_seq, each.last_seq, asof_ms=self._asof_ms)
+        return plan(items, parts, borders)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """*Blocking.* The records of a part."""
         assert isinstance(partition, Part)
-        wanted = wanted_of(self._options, self._layout, self._pushed, self._asof_ms)
-        made: Layout = self._layout
+        wanted = wanted_of(self._options, self._layout, self._pushed, partition.asof_ms)
         with explained():
-            yield from records(self._place, partition.ranges, wanted, made, self._options.loss)
+            yield from records(
+                self._place, partition.items, wanted, self._layout, self._options.loss
+            )
 
 
 class _Pushing:

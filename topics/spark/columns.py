@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from topics.arrow.columns import FIELDS
 from topics.spark.errors import BadOption, SparkFailure
-from topics.spark.options import ReadOptions
+from topics.spark.options import Parsing, ReadOptions
 
 GAP: Final = StructType(
     [
@@ -126,7 +126,7 @@ class Layout:
     scanned: tuple[str, ...]
     typed: pa.Schema | None = None
     is_kafka: bool = False
-    mode: str = "PERMISSIVE"
+    mode: Parsing = "PERMISSIVE"
     source: str = ""
     has_loss_rows: bool = field(default=False)
 

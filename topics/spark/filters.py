@@ -65,7 +65,8 @@ def push(
     pushed = Pushed()
     rest: list[Filter] = []
     for each in filters:
-        column = names.get(each.attribute[0]) if len(getattr(each, "attribute", ())) == 1 else None
+        path: tuple[str, ...] = getattr(each, "attribute", ())
+        column = names.get(path[0]) if len(path) == 1 else None
         taken = None if column is None else _taken(pushed, each, column, has_tag)
         if taken is None:
             rest.append(each)

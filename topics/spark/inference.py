@@ -61,5 +61,4 @@ def _sample(source: Source, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         step = max(size // STRETCHES, each_wants)
         for at in range(first, whole.last_seq + 1, step):
             stretch = type(whole)(name, whole.epoch, at, min(at + each_wants - 1, whole.last_seq))
-            for batch in read(source, stretch, wanted, "warn"):
-                yield batch
+            yield from read(source, stretch, wanted, "warn")

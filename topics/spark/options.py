@@ -292,7 +292,8 @@ def _seq(value: int) -> Where:
     """Kafka's -2 and -1 are words; its first offset is 0, and our first seq 1."""
     if value < -2:
         raise ValueError(value)
-    return {-2: "earliest", -1: "latest", 0: 1}.get(value, value)
+    words: dict[int, Where] = {-2: "earliest", -1: "latest", 0: 1}
+    return words.get(value, value)
 
 
 STARTS: Final = ("earliest", "earliest-retained", "latest")
@@ -319,7 +320,8 @@ def _bound(given: _Given, side: str, words: tuple[str, ...], default: str) -> Bo
         return Bound(default, ts_ms=given.count(time, 0, least=0))
     if given.has(by_time):
         what = 'JSON such as {"orders": 1795254071742}'
-        times = given._parsed(by_time, lambda text: _by_topic(text, int), {}, what)
+        none: dict[str, int] = {}
+        times = given._parsed(by_time, lambda text: _by_topic(text, int), none, what)
         return Bound(default, ts_by_topic=times)
     found = given._parsed(offsets, parse, Bound(default), _OFFSETS.format(", ".join(words)))
     bad = [w for w in found.by_topic.values() if isinstance(w, str) and w not in words]

@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from topics.arrow import DataLossWarning
+from topics.arrow import DataLoss, DataLossWarning
 from topics.arrow.columns import schema
-from topics.arrow.loss import Gap
+from topics.arrow.loss import Gap, Handling
 from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
 from topics.arrow.source import NoSuchTopic, Source, Wanted
 from topics.client import TopicsError
@@ -22,8 +22,12 @@ from topics.spark.columns import Layout
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.filters import Pushed
 from topics.spark.options import Bound, Place, ReadOptions
+from topics.spark.planning import Item
 
 RECREATED: Final = "recreated"
+"""The topic was deleted and created again: its seqs are others."""
+REWOUND: Final = "rewound"
+"""The topic ends before what was read of it: its data directory is an older copy."""
 
 
 def open_place(place: Place) -> Source:
@@ -131,7 +135,7 @@ def wanted_of(options: ReadOptions, made: Layout, pushed: Pushed, asof_ms: int) 
 
 
 def records(
-    place: Place, ranges: Iterable[Range], wanted: Wanted, made: Layout, loss: str
+    place: Place, items: Iterable[Item], wanted: Wanted, made: Layout, loss: Handling
 ) -> Iterator[pa.RecordBatch]:
     """What a task yields: the records of its ranges, as Spark wants them.
 
@@ -141,24 +145,33 @@ def records(
     """
     source = open_place(place)
     try:
-        for each in ranges:
-            if source.bounds(each.topic).epoch != each.epoch:
-                found = [
-                    *lost(Gap(each.topic, each.first_seq, each.last_seq, RECREATED), wanted, loss)
-                ]
+        for item in items:
+            if isinstance(item, Gap):
+                found, epoch = lost(item, wanted, loss), ""
             else:
-                found = read(source, each, wanted, loss)
+                found, epoch = _found(source, item, wanted, loss), item.epoch
             for batch in found:
-                yield made.build(batch, each.epoch)
+                yield made.build(batch, epoch)
     finally:
         source.close()
 
 
-def lost(gap: Gap, wanted: Wanted, loss: str) -> Iterator[pa.RecordBatch]:
+def _found(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
+    """The records of a range, which was planned in another process, or at another time."""
+    bounds = source.bounds(each.topic)
+    if bounds.epoch != each.epoch:
+        yield from lost(Gap(each.topic, each.first_seq, each.last_seq, RECREATED), wanted, loss)
+        return
+    yield from read(source, each, wanted, loss)
+    if bounds.head_seq < each.last_seq:
+        # Another directory than the driver's, or an older state of it.
+        first = max(bounds.head_seq + 1, each.first_seq)
+        yield from lost(Gap(each.topic, first, each.last_seq, REWOUND), wanted, loss)
+
+
+def lost(gap: Gap, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
     """What is done about a gap.  Raises DataLoss."""
     if loss == "fail":
-        from topics.arrow import DataLoss
-
         raise DataLoss([gap])
     if loss == "rows":
         yield tombstone(gap, wanted.columns)

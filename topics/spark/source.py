@@ -5,6 +5,9 @@ module in a process of its own for every lookup, so what needs pyarrow is import
 """
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -18,7 +21,29 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from topics.spark.options import ReadOptions
+    from topics.spark.options import ReadOptions, WriteOptions
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns what a user can mend into one line; a module that is missing here, too."""
+    try:
+        from topics.spark.errors import explained
+    except ImportError as error:
+        raise RuntimeError(_missing(error)) from None
+    try:
+        with explained():
+            yield
+    except ImportError as error:
+        raise RuntimeError(_missing(error)) from None
+
+
+def _missing(error: ImportError) -> str:
+    return (
+        f"the Python of Spark's workers, {sys.executable}: {error}; set PYSPARK_PYTHON to one with "
+        "topics[spark] before the session starts, or use topics.spark.session(); "
+        "`topics spark doctor` checks it"
+    )
 
 
 class TopicsDataSource(DataSource):
@@ -30,9 +55,7 @@ class TopicsDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """The columns of a read without `.schema(...)`."""
-        from topics.spark.errors import explained
-
-        with explained():
+        with _explained():
             from topics.spark.columns import default_schema
             from topics.spark.inference import inferred
 
@@ -41,32 +64,28 @@ class TopicsDataSource(DataSource):
             return inferred(found, options) if options.infer_schema else found
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        from topics.spark.batch import TopicsReader
-        from topics.spark.errors import explained
+        with _explained():
+            from topics.spark.batch import TopicsReader
 
-        with explained():
             return TopicsReader(self._read_options(), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        from topics.spark.errors import explained
-        from topics.spark.stream import TopicsStreamReader
+        with _explained():
+            from topics.spark.stream import TopicsStreamReader
 
-        with explained():
             return TopicsStreamReader(self._read_options(is_stream=True), schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        from topics.spark.errors import explained
-        from topics.spark.writer import TopicsWriter, refuse_overwrite
+        with _explained():
+            from topics.spark.writer import TopicsWriter, refuse_overwrite
 
-        with explained():
             refuse_overwrite(overwrite)
             return TopicsWriter(self._write_options(), schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        from topics.spark.errors import explained
-        from topics.spark.writer import TopicsStreamWriter, refuse_overwrite
+        with _explained():
+            from topics.spark.writer import TopicsStreamWriter, refuse_overwrite
 
-        with explained():
             refuse_overwrite(overwrite)
             return TopicsStreamWriter(self._write_options(), schema)
 
@@ -75,7 +94,7 @@ class TopicsDataSource(DataSource):
 
         return read_options(self.options, is_stream=is_stream, cores=len(os.sched_getaffinity(0)))
 
-    def _write_options(self):  # type: ignore[no-untyped-def]
+    def _write_options(self) -> "WriteOptions":
         from topics.spark.options import write_options
 
         return write_options(self.options)
