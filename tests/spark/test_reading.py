@@ -183,7 +183,7 @@ def test_data_as_a_struct(reads: Reads, client: Client, server: Server, name: st
         assert [row._corrupt for row in found] == [None, None, '"no object"', '{"n":"two"}']
         dropped = reads(how, schema=fields, mode="DROPMALFORMED").collect()
         assert [row.data.s for row in dropped] == [None, "a"]
-        with pytest.raises(Exception, match="data does not fit the schema.*seq 3"):
+        with pytest.raises(Exception, match=r"data does not fit the schema.*seq 3"):
             reads(how, schema=fields, mode="FAILFAST").collect()
     frame = reads(inferSchema="true", endingOffsets=3)
     assert frame.schema["data"].dataType.simpleString() == "struct<n:bigint,x:double,s:string>"

@@ -6,7 +6,20 @@ so that `topics --help` answers at once.
 
 import click
 
-from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
+from topics.cli import (
+    append,
+    config,
+    inspect,
+    job,
+    listing,
+    read,
+    redrive,
+    routers,
+    serve,
+    spark,
+    watch,
+    work,
+)
 from topics.cli.exits import Guarded
 from topics.version import VERSION
 
@@ -39,6 +52,8 @@ def main() -> None:
     topics topics                                what there is
     topics routers --graph                       what flows where
     topics inspect topics-data                   is every byte what was written?
+    topics spark doctor                          can Spark read topics here?
+    topics job sessions --topic t --to out       a job of Spark that comes with topics
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics config` shows what is in force and where it came from. There is no other way to
@@ -46,5 +61,18 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, work, redrive, listing, routers, inspect):
+for module in (
+    serve,
+    config,
+    append,
+    read,
+    watch,
+    work,
+    redrive,
+    listing,
+    routers,
+    inspect,
+    spark,
+    job,
+):
     main.add_command(module.command)
