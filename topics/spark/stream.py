@@ -91,8 +91,10 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read up to what is there now, and no further."""
         with explained():
             source = self._opened()
-            names = chosen(source, self._options)
-            self._target = {name: source.bounds(name).head_seq for name in names}
+            # What is not there has no target; `latestOffset` says so of a topic that was named.
+            names = set(self._options.topics or chosen(source, self._options))
+            there = names.intersection(source.topics())
+            self._target = {name: source.bounds(name).head_seq for name in there}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_records_per_trigger)

@@ -1,0 +1,89 @@
+"""A driver that is killed again and again: afterwards every sink has each record once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.demo import Server
+from topics import Client, NewRecord
+
+from . import driver
+from .conftest import Reads
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+KILLS = 5
+RECORDS = 9000
+PATIENCE_S = 300.0
+
+
+def entries(home: Path, kind: str) -> int:
+    """How many batches have been planned (`offsets`) or committed (`commits`), of all queries."""
+    return sum(1 for path in home.glob(f"checkpoints/*/{kind}/*") if path.name.isdigit())
+
+
+class Driver:
+    """`driver.py` in a process group of its own, with its JVM and its workers."""
+
+    def __init__(self, server: Server, name: str, home: Path) -> None:
+        self.home = home
+        with (home / "driver.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.driver", server.url, name, str(home)],
+                cwd=Path(driver.__file__).parents[2],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill_after(self, batches: int) -> bool:
+        """SIGKILL to all of it once so many more batches were planned; False: it had ended."""
+        until = entries(self.home, "offsets") + batches
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and entries(self.home, "offsets") < until:
+            assert time.monotonic() < deadline_s, (self.home / "driver.log").read_text()[-3000:]
+            time.sleep(0.01)
+        was_running = self.process.poll() is None
+        if was_running:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        return was_running
+
+    def finish(self) -> None:
+        code = self.process.wait(PATIENCE_S)
+        assert code == 0, (self.home / "driver.log").read_text()[-3000:]
+
+
+def test_each_record_is_in_every_sink_once(
+    reads: Reads, client: Client, server: Server, home: Path, name: str
+) -> None:
+    """Five kills in the middle of batches, and then to the end: topic, staged topic, folder and
+    Spark's files have the records of the source, none twice and none missing."""
+    chance = random.Random(7)
+    client.append_many(name, [NewRecord({"n": n}, tag=f"t{n % 5}") for n in range(RECORDS)])
+    kills = sum(
+        Driver(server, name, home).kill_after(chance.randrange(3, 13)) for _ in range(KILLS)
+    )
+    assert kills == KILLS
+    assert entries(home, "commits") < 4 * RECORDS // driver.RECORDS_PER_BATCH
+    Driver(server, name, home).finish()
+
+    expected = Counter((f"t{n % 5}", f'{{"n":{n}}}') for n in range(RECORDS))
+    spark = reads.spark
+    found = {
+        "topic": reads(subscribe=f"{name}.copy"),
+        "staged": reads(subscribe=f"{name}.staged"),
+        "folder": spark.read.parquet(str(home / "folder")),
+        "files": spark.read.parquet(str(home / "files")),
+    }
+    for sink, frame in found.items():
+        counted = Counter(tuple(row) for row in frame.select("tag", "data").collect())
+        assert counted == expected, sink
+    assert list((home / "staging").rglob("*.chunks")) == []
