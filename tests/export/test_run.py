@@ -151,7 +151,7 @@ def test_loss_fails_before_anything_is_committed(memory: MemoryTopics) -> None:
     lossy(memory)
     lake = MemoryLake()
     with remote(memory) as source:
-        with pytest.raises(DataLoss, match="lost 2 seqs, 1..2, reason cap"):
+        with pytest.raises(DataLoss, match=r"lost 2 seqs, 1\.\.2, reason cap"):
             export(source, lake)
         assert seqs(lake) == []
 
@@ -201,7 +201,7 @@ def test_tags_of_a_prefix(memory: MemoryTopics) -> None:
     with remote(memory) as source:
         export(source, lake, settings=Settings("parquet", "none", tag_prefix="a."))
         assert seqs(lake) == [1]
-        with pytest.raises(Unusable, match="another --tag-prefix: a., not none; give the same"):
+        with pytest.raises(Unusable, match=r"another --tag-prefix: a\., not none; give the same"):
             export(source, lake)
 
 

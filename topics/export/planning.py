@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from topics.export.manifest import By, File, Format
+from topics.export.manifest import By, File
 
 META: Final = "_topics_export"
 """The directory of what is not data; readers of directories pass over names that begin with `_`."""
@@ -63,12 +63,6 @@ def staged_path(path: str) -> str:
 
 def tag_partition(tag: str | None) -> str:
     return "by_tag=" + (NO_TAG if tag is None else quote(tag, safe=""))
-
-
-def suffix(format: Format, compression: str) -> str:
-    if format != "jsonl":
-        return "parquet"
-    return "jsonl" + {"gzip": ".gz", "zstd": ".zst"}.get(compression, "")
 
 
 @dataclass(slots=True)
