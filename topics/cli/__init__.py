@@ -6,7 +6,19 @@ so that `topics --help` answers at once.
 
 import click
 
-from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
+from topics.cli import (
+    append,
+    config,
+    export,
+    inspect,
+    listing,
+    read,
+    redrive,
+    routers,
+    serve,
+    watch,
+    work,
+)
 from topics.cli.exits import Guarded
 from topics.version import VERSION
 
@@ -20,7 +32,7 @@ Exit codes:
   1    the server refused
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
-  4    records were lost (read --strict)
+  4    records were lost (read --strict, export)
   5    jobs failed (work --drain, work --max-jobs)
   130  interrupted; but for watch, the last line says how far it came
 """,
@@ -38,6 +50,7 @@ def main() -> None:
     topics redrive jobs-dead --to jobs           dead letters, back to their queue
     topics topics                                what there is
     topics routers --graph                       what flows where
+    topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?
 
     Every setting of the server is an environment variable and an option of `topics serve`;
@@ -46,5 +59,7 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, work, redrive, listing, routers, inspect):
+for module in (
+    serve, config, append, read, watch, work, redrive, listing, routers, export, inspect,
+):  # fmt: skip
     main.add_command(module.command)

@@ -16,7 +16,9 @@ from topics.arrow.scan import Range
 from topics.arrow.source import Source, Wanted
 from topics.export.compact import compact_topic
 from topics.export.manifest import Commit, Damaged, Lineage, Settings
+from topics.export.reconcile import reconcile
 from topics.export.target import Chunk, Target, Unusable
+from topics.export.verify import verify
 from topics.export.writing import chunk_of
 
 Engine: TypeAlias = Callable[..., Chunk]
@@ -97,3 +99,13 @@ class FileExport:
     def tidy(self, topic: str) -> None:
         if self._tidies:
             compact_topic(self.target, topic, self._target_bytes, fewest=TIDY_FILES)
+
+    def reconcile(self, source: Source, topic: str) -> int:
+        return reconcile(self.target, source, topic).erased
+
+    def verify(self, topic: str) -> None:
+        for problem in verify(self.target.lake, self.target.catalogue, topic=topic).problems:
+            raise problem
+
+    def hand_off(self, topic: str, epoch: str, before_seq: int) -> None:
+        self.target.hand_off(topic, epoch, before_seq)

@@ -70,6 +70,15 @@ class Exporting(Protocol):
     def tidy(self, topic: str) -> None:
         """Merge what is small, where that is due."""
 
+    def reconcile(self, source: Source, topic: str) -> int:
+        """Remove what was deleted in the topic since; returns how many records."""
+
+    def verify(self, topic: str) -> None:
+        """Raises Damaged: Not all that was exported is there as it should be."""
+
+    def hand_off(self, topic: str, epoch: str, before_seq: int) -> None:
+        """Write down, durably, that the topic's records below a seq are about to be deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
