@@ -148,4 +148,4 @@ def test_every_seq_of_a_commit_is_accounted_for() -> None:
     with pytest.raises(AssertionError):
         Commit("t", "e", 1, 10, rows=0, deleted=9)
     with pytest.raises(AssertionError):
-        Commit("t", "e", 1, 10, rows=5, deleted=5)
+        Commit("t", "e", 1, 10, rows=5, deleted=5, files=(file("t/1", 1, 4, 4),))

@@ -63,7 +63,7 @@ def test_names_tell_what_is_in_a_file(ending: str) -> None:
     name = file_name(7, 1234, 5, ending)
     assert is_data_name(name)
     path = data_path("eu:orders", "date=2026-11-22/hour=07", name)
-    assert path.startswith("eu%3Aorders/date=2026-11-22/hour=07/part-")
+    assert path.startswith("eu+orders/date=2026-11-22/hour=07/part-")
     assert partition_of(path) == "date=2026-11-22/hour=07"
     assert partition_of(data_path("t", "", name)) == ""
     assert not is_data_name("part-1-2.parquet")

@@ -45,8 +45,6 @@ def _are_tables(to: Path) -> bool:
 def status(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
     """What is exported in DIR, topic by topic; with --path or --url, how far behind it is."""
     from topics.arrow.source import NoSuchTopic
-    from topics.export.lake import OsLake
-    from topics.export.target import load
 
     with failures(to):
         settings = settings_of(to)
@@ -68,7 +66,6 @@ def status(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
                 f"{to}: {settings.format}" + (f" by {settings.by}" if settings.by != "none" else "")
             )
             _print(rows)
-    del OsLake, load
     return OK
 
 
@@ -162,7 +159,11 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
         if as_json:
             from dataclasses import asdict
 
-            row = {"files": checked.files, "rows": checked.rows, "bytes": checked.bytes}
+            row: dict[str, Any] = {
+                "files": checked.files,
+                "rows": checked.rows,
+                "bytes": checked.bytes,
+            }
             problems = [{"path": p.path, "what": p.what} for p in checked.problems]
             deeply = [{**asdict(each), "ok": each.is_whole} for each in compared]
             row |= {"ok": is_whole, "problems": problems, "topics": deeply, "recreated": others}
@@ -177,7 +178,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
                 )
             )
             for each in compared:
-                click.echo(_compared(each))
+                click.echo(compared_line(each))
         for problem in checked.problems:
             click.echo(f"topics: {to / problem.path}: {problem.what}", err=True)
         for topic in others:
@@ -185,7 +186,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
         return OK if is_whole else CORRUPT
 
 
-def _compared(each: Any) -> str:
+def compared_line(each: Any) -> str:
     since = [
         f"{count:,} {what}"
         for count, what in (

@@ -118,10 +118,13 @@ def summary(result: "Result") -> str:
     parts = [f"{result.deleted:,} deleted", f"{result.missed:,} lost"]
     if result.corrupt:
         parts.append(f"{result.corrupt:,} do not fit the schema")
-    return (
+    told = (
         f"{counted(result.rows, 'record')} of {counted(seqs, 'seq')} exported and verified "
-        f"({', '.join(parts)}), {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB"
+        f"({', '.join(parts)})"
     )
+    if not result.files:
+        return told
+    return f"{told}, {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB"
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import msgspec
 VERSION: Final = 1
 
 Format = Literal["parquet", "jsonl", "delta", "iceberg"]
+TABLES: Final = ("delta", "iceberg")
 By = Literal["none", "date", "hour", "tag"]
 Change = Literal["compact", "reconcile", "repair"]
 
@@ -112,7 +113,8 @@ class Commit(msgspec.Struct, frozen=True, tag="commit", tag_field="kind", omit_d
     def __post_init__(self) -> None:
         span = self.last - self.first + 1
         assert span >= 1, "a commit spans at least a seq"
-        assert self.rows == sum(file.rows for file in self.files), "rows are those of the files"
+        in_files = sum(file.rows for file in self.files)
+        assert not self.files or self.rows == in_files, "rows are those of the files"
         assert self.rows + self.deleted + self.missed == span, "every seq is accounted for"
 
 
@@ -243,11 +245,14 @@ class Catalogue:
     Attributes:
         n: Number of the last entry.
         lineages: By topic, oldest first: a topic that was deleted and created again has several.
+            Empty where the export is of tables, which know their commits themselves.
+        handed: Of tables, by topic and instance: `Lineage.handed`.
     """
 
     settings: Settings
     n: int = 1
     lineages: dict[str, list[Lineage]] = field(default_factory=dict)
+    handed: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def current(self, topic: str) -> Lineage | None:
         """The newest instance of a topic, if any of it was exported."""
@@ -278,6 +283,9 @@ class Catalogue:
                 self._commit(entry)
             case Swap():
                 self._swap(entry)
+            case Handoff() if self.settings.format in TABLES:
+                key = (entry.topic, entry.epoch)
+                self.handed[key] = max(self.handed.get(key, 0), entry.before_seq - 1)
             case Handoff():
                 lineage = self._of(entry.topic, entry.epoch)
                 lineage.handed = max(lineage.handed, entry.before_seq - 1)

@@ -43,8 +43,15 @@ def is_data_name(name: str) -> bool:
 
 
 def topic_directory(topic: str) -> str:
-    """The directory of a topic: its name, with `:` as `%3A`, which some file systems refuse."""
-    return quote(topic, safe="")
+    """The directory of a topic: its name, with `+`, which is in no name, for `:`.
+
+    Some file systems refuse `:`, and readers that take a path for a URL would decode `%3A`.
+    """
+    return topic.replace(":", "+")
+
+
+def topic_of_directory(name: str) -> str:
+    return name.replace("+", ":")
 
 
 def data_path(topic: str, partition: str, name: str) -> str:
@@ -77,10 +84,11 @@ class Sizer:
     seqs: int = COMMIT_SEQS_FIRST
 
     def learn(self, seqs: int, size_bytes: int) -> None:
-        """A commit of so many seqs had so many bytes; a small one says little."""
-        if seqs < COMMIT_SEQS_MIN // 4:
+        """A commit of so many seqs had so many bytes; a small one says little, and so does one
+        without files."""
+        if seqs < COMMIT_SEQS_MIN // 4 or not size_bytes:
             return
-        wanted = self.target_bytes * seqs // max(size_bytes, 1)
+        wanted = self.target_bytes * seqs // size_bytes
         bounded = min(wanted, self.seqs * GROWTH, COMMIT_SEQS_MAX)
         self.seqs = max(bounded, COMMIT_SEQS_MIN)
 

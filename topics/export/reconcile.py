@@ -57,15 +57,9 @@ def reconcile(
     lineage = target.lineage(topic)
     if lineage is None:
         return done
-    bounds = source.bounds(topic)
-    if bounds.epoch != lineage.epoch:
+    if not is_same_topic(source, lineage):
         done.is_another = True
         return done
-    if bounds.head_seq < lineage.last:
-        raise Unusable(
-            f'topic "{topic}" ends with seq {bounds.head_seq}, but {lineage.last} is exported: is '
-            "this another data directory, or one that was restored?"
-        )
     for file in list(lineage.files.values()):
         if file.last > lineage.handed:
             done.erased += _reconcile_file(target, source, lineage, file)
@@ -74,9 +68,24 @@ def reconcile(
     return done
 
 
+def is_same_topic(source: Source, lineage: Lineage) -> bool:
+    """Whether the topic is the instance that was exported.
+
+    Raises:
+        Unusable: It ends before the export does.
+    """
+    bounds = source.bounds(lineage.topic)
+    if bounds.epoch == lineage.epoch and bounds.head_seq < lineage.last:
+        raise Unusable(
+            f'topic "{lineage.topic}" ends with seq {bounds.head_seq}, but {lineage.last} is '
+            "exported: is this another data directory, or one that was restored?"
+        )
+    return bounds.epoch == lineage.epoch
+
+
 def _reconcile_file(target: Target, source: Source, lineage: Lineage, file: File) -> int:
     """Returns how many rows were removed."""
-    known = _known(source, lineage, file)
+    known = known_of(source, lineage, file.first, file.last)
     codec = codec_for(target, file)
     rows = (batch.column("seq").to_numpy() for batch in codec.batches(target.lake, file.path))
     dead = sum(int((~known(seqs)).sum()) for seqs in rows)
@@ -86,22 +95,22 @@ def _reconcile_file(target: Target, source: Source, lineage: Lineage, file: File
     return dead
 
 
-def _known(
-    source: Source, lineage: Lineage, file: File
+def known_of(
+    source: Source, lineage: Lineage, first: int, last: int
 ) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Which seqs of a file are to stay."""
-    live = np.zeros(file.last - file.first + 1, np.bool_)
+    """Which seqs of [first, last] are to stay."""
+    live = np.zeros(last - first + 1, np.bool_)
     gaps = Seqs()
     floor = source.evict_floor(lineage.topic)
     # No expiry: what has expired is lost, and not deleted.
-    for found in source.read(lineage.topic, file.first, file.last, Wanted(schema(["seq"]))):
+    for found in source.read(lineage.topic, first, last, Wanted(schema(["seq"]))):
         if isinstance(found, Gap):
             add_lost(source, found, gaps, floor)
         else:
-            live[found.column("seq").to_numpy() - file.first] = True
+            live[found.column("seq").to_numpy() - first] = True
 
     def known(seqs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = live[seqs - file.first]
+        kept: NDArray[np.bool_] = live[seqs - first]
         return kept | (seqs <= lineage.handed) | gaps.holds(seqs)
 
     return known

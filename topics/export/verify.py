@@ -5,6 +5,7 @@ Reads only, takes no lock, and may run beside the writer.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -128,14 +129,30 @@ def compare(lake: Lake, catalogue: Catalogue, source: Source, topic: str) -> Com
     settings = catalogue.settings
     codec = codec_of(settings)
     wanted = Wanted(schema(list(FIELDS)), tag_prefix=settings.tag_prefix, asof_ms=now_ms())
-    found = Compared(topic)
+
+    def parts() -> Iterator[Part]:
+        for file in lineage.files.values():
+            there = of_partition(source, topic, file, settings.by, wanted)
+            here = reading_codec(codec, file.path).batches(lake, file.path)
+            yield here, map(codec.rendered, there)
+
+    return compare_parts(source, lineage, wanted, parts())
+
+
+Part: TypeAlias = tuple[Iterator[pa.RecordBatch], Iterator[pa.RecordBatch]]
+"""Rows of the export, and those of the topic for the same seqs and partition, each ascending."""
+
+
+def compare_parts(
+    source: Source, lineage: Lineage, wanted: Wanted, parts: Iterator[Part]
+) -> Compared:
+    """Compare all parts of an export of a topic with those of the topic."""
+    found = Compared(lineage.topic)
     is_same = np.zeros(lineage.last - lineage.first + 1, np.bool_)
     only_here: list[NDArray[np.int64]] = []
-    for file in lineage.files.values():
-        there = (codec.rendered(b) for b in of_partition(source, topic, file, settings.by, wanted))
-        here = reading_codec(codec, file.path).batches(lake, file.path)
+    for here, there in parts:
         for ours, theirs in _aligned(here, there):
-            _compare(ours, theirs, is_same[file.first - lineage.first :], file, found, only_here)
+            _compare(ours, theirs, is_same, lineage.first, found, only_here)
     # The topic's seqs come last: what was deleted since the comparison is not missing.
     gaps = Seqs()
     for batch in _read(
@@ -207,7 +224,7 @@ def _compare(
     ours: pa.Table,
     theirs: pa.Table,
     is_same: NDArray[np.bool_],
-    file: File,
+    first: int,
     found: Compared,
     only_here: list[NDArray[np.int64]],
 ) -> None:
@@ -221,8 +238,8 @@ def _compare(
     other = theirs.filter(pa.array(common))
     wrong = [] if mine.equals(other) else _differing(mine, other)
     same = np.setdiff1d(their_seqs[common], np.array(wrong, np.int64))
-    twice = same[is_same[same - file.first]]
-    is_same[same - file.first] = True
+    twice = same[is_same[same - first]]
+    is_same[same - first] = True
     found.different += [*wrong, *twice.tolist()]
 
 
