@@ -114,3 +114,19 @@ def test_errors_say_what_is_wrong(memory: MemoryTopics) -> None:
         pytest.raises(TopicsError, match="127"),
     ):
         source.topics()
+
+
+def test_the_floor_of_a_topic(memory: MemoryTopics) -> None:
+    """What was deleted right behind an eviction is told from what was evicted. (§3.3)"""
+    client = memory.client
+    with opened(memory) as source:
+        client.append("t", *range(12))
+        assert source.evict_floor("t") <= 1
+        client.put_topic("t", cap_records=4)
+        client.append("t", 12)
+        client.delete("t", before_seq=12)
+
+        assert source.bounds("t").earliest_seq == 12
+        assert source.evict_floor("t") == 10
+        client.delete("t", before_seq=14)
+        assert source.evict_floor("t") == 10

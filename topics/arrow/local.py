@@ -133,6 +133,9 @@ class LocalSource:
                 found.append(Gap(name, first, last, hole.reason))
         return _joined(found)
 
+    def evict_floor(self, name: str) -> int:
+        return self._topic(name).evict_floor
+
     @staticmethod
     def _floor(topic: Topic, asof_ms: int) -> int:
         """Records with a time below this have expired; 0: none."""

@@ -121,6 +121,19 @@ class RemoteSource:
         gap = _gap(name, page, first_seq, last_seq)
         return [gap] if gap is not None else []
 
+    def evict_floor(self, name: str) -> int:
+        """As `Source.evict_floor`; no answer tells it, but a read behind `from_seq` has a tombstone
+        iff `from_seq + 1` is below it, so that a few reads find it."""
+        low, high = 0, self.bounds(name).earliest_seq
+        while low < high:
+            middle = (low + high) // 2
+            stone = self._ask(name, {"from_seq": middle, "limit": 1}).tombstone
+            if stone is not None and stone.gap_from == middle + 1:
+                low = middle + 1
+            else:
+                high = middle
+        return low + 1
+
     def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch | Gap]:

@@ -101,6 +101,11 @@ class Source(Protocol):
         """What is known to be lost of [first_seq, last_seq] before it is read, ascending (§3.3);
         deleted records are not lost."""
 
+    def evict_floor(self, name: str) -> int:
+        """Below this seq what is not there may be lost; from it on, but for gaps that `gaps` tells,
+        it was deleted.  A gap that begins below reaches to the first live record, over what was
+        deleted before that (§3.3).  Raises NoSuchTopic, NotReadable."""
+
     def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch | Gap]:

@@ -9,6 +9,7 @@ import click
 from topics.cli import (
     append,
     config,
+    export,
     inspect,
     job,
     listing,
@@ -33,7 +34,7 @@ Exit codes:
   1    the server refused
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
-  4    records were lost (read --strict)
+  4    records were lost (read --strict, export)
   5    jobs failed (work --drain, work --max-jobs)
   130  interrupted; but for watch, the last line says how far it came
 """,
@@ -51,6 +52,7 @@ def main() -> None:
     topics redrive jobs-dead --to jobs           dead letters, back to their queue
     topics topics                                what there is
     topics routers --graph                       what flows where
+    topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?
     topics spark doctor                          can Spark read topics here?
     topics job sessions --topic t --to out       a job of Spark that comes with topics
@@ -62,17 +64,6 @@ def main() -> None:
 
 
 for module in (
-    serve,
-    config,
-    append,
-    read,
-    watch,
-    work,
-    redrive,
-    listing,
-    routers,
-    inspect,
-    spark,
-    job,
-):
+    serve, config, append, read, watch, work, redrive, listing, routers, export, inspect, spark, job,
+):  # fmt: skip
     main.add_command(module.command)
