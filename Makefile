@@ -20,8 +20,8 @@ test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
 
 java: .venv/ready  # that of the machine, else one in .venv
-	@test -x "$$JAVA_HOME/bin/java" || type java >/dev/null 2>&1 || \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check '.[java]'
+	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'
 
 demo: java  ## 336,776 real records through a real server
 	$(BIN)/python -m bench.demo

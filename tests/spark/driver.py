@@ -10,41 +10,40 @@ from typing import Any
 from topics.spark.jobs.sessions import Sessions
 from topics.spark.session import session
 
-SINKS = ("topic", "staged", "folder", "files")
-RECORDS_PER_BATCH = 500
+RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 300, "files": 300}
+"""Sink -> the size of its batches: a batch of files is done sooner than one of a server."""
 
 
 def main(url: str, topic: str, home: Path) -> None:
     spark = session("driver", master="local[2]")
     spark.sparkContext.setLogLevel("OFF")
-    frame = (
-        spark.readStream.format("topics")
-        .option("url", url)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxRecordsPerTrigger", str(RECORDS_PER_BATCH))
-        .schema("seq BIGINT, tag STRING, data STRING")
-        .load()
-    )
     job = Sessions({}, home / "folder")
+
+    def frame(sink: str) -> Any:
+        return (
+            spark.readStream.format("topics")
+            .option("url", url)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxRecordsPerTrigger", str(RECORDS_PER_BATCH[sink]))
+            .schema("seq BIGINT, tag STRING, data STRING")
+            .load()
+        )
 
     def into_folder(rows: Any, batch: int) -> None:
         job._write_folder(rows, batch)
 
+    def into_topic(rows: Any, name: str) -> Any:
+        return rows.writeStream.format("topics").option("url", url).option("topic", name)
+
     writers = {
-        "topic": frame.writeStream.format("topics")
-        .option("url", url)
-        .option("topic", f"{topic}.copy"),
-        "staged": frame.drop("seq")
-        .writeStream.format("topics")
-        .option("url", url)
-        .option("topic", f"{topic}.staged")
+        "topic": into_topic(frame("topic"), f"{topic}.copy"),
+        "staged": into_topic(frame("staged").drop("seq"), f"{topic}.staged")
         .option("writeMode", "staged")
         .option("stagingDir", str(home / "staging")),
-        "folder": frame.writeStream.foreachBatch(into_folder),
-        "files": frame.writeStream.format("parquet").option("path", str(home / "files")),
+        "folder": frame("folder").writeStream.foreachBatch(into_folder),
+        "files": frame("files").writeStream.format("parquet").option("path", str(home / "files")),
     }
-    assert set(writers) == set(SINKS)
     queries = [
         writer.option("checkpointLocation", str(home / "checkpoints" / name))
         .trigger(availableNow=True)

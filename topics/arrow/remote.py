@@ -61,6 +61,9 @@ _decode: Final = msgspec.json.Decoder(_Page).decode
 class RemoteSource:
     """The topics of one server.  Implements `source.Source`.
 
+    Attributes:
+        url, api_key: Of the server, for another process to open; None for a client that was given.
+
     Raises:
         TopicsError: From every method: the server refused, or could not be reached.
     """
@@ -73,6 +76,8 @@ class RemoteSource:
         Args:
             ahead: Pages asked for at once.
         """
+        self.url = server if isinstance(server, str) else None
+        self.api_key = api_key
         self._ahead = ahead
         self._owns = isinstance(server, str)
         self._client = Client(server, api_key=api_key) if isinstance(server, str) else server

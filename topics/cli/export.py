@@ -4,6 +4,7 @@
 `export_care`, look after what was exported.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -80,10 +81,10 @@ for each in (status, verify, compact, reconcile, repair):
 @click.option(
     "--engine",
     type=click.Choice(["direct", "spark"]),
-    default="direct",
-    show_default=True,
-    help="direct: in this process. spark: by Spark, for large machines.",
+    help="direct: in this process, as by default. spark: by Spark, for large machines, and as by "
+    "default with --master or SPARK_REMOTE.",
 )
+@click.option("--master", metavar="URL", help="Where Spark runs, say local[4]; by default here.")
 @click.option(
     "--by",
     type=click.Choice(["none", "date", "hour", "tag"]),
@@ -359,15 +360,22 @@ def _exporting(to: Path, settings: "Settings", given: dict[str, Any]) -> Iterato
     from topics.export.target import open_target
 
     size = given["target_file_size"]
+    if given["master"] is not None:
+        os.environ["MASTER"] = given["master"]
+    is_spark = given["engine"] == "spark" or (
+        given["engine"] is None
+        and settings.format in ("parquet", "jsonl")
+        and bool(given["master"] or os.environ.get("SPARK_REMOTE"))
+    )
     if settings.format in ("delta", "iceberg"):
         from topics.export.tables import open_tables
 
-        if given["engine"] == "spark":
+        if is_spark:
             raise Stop("--engine spark writes parquet and jsonl; use direct for tables", UNUSABLE)
         with open_tables(OsLake(to), settings) as tables:
             yield tables
         return
-    made = engine(given["engine"])
+    made = engine("spark" if is_spark else "direct")
     with open_target(OsLake(to), settings, compression=given["compression"]) as target:
         for note in target.notes:
             click.echo(f"topics: {note}", err=True)
