@@ -130,3 +130,11 @@ def test_the_floor_of_a_topic(memory: MemoryTopics) -> None:
         assert source.evict_floor("t") == 10
         client.delete("t", before_seq=14)
         assert source.evict_floor("t") == 10
+
+
+def test_another_process_can_read_the_same() -> None:
+    """The address has what it needs: the URL, and the key if there is one."""
+    with RemoteSource("http://127.0.0.1:4000", api_key="sesame") as source:
+        assert source.address == ("http://127.0.0.1:4000", "sesame")
+    with RemoteSource("http://me:pw@127.0.0.1:4000") as source:
+        assert source.address == ("http://me:pw@127.0.0.1:4000", None)

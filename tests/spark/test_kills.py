@@ -55,7 +55,8 @@ class Driver:
         was_running = self.process.poll() is None
         if was_running:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        code = self.process.wait()
+        assert was_running or code == 0, (self.home / "driver.log").read_text()[-3000:]
         return was_running
 
     def finish(self) -> None:

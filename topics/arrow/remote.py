@@ -61,9 +61,6 @@ _decode: Final = msgspec.json.Decoder(_Page).decode
 class RemoteSource:
     """The topics of one server.  Implements `source.Source`.
 
-    Attributes:
-        url, api_key: Of the server, for another process to open; None for a client that was given.
-
     Raises:
         TopicsError: From every method: the server refused, or could not be reached.
     """
@@ -76,8 +73,6 @@ class RemoteSource:
         Args:
             ahead: Pages asked for at once.
         """
-        self.url = server if isinstance(server, str) else None
-        self.api_key = api_key
         self._ahead = ahead
         self._owns = isinstance(server, str)
         self._client = Client(server, api_key=api_key) if isinstance(server, str) else server
@@ -94,6 +89,13 @@ class RemoteSource:
         self._threads.shutdown(cancel_futures=True)
         if self._owns:
             self._client.close()
+
+    @property
+    def address(self) -> tuple[str, str | None]:
+        """URL and API key of the server, for another process that is to read it."""
+        target = self._client.session.target
+        scheme, _, key = target.headers.get("authorization", "").partition(" ")
+        return str(target.url), key if scheme == "Bearer" else None
 
     def refresh(self) -> None:
         """Every call asks the server anew."""

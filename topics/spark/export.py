@@ -105,8 +105,9 @@ def _place(source: Source) -> Place:
     """What a worker opens.  Raises Unusable."""
     if isinstance(source, LocalSource):
         return Place(path=os.path.abspath(source.path))
-    if isinstance(source, RemoteSource) and source.url is not None:
-        return Place(url=source.url, api_key=source.api_key)
+    if isinstance(source, RemoteSource):
+        url, key = source.address
+        return Place(url=url, api_key=key)
     raise Unusable("--engine spark needs --path or --url, which its workers open")
 
 
