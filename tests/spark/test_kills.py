@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 KILLS = 5
 RECORDS = 9000
 PATIENCE_S = 300.0
+TOO_BUSY = "Python worker failed to connect back"
+"""Spark gives a worker 10 s to start, and ends the query where it takes longer."""
 
 
 def planned(home: Path) -> int:
@@ -45,23 +48,28 @@ class Driver:
             )
 
     def kill_after(self, batches: int) -> bool:
-        """SIGKILL to all of it once so many more batches were planned,
-        at any moment of the last one; False: it had ended."""
+        """SIGKILL to all of it once so many more batches were planned, at any moment of the last
+        one; False: it had ended before, because the machine was too busy for it."""
         until = planned(self.home) + batches
         deadline_s = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and planned(self.home) < until:
-            assert time.monotonic() < deadline_s, (self.home / "driver.log").read_text()[-3000:]
+            assert time.monotonic() < deadline_s, self.words()
             time.sleep(0.01)
         was_running = self.process.poll() is None
-        if was_running:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         code = self.process.wait()
-        assert was_running or code == 0, (self.home / "driver.log").read_text()[-3000:]
+        assert was_running or (code and TOO_BUSY in self.words()), self.words()
         return was_running
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
+        """Run to the end; False as for `kill_after`."""
         code = self.process.wait(PATIENCE_S)
-        assert code == 0, (self.home / "driver.log").read_text()[-3000:]
+        assert code == 0 or TOO_BUSY in self.words(), self.words()
+        return code == 0
+
+    def words(self) -> str:
+        return (self.home / "driver.log").read_text()[-3000:]
 
 
 def test_each_record_is_in_every_sink_once(
