@@ -46,7 +46,7 @@ def test_what_was_written_is_looked_at_again(memory: MemoryTopics) -> None:
             super().rename(source, target)
             del self.names[target].data[-1:]
 
-    with remote(memory) as source, pytest.raises(Damaged, match="has not the [0-9]+ bytes"):
+    with remote(memory) as source, pytest.raises(Damaged, match=r"has not the [0-9]+ bytes"):
         export(source, Forgetful())
 
 
