@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": STDLIB
     | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
-    | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
+    | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson", "opentelemetry"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "arrow": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson"}
@@ -72,6 +72,7 @@ MAYBE: dict[str, set[str]] = {
     "websockets": {"server/transport/websocket.py"},
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
+    "opentelemetry": {"server/exchange/tracing.py"},
     "topics.store": {"server/assembly.py"},
     "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},

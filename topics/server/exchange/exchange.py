@@ -20,12 +20,16 @@ from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece, open_object
 from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.commands import Claim, Command
+from topics.protocol.http.trace_context import traced
+from topics.protocol.model.commands import Append, Claim, Command, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
 from topics.protocol.model.records import Buffer
+from topics.server.exchange import usage
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.server.exchange.measures import LABELS, OTHER
+from topics.server.exchange.observer import Observer
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
@@ -65,23 +69,35 @@ class TopicsExchange:
 
     Args:
         origins: Which origins and hosts are allowed; None: all.
+        observer: What notes every request; None: one that only counts.
+        trace_meta: Whether the records of an append name its trace in their meta.
     """
 
-    def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Shell,
+        origins: OriginRule | None = None,
+        observer: Observer | None = None,
+        *,
+        trace_meta: bool = False,
+    ) -> None:
         self._runtime = runtime
         self._origins = origins
+        self._observer = observer or Observer()
+        self._trace_meta = trace_meta
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
         header = _reader(head.headers)
-        call = _Responder(self._runtime, head.method, header, begun)
+        call = _Responder(self._runtime, self._observer, head, header, begun)
         try:
             if self._origins is not None:
                 self._origins.check(header, head.path)
             route, name = routes.find_route(head.method, head.path)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
-            admitted = _Admitted(call, route, name, head.query)
+            call.route = LABELS[id(route)]
+            admitted = _Admitted(call, route, name, head.query, traces=self._trace_meta)
             admitted.check_head()
             return admitted
         except Rejection as refusal:
@@ -114,21 +130,27 @@ def shutting_down() -> Rejection:
 class _Responder:
     """Makes the answers to one request, and holds what they need of its head."""
 
-    __slots__ = ("begun", "header", "is_head", "runtime")
+    __slots__ = ("begun", "head", "header", "is_head", "is_timed", "observer", "route", "runtime")
 
     def __init__(
         self,
         runtime: Shell,
-        method: str,
+        observer: Observer,
+        head: Head,
         header: Callable[[bytes], bytes | None],
         begun: float,
     ) -> None:
         self.runtime = runtime
+        self.observer = observer
+        self.head = head
         self.header = header
         self.begun = begun
-        self.is_head = method == "HEAD"
+        self.is_head = head.method == "HEAD"
+        self.route = OTHER
+        self.is_timed = True
 
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
+        self.observer.refused(self.head, refusal)
         body = routes.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *routes.error_headers(refusal))
         return self.answer(STATUSES[refusal.code], headers, [body], close=close)
@@ -172,6 +194,7 @@ class _Responder:
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), _zipped_once(document)
         headers = (*headers, (b"content-length", b"%d" % len(document)))
+        self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
 
     def answer(
@@ -184,7 +207,14 @@ class _Responder:
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
         headers = (*headers, (b"content-length", b"%d" % size))
+        self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)
+
+    def observe(self, status: int) -> None:
+        """Note the answer that is made now."""
+        self.observer.answered(
+            self.head, self.header, self.route, status, self.begun, is_timed=self.is_timed
+        )
 
 
 @lru_cache(maxsize=8)
@@ -195,11 +225,14 @@ def _zipped_once(document: bytes) -> bytes:
 class _Admitted:
     """Implements `interface.Admission`: a request that may send its body."""
 
-    def __init__(self, call: _Responder, route: Route, name: str, query: bytes) -> None:
+    def __init__(
+        self, call: _Responder, route: Route, name: str, query: bytes, *, traces: bool
+    ) -> None:
         self._call = call
         self._route = route
         self._name = name
         self._query = query
+        self._traces = traces
         self._gzipped = False
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
@@ -226,7 +259,10 @@ class _Admitted:
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target)
             if isinstance(self._route.target, StreamKind):
-                return self._stream(self._route.target)
+                streaming = self._stream(self._route.target)
+                call.is_timed = False
+                call.observe(streaming.status)
+                return streaming
             if self._route.body is BodyRule.NONE:
                 return self._submit(self._parse(b""), _LateAnswer(call))
             size = sum(map(len, pieces))
@@ -273,13 +309,18 @@ class _Admitted:
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query)
-        return target(Request(self._name, query, call.header, body, limits, _entropy))
+        command = target(Request(self._name, query, call.header, body, limits, _entropy))
+        if self._traces and isinstance(command, Append):
+            return traced(command, call.header(b"traceparent"), limits)
+        return command
 
     def _submit(self, command: Command, waiting: "_LateAnswer") -> "Answer | _LateAnswer":
         """The answer, or `waiting` where it comes later."""
         self._require_ready()
         if isinstance(command, Claim):
             waiting.claims(command)
+        if isinstance(command, Claim | Diff) and command.wait_ms:
+            self._call.is_timed = False
         found = self._call.runtime.submit(command, waiting.on_reply)
         if isinstance(found, Ticket):
             waiting.ticket = found
@@ -324,7 +365,10 @@ class _Admitted:
         try:
             if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            return SocketFeed(call.runtime)
+            feed = SocketFeed(call.runtime)
+            call.is_timed = False
+            call.observe(101)
+            return feed
         except Rejection as refusal:
             return call.refuse(refusal)
 
@@ -598,6 +642,7 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
                 runtime.process(),
                 push_streams=runtime.engine.push_streams.open_count,
             )
+            known = [*known, *call.observer.measures.families(), *usage.families()]
             if routes.prefers_json(call.header(b"accept")):
                 return _plain(call, metrics.as_json(known))
             text = (b"content-type", metrics.CONTENT_TYPE)
