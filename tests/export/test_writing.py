@@ -155,3 +155,13 @@ def test_an_instance_that_ends_while_it_is_read(memory: MemoryTopics) -> None:
         export(source, lake)
     assert seqs(lake) == [1]
     assert issubclass(Recreated, Exception)
+
+
+def test_a_gap_in_pieces_is_one(memory: MemoryTopics) -> None:
+    """A server tells of a long gap page by page."""
+    memory.client.put_topic("t", cap_records=10)
+    for _ in range(5):
+        memory.client.append_many("t", range(2000), batch_records=1000)
+    with remote(memory) as source:
+        result = export(source, MemoryLake(), loss="record")
+    assert [(gap.first_seq, gap.last_seq) for gap in result.lost] == [(1, 9990)]
