@@ -1,16 +1,14 @@
 """Exports from beginning to end: what they hold, and what they do about loss."""
 
-import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from topics import NewRecord
 from topics.arrow import DataLoss
-from topics.export.manifest import By, Settings
+from topics.export.manifest import Settings
 from topics.export.target import Unusable
 from topics.testing import MemoryTopics
 
@@ -55,90 +53,6 @@ def test_what_is_exported_is_what_is_there(
         export(source, lake, settings=settings, loss="record")
         assert visible(lake) == seqs(lake)
         assert set(seqs(lake)) == alive | set(live(source))
-
-
-def test_the_columns_of_parquet(memory: MemoryTopics) -> None:
-    """Text verbatim, times to the microsecond, null for what is not there."""
-    memory.client.append("t", msgspec.Raw(b'{"a": 1.0}'), tag="x", meta={"m": 1})
-    memory.client.append("t", None, node="w")
-    lake = MemoryLake()
-    with remote(memory) as source:
-        export(source, lake)
-
-    first, second = rows(lake)
-    assert (first["data"], first["meta"], first["tag"], first["node"]) == (
-        '{"a": 1.0}',
-        '{"m":1}',
-        "x",
-        None,
-    )
-    assert (second["data"], second["meta"], second["tag"], second["node"]) == (
-        "null",
-        None,
-        None,
-        "w",
-    )
-    assert first["ts"].microsecond % 1000 == 0
-    assert first["topic"] == "t"
-
-
-def test_lines_are_what_the_server_keeps(memory: MemoryTopics) -> None:
-    """JSON lines hold data byte for byte, as `topics read` prints them, each on one line. (§0.4)"""
-    texts = [b'{"a": 1.0,  "b":"\\u00fc\\n"}', b"[1,\n 2]", b"null"]
-    for n, text in enumerate(texts):
-        memory.client.append("t", msgspec.Raw(text), tag='q"\\', node="n\u00fc", meta={"n": n})
-    lake = MemoryLake()
-    with remote(memory) as source:
-        export(source, lake, settings=JSONL)
-
-    [path] = [p for p in lake.files() if p.startswith("t/")]
-    lines = lake.read(path).decode().splitlines()
-    found = [json.loads(line) for line in lines]
-    assert [line.partition('"data":')[2].rpartition(',"meta"')[0] for line in lines] == [
-        '{"a": 1.0,  "b":"\\u00fc\\n"}', "[1,  2]", "null"
-    ]  # fmt: skip
-    assert found[0].keys() == {"$seq", "$ts", "$node", "$tag", "data", "meta"}
-    assert (found[0]["$tag"], found[0]["$node"], found[0]["meta"]) == ('q"\\', "nü", {"n": 0})
-
-
-@pytest.mark.parametrize("compression", ["gzip", "zstd"])
-def test_lines_may_be_compressed(memory: MemoryTopics, compression: str) -> None:
-    """And a compression may change from run to run."""
-    lake = MemoryLake()
-    with remote(memory) as source:
-        memory.client.append("t", 1, 2)
-        export(source, lake, settings=JSONL, compression=compression)
-        memory.client.append("t", 3)
-        export(source, lake, settings=JSONL)
-    assert seqs(lake) == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("by", "directories"),
-    [
-        ("none", {"t"}),
-        ("date", {"t/date=1970-01-01", "t/date=1970-01-02"}),
-        ("hour", {"t/date=1970-01-01/hour=00", "t/date=1970-01-02/hour=01"}),
-        ("tag", {"t/by_tag=a", "t/by_tag=b%2F%C3%BC", "t/by_tag=__HIVE_DEFAULT_PARTITION__"}),
-    ],
-)
-def test_partitions_are_directories(memory: MemoryTopics, by: By, directories: set[str]) -> None:
-    """Of a day, an hour or a tag; the columns are the same everywhere."""
-    lake = MemoryLake()
-    base = memory.client.append("t", 0, tag="a")
-    memory.client.append("t", 1, tag="b/ü")
-    memory.advance(ms=25 * 3600_000)
-    memory.client.append("t", 2)
-    del base
-    with remote(memory) as source:
-        export(source, lake, settings=Settings("parquet", by))
-    found = {path.rpartition("/")[0] for path in lake.files() if path.startswith("t/")}
-    if by in ("date", "hour"):
-        assert len(found) == len(directories)
-        assert all(("hour=" in path) == (by == "hour") for path in found)
-    else:
-        assert found == directories
-    assert seqs(lake) == [1, 2, 3]
 
 
 def lossy(memory: MemoryTopics) -> None:
@@ -250,14 +164,3 @@ def test_it_stops_between_two_chunks(memory: MemoryTopics) -> None:
         assert (seqs(lake), result.is_stopped) == ([1, 2, 3, 4], True)
         export(source, lake)
     assert seqs(lake) == list(range(1, 11))
-
-
-def test_small_files_are_merged_on_the_way(memory: MemoryTopics) -> None:
-    """A run that follows its topics does not leave a file for each look."""
-    lake = MemoryLake()
-    with remote(memory) as source:
-        for n in range(25):
-            memory.client.append("t", n)
-            export(source, lake, tidies=True)
-    assert seqs(lake) == list(range(1, 26))
-    assert len([path for path in lake.files() if path.startswith("t/")]) < 10

@@ -30,9 +30,11 @@ def _sample(source: Source, job: Job) -> Iterator[pa.RecordBatch]:
     wanted = Wanted(schema(["data"]), batch_rows=PIECE_ROWS)
     for name in job.topics:
         each = resolve(source, name, "earliest-retained", job.until)
-        span = each.last_seq - each.first_seq + 1
-        step = max(span // PIECES, PIECE_ROWS)
-        for first in range(each.first_seq, each.last_seq + 1, step):
+        # From end to end: the first and the last records are in it.
+        room = max(each.last_seq - each.first_seq + 1 - PIECE_ROWS, 0)
+        pieces = min(PIECES, -(-room // PIECE_ROWS) + 1)
+        for piece in range(pieces):
+            first = each.first_seq + room * piece // max(pieces - 1, 1)
             last = min(first + PIECE_ROWS - 1, each.last_seq)
             for found in source.read(name, first, last, wanted):
                 if not isinstance(found, Gap):

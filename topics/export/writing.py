@@ -219,9 +219,16 @@ def records(
         elif fails_on_loss:
             raise DataLoss([found])
         else:
-            lost.append(Lost(found.first_seq, found.last_seq, found.reason))
+            _add(lost, Lost(found.first_seq, found.last_seq, found.reason))
     if source.bounds(each.topic).epoch != each.epoch:
         raise Recreated(each.topic)
+
+
+def _add(lost: list[Lost], gap: Lost) -> None:
+    """Add a gap behind all others; one that a source gives in pieces becomes one again."""
+    if lost and lost[-1].last + 1 == gap.first and lost[-1].reason == gap.reason:
+        gap = Lost(lost.pop().first, gap.last, gap.reason)
+    lost.append(gap)
 
 
 def chunk_of(
