@@ -53,9 +53,8 @@ class Row:
         """The record; with a stamp in its `meta`."""
         meta = self.meta
         if stamp is not None:
-            meta = (
-                b"{%b}" % stamp if meta in (None, b"{}") else b"{%b,%b" % (stamp, meta.lstrip()[1:])
-            )
+            rest = b"}" if meta is None else meta.strip()[1:].lstrip()
+            meta = b"{%b%b" % (stamp, rest if rest == b"}" else b"," + rest)
         return self.body + (b"}" if meta is None else b',"meta":%b}' % meta)
 
 
@@ -100,7 +99,7 @@ class Columns:
                 body += b',"tag":' + orjson.dumps(tag)
             if node is not None:
                 body += b',"node":' + orjson.dumps(node)
-            if meta is not None and _checked(meta, "meta")[:1] != b"{":
+            if meta is not None and _checked(meta, "meta").lstrip()[:1] != b"{":
                 raise SparkFailure(f"meta is no JSON object: {meta[:80]!r}")
             source = topic if self.topic is not None and topic is not None else ""
             yield Row(body, meta, target, source, seq)
