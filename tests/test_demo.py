@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -40,20 +39,15 @@ def test_a_failed_check_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FAILED  this does not" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("part", "checks"),
-    [("--no-spark", 21), pytest.param("--spark", 29, marks=pytest.mark.spark)],
-)
-def test_a_tenth_of_it(part: str, checks: int, tmp_path: Path) -> None:
-    """The whole story, kill and restart included, on the first departures."""
-    command = [sys.executable, "-m", "bench.demo", "--records", str(DEPARTURES // 10), part]
+def test_a_tenth_of_it() -> None:
+    """The whole story but Spark's part, kill and restart included, on the first departures.
 
-    done = subprocess.run(
-        [*command, "--keep", str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    `make demo` tells all of it, and fails where a check does."""
+    part = ["--records", str(DEPARTURES // 10), "--no-spark"]
+    command = [sys.executable, "-m", "bench.demo", *part]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("Every check passed.\n")
-    assert done.stdout.count("   ok   ") == checks
-    if part == "--spark":
-        assert (tmp_path / "delays.png").read_bytes().startswith(b"\x89PNG")
+    assert done.stdout.count("   ok   ") == 21
