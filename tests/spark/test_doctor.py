@@ -32,7 +32,7 @@ def test_a_package_of_another_version(found: str | None, is_well: bool) -> None:
 
     finding = doctor._package("pyspark", look)
     assert finding.is_well is is_well
-    assert is_well or 'pip install "topics[spark]" (pyspark>=4.2,<4.4)' in finding.text
+    assert is_well or 'pip install "topics-server[spark]" (pyspark>=4.2,<4.4)' in finding.text
 
 
 def test_a_python_that_cannot_read_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def _session(name: str, master: str | None) -> "Iterator[SparkSession]":
         from topics.spark.errors import SparkFailure
         from topics.spark.session import session
     except ImportError as error:
-        raise Stop(f'{error}: pip install "topics[spark]"', UNUSABLE) from None
+        raise Stop(f'{error}: pip install "topics-server[spark]"', UNUSABLE) from None
     try:
         spark = session(name, master=master)
     except SparkFailure as error:

@@ -23,7 +23,7 @@ def doctor() -> int:
     try:
         from topics.spark.doctor import examine
     except ImportError as error:
-        raise Stop(f'{error}: pip install "topics[spark]"', UNUSABLE) from None
+        raise Stop(f'{error}: pip install "topics-server[spark]"', UNUSABLE) from None
     is_well = True
     for finding in examine():
         click.echo(f"{'ok' if finding.is_well else 'no':3} {finding.text}")

@@ -45,7 +45,7 @@ def _java() -> Finding:
 def _package(name: str, look: Callable[[str], str] = version) -> Finding:
     least, limit = PACKAGES[name]
     wanted = f">={_dotted(least)}" + (f",<{_dotted(limit)}" if limit else "")
-    cure = f'pip install "topics[spark]" ({name}{wanted})'
+    cure = f'pip install "topics-server[spark]" ({name}{wanted})'
     try:
         found = look(name)
     except PackageNotFoundError:
@@ -62,7 +62,9 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 def _entry() -> Finding:
     if find_spec("pyspark_topics") is None:
-        return Finding(False, 'Spark finds no module pyspark_topics: pip install "topics[spark]"')
+        return Finding(
+            False, 'Spark finds no module pyspark_topics: pip install "topics-server[spark]"'
+        )
     return Finding(True, 'spark.read.format("topics") needs no further step')
 
 

@@ -47,7 +47,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SparkFailure(f'{error}: pip install "topics[spark]"') from None
+        raise SparkFailure(f'{error}: pip install "topics-server[spark]"') from None
 
     prepare()
     builder = SparkSession.builder.appName(app_name)

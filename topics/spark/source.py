@@ -41,7 +41,7 @@ def _explained() -> Iterator[None]:
 def _missing(error: ImportError) -> str:
     return (
         f"the Python of Spark's workers, {sys.executable}: {error}; set PYSPARK_PYTHON to one with "
-        "topics[spark] before the session starts, or use topics.spark.session(); "
+        "topics-server[spark] before the session starts, or use topics.spark.session(); "
         "`topics spark doctor` checks it"
     )
 
