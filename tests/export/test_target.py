@@ -1,5 +1,6 @@
 """What a crash leaves of an export, at any call, and what the next run makes of it."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +47,9 @@ AFTER = {
     "kill": lambda lake: lake.killed(),
     "power": lambda lake: lake.power_cut(),
     "torn": lambda lake: lake.power_cut(tear=True),
+    "reordered": lambda lake: lake.power_cut(tear=True, chance=random.Random(lake.calls)),
 }
+"""What is left after a cut."""
 
 
 @pytest.mark.parametrize("after", AFTER)
@@ -68,6 +71,7 @@ def test_an_export_is_cut_at_every_call(source: Source, after: str) -> None:
 
         exported(source, left)
         assert seqs(left) == visible(left) == ALL
+        assert seqs(again := AFTER[after](left)) == visible(again) == ALL
         assert [path for path in left.files() if "/staged/" in path] == []
 
 
