@@ -78,6 +78,26 @@ def test_an_export_is_cut_at_every_call(source: Source, after: str) -> None:
         assert [path for path in left.files() if "/staged/" in path] == []
 
 
+def test_what_was_removed_does_not_come_back_beside_its_copy(source: Source) -> None:
+    """Files that a cut run left are gone for good before their records are written again."""
+    calls = steps(lambda lake: exported(source, lake))
+    for seed in range(6):
+        chance = random.Random(seed)
+        for at in range(1, calls):
+            lake = MemoryLake()
+            lake.cut_at = calls - 2  # the files are in place, and no entry names them
+            with pytest.raises(Cut):
+                exported(source, lake)
+            left = lake.killed()
+            assert visible(left) != seqs(left)
+
+            left.cut_at = at
+            with suppress(Cut):
+                exported(source, left)
+            found = visible(left.power_cut(chance=chance))
+            assert len(found) == len(set(found))
+
+
 @pytest.mark.parametrize("after", AFTER)
 def test_a_compaction_is_cut_at_every_call(source: Source, after: str) -> None:
     """At no moment is a record visible twice, and at the next start each is there once, in the old
