@@ -12,7 +12,7 @@ from topics.export.compact import compact
 from topics.export.lake import OsLake
 from topics.export.manifest import Damaged, Settings
 from topics.export.planning import MANIFEST
-from topics.export.target import Unusable, open_target
+from topics.export.target import Unusable, load, open_target
 from topics.testing import MemoryTopics
 
 from .exporting import JSONL, PARQUET, export, remote, seqs, visible
@@ -80,21 +80,26 @@ def test_an_export_is_cut_at_every_call(source: Source, after: str) -> None:
 
 def test_what_was_removed_does_not_come_back_beside_its_copy(source: Source) -> None:
     """Files that a cut run left are gone for good before their records are written again."""
-    calls = steps(lambda lake: exported(source, lake))
-    for seed in range(6):
-        chance = random.Random(seed)
-        for at in range(1, calls):
-            lake = MemoryLake()
-            lake.cut_at = calls - 2  # the files are in place, and no entry names them
-            with pytest.raises(Cut):
-                exported(source, lake)
-            left = lake.killed()
-            assert visible(left) != seqs(left)
 
+    def of_one_commit(lake: MemoryLake, seqs: int) -> None:
+        export(source, lake, settings=JSONL, commit_seqs=seqs)
+
+    for at in range(1, 100):
+        lake = MemoryLake()
+        lake.cut_at = at
+        with pytest.raises(Cut):
+            of_one_commit(lake, 9)
+        with suppress(Unusable):
+            if visible(lake):
+                break
+    assert (visible(lake), seqs(lake)) == (ALL, [])
+    for seed in range(8):
+        for at in range(1, 15):
+            left = lake.killed()
             left.cut_at = at
             with suppress(Cut):
-                exported(source, left)
-            found = visible(left.power_cut(chance=chance))
+                of_one_commit(left, 8)  # other files than before
+            found = visible(left.power_cut(chance=random.Random(seed)))
             assert len(found) == len(set(found))
 
 
@@ -135,6 +140,19 @@ def test_a_manifest_is_torn_at_every_byte(source: Source) -> None:
     for size in range(len(whole)):
         lake = original.killed()
         lake.truncate(MANIFEST, size)
+        export(source, lake, settings=JSONL)
+        assert seqs(lake) == visible(lake) == ALL
+
+
+def test_an_export_that_was_cut_before_it_began(source: Source) -> None:
+    """Without a whole line in its manifest there is none yet, and the next run begins it."""
+    lake = MemoryLake()
+    export(source, lake, settings=JSONL)
+    first = lake.read(MANIFEST).index(b"\n")
+    for size in (0, 1, first):
+        lake.truncate(MANIFEST, size)
+        with pytest.raises(Unusable, match="there is no export in it"):
+            load(lake)
         export(source, lake, settings=JSONL)
         assert seqs(lake) == visible(lake) == ALL
 
