@@ -89,6 +89,7 @@ def test_deletes_are_carried_out(run: Run, place: Place, engine: Durable, lake: 
     engine.store.idle()
     told = run("export", "verify", lake, "--deep", *place)
     assert told.exit_code == 0
+    assert "t: seqs 1 to 12 are 12 records + 0 deleted + 0 lost" in told.stdout
     assert "8 records are the topic's, byte for byte; 4 deleted there since" in told.stdout
     deep = json.loads(run("export", "verify", lake, "--deep", "--json", *place).stdout)
     assert deep["topics"][0]["deleted_since"] == 4

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ from export.exporting import seqs
 
 from bench.demo import Server
 from topics.arrow.readers import READERS, Position, publish
+from topics.cli.exits import Stop
+from topics.cli.export_delete import _ask
+from topics.export.handoff import Bound
 from topics.export.lake import OsLake
+from topics.export.then_delete import Plan
 
 from .exports import server, settled, where
 
@@ -70,3 +75,23 @@ def test_what_was_deleted_before_the_hand_off_is_not_kept(
     command = ["export", "t", "--to", lake, "--url", server.url, "--then-delete", "--min-age", "0s"]
     assert run(*command, "--yes").exit_code == 0
     assert seqs(OsLake(lake)) == list(range(11, 3001))
+
+
+@pytest.mark.parametrize(("answer", "deletes"), [(True, True), (False, False)])
+def test_a_person_is_asked(monkeypatch: pytest.MonkeyPatch, answer: bool, deletes: bool) -> None:
+    """On a terminal; no is the answer that leaves all as it is."""
+    plan = Plan("t", "e", 1, Bound(11, "age", {"age": 10}))
+    asked: list[str] = []
+
+    def confirm(text: str, **_: Any) -> bool:
+        asked.append(text)
+        return answer
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("click.confirm", confirm)
+    if deletes:
+        _ask(plan)
+    else:
+        with pytest.raises(Stop, match="nothing was deleted"):
+            _ask(plan)
+    assert asked == ["Delete them in t?"]

@@ -45,7 +45,11 @@ def test_sizes() -> None:
         (Unusable("no"), 2, "no"),
         (NoSuchTopic("t"), 2, 'topic "t" does not exist'),
         (ValueError("so"), 2, "so"),
-        (OSError(28, "No space left on device", "lake/x"), 2, "lake/x: No space left on device"),
+        (
+            OSError(28, "No space left on device", "lake/x"),
+            2,
+            "lake/x: No space left on device; make room",
+        ),
         (OSError(28, "No space left on device"), 2, "lake: No space left on device"),
     ],
     ids=lambda value: type(value).__name__,

@@ -1,11 +1,13 @@
 """A lake in memory that forgets what was not synced, and that ends at any call.
 
-What a power cut leaves of a file is its synced bytes; of a directory, its synced names.  That is the
-worst that POSIX allows but for torn writes, which `tear` adds to appends.
+What a power cut leaves of a file is its synced bytes, and of a directory its synced names; `tear` adds
+a part of what was appended, and `chance` any of the changes of names that were not synced, in any
+choice, as a file system may write them in another order than they were made.
 """
 
 import errno
 import io
+import random
 from typing import Any
 
 from topics.export.lake import directory
@@ -40,28 +42,30 @@ class MemoryLake:
     def __init__(self) -> None:
         self.path = "lake"
         self.names: dict[str, _File] = {}
-        self.durable_names: dict[str, _File] = {}
+        self.durable_names: dict[str, _File | None] = {}
         self.directories = {""}
-        self.durable_directories = {""}
         self.is_locked = False
         self.calls = 0
         self.cut_at: int | None = None
         self.error: type[BaseException] = Cut
-        self.log: list[str] = []
+        self.pending: list[dict[str, _File | None]] = []
+        """Changes of names that no sync has covered, each atomic."""
 
-    def _step(self, what: str) -> None:
+    def _step(self) -> None:
         self.calls += 1
-        self.log.append(what)
         if self.cut_at is not None and self.calls >= self.cut_at:
             raise self.error
 
-    def power_cut(self, *, tear: bool = False) -> "MemoryLake":
+    def power_cut(self, *, tear: bool = False, chance: random.Random | None = None) -> "MemoryLake":
         """What is there when the power is back."""
         after = MemoryLake()
-        after.directories = set(self.durable_directories)
-        after.durable_directories = set(self.durable_directories)
-        for path, file in self.durable_names.items():
-            if directory(path) not in after.directories:
+        after.directories = set(self.directories)
+        names = dict(self.durable_names)
+        for change in self.pending:
+            if chance is not None and chance.random() < 0.5:
+                names.update(change)
+        for path, file in names.items():
+            if file is None:
                 continue
             kept = _File()
             kept.durable = file.durable
@@ -75,7 +79,6 @@ class MemoryLake:
         """What is there when only the process ended."""
         after = MemoryLake()
         after.directories = set(self.directories)
-        after.durable_directories = set(self.directories)
         for path, file in self.names.items():
             kept = _File()
             kept.data, kept.durable = bytearray(file.data), bytes(file.data)
@@ -85,7 +88,7 @@ class MemoryLake:
     # ------------------------------------------------------------------ the port
 
     def lock(self) -> bool:
-        self._step("lock")
+        self._step()
         if self.is_locked:
             return False
         self.is_locked = True
@@ -95,31 +98,33 @@ class MemoryLake:
         return sorted(self.names)
 
     def make_directory(self, path: str) -> None:
-        self._step(f"mkdir {path}")
+        self._step()
         parts = path.split("/")
         for end in range(1, len(parts) + 1):
             self.directories.add("/".join(parts[:end]))
-            self.durable_directories.add("/".join(parts[:end]))
 
     def create(self, path: str) -> "MemorySink":
-        self._step("create")
+        self._step()
         assert directory(path) in self.directories, path
         if path in self.names:
             raise FileExistsError(path)
-        self.names[path] = file = _File()
+        file = _File()
+        self._change({path: file})
         return MemorySink(self, file)
 
     def append(self, path: str, data: bytes) -> None:
         assert directory(path) in self.directories, path
-        file = self.names.setdefault(path, _File())
+        if path not in self.names:
+            self._change({path: _File()})
+        file = self.names[path]
         for part in (data[: len(data) // 2], data[len(data) // 2 :]):
-            self._step(f"append {path}")
+            self._step()
             file.data += part
-        self._step(f"sync {path}")
+        self._step()
         file.durable = bytes(file.data)
 
     def truncate(self, path: str, size: int) -> None:
-        self._step(f"truncate {path}")
+        self._step()
         file = self.names[path]
         del file.data[size:]
         file.durable = bytes(file.data)
@@ -139,23 +144,32 @@ class MemoryLake:
         return self.names[path]
 
     def rename(self, source: str, target: str) -> None:
-        self._step("rename")
+        self._step()
         assert directory(target) in self.directories, target
-        self.names[target] = self.names.pop(source)
+        self._change({source: None, target: self.names[source]})
 
     def unlink(self, path: str) -> None:
-        self._step("unlink")
+        self._step()
         self._found(path)
-        del self.names[path]
+        self._change({path: None})
+
+    def _change(self, names: dict[str, _File | None]) -> None:
+        self.pending.append(names)
+        for path, file in names.items():
+            if file is None:
+                del self.names[path]
+            else:
+                self.names[path] = file
 
     def sync_directory(self, path: str) -> None:
-        self._step(f"sync {path}")
-        for name in [name for name in self.durable_names if directory(name) == path]:
-            if name not in self.names:
-                del self.durable_names[name]
-        for name, file in self.names.items():
-            if directory(name) == path:
-                self.durable_names[name] = file
+        self._step()
+        kept = []
+        for change in self.pending:
+            if any(directory(name) == path for name in change):
+                self.durable_names.update(change)
+            else:
+                kept.append(change)
+        self.pending = kept
 
     def close(self) -> None:
         self.is_locked = False
@@ -167,11 +181,11 @@ class MemorySink:
         self._file = file
 
     def write(self, data: Any) -> None:
-        self._lake._step("write")
+        self._lake._step()
         self._file.data += bytes(data)
 
     def sync(self) -> None:
-        self._lake._step("sync a file")
+        self._lake._step()
         self._file.durable = bytes(self._file.data)
 
     def close(self) -> None:

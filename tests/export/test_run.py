@@ -2,14 +2,17 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from arrow.writer import opened, writer
 
 from topics import NewRecord
 from topics.arrow import DataLoss
 from topics.export.manifest import Settings
-from topics.export.target import Unusable
+from topics.export.target import Unusable, load
+from topics.export.verify import compare
 from topics.testing import MemoryTopics
 
 from .exporting import JSONL, PARQUET, export, live, remote, rows, seqs, visible
@@ -53,6 +56,31 @@ def test_what_is_exported_is_what_is_there(
         export(source, lake, settings=settings, loss="record")
         assert visible(lake) == seqs(lake)
         assert set(seqs(lake)) == alive | set(live(source))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_directory_is_exported_as_a_server_is(tmp_path: Path, seed: int) -> None:
+    """In place, while it is written, sealed and restarted."""
+    chance = random.Random(seed)
+    engine = writer(tmp_path / "data")
+    engine.put(cap_records=300 if seed % 2 else 0)
+    lake, alive = MemoryLake(), set()
+    for _ in range(6):
+        count = chance.randrange(1, 200)
+        engine.append(*({"data": n, "tag": f"t{chance.randrange(4)}"} for n in range(count)))
+        if chance.random() < 0.6:
+            engine.delete(match=["tag", "Eq", f"t{chance.randrange(4)}"])
+        if chance.random() < 0.4:
+            engine.seal_all()
+        if chance.random() < 0.3:
+            engine = engine.kill()
+        with opened(engine) as source:
+            export(source, lake, loss="record", commit_seqs=chance.choice([7, 64, 1000]))
+            alive |= set(live(source))
+            compared = compare(lake, load(lake), source, "t")
+        assert compared is not None
+        assert compared.is_whole
+    assert seqs(lake) == visible(lake) == sorted(alive)
 
 
 def lossy(memory: MemoryTopics) -> None:

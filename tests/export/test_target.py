@@ -1,6 +1,8 @@
 """What a crash leaves of an export, at any call, and what the next run makes of it."""
 
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from topics.export.compact import compact
 from topics.export.lake import OsLake
 from topics.export.manifest import Damaged, Settings
 from topics.export.planning import MANIFEST
-from topics.export.target import Unusable, open_target
+from topics.export.target import Unusable, load, open_target
 from topics.testing import MemoryTopics
 
 from .exporting import JSONL, PARQUET, export, remote, seqs, visible
@@ -46,7 +48,9 @@ AFTER = {
     "kill": lambda lake: lake.killed(),
     "power": lambda lake: lake.power_cut(),
     "torn": lambda lake: lake.power_cut(tear=True),
+    "reordered": lambda lake: lake.power_cut(tear=True, chance=random.Random(lake.calls)),
 }
+"""What is left after a cut."""
 
 
 @pytest.mark.parametrize("after", AFTER)
@@ -56,19 +60,47 @@ def test_an_export_is_cut_at_every_call(source: Source, after: str) -> None:
     calls = steps(lambda lake: exported(source, lake))
     assert calls > 30
     for at in range(1, calls + 1):
-        lake = MemoryLake()
-        lake.cut_at = at
-        with pytest.raises(Cut):
-            exported(source, lake)
-        left = AFTER[after](lake)
-        if left.names.get(MANIFEST) and left.read(MANIFEST).endswith(b"}\n"):
-            found = visible(left)
-            assert len(found) == len(set(found))
-            assert set(seqs(left)) <= set(found)
+        left = MemoryLake()
+        # The run that mends what the first one left is cut as well.
+        for cut_at in (at, random.Random(at).randrange(1, calls)):
+            left.cut_at = cut_at
+            with suppress(Cut):
+                exported(source, left)
+            left = AFTER[after](left)
+            if MANIFEST in left.names and left.read(MANIFEST).endswith(b"}\n"):
+                found = visible(left)
+                assert len(found) == len(set(found))
+                assert set(seqs(left)) <= set(found)
 
         exported(source, left)
         assert seqs(left) == visible(left) == ALL
+        assert seqs(again := AFTER[after](left)) == visible(again) == ALL
         assert [path for path in left.files() if "/staged/" in path] == []
+
+
+def test_what_was_removed_does_not_come_back_beside_its_copy(source: Source) -> None:
+    """Files that a cut run left are gone for good before their records are written again."""
+
+    def of_one_commit(lake: MemoryLake, seqs: int) -> None:
+        export(source, lake, settings=JSONL, commit_seqs=seqs)
+
+    for at in range(1, 100):
+        lake = MemoryLake()
+        lake.cut_at = at
+        with pytest.raises(Cut):
+            of_one_commit(lake, 9)
+        with suppress(Unusable):
+            if visible(lake):
+                break
+    assert (visible(lake), seqs(lake)) == (ALL, [])
+    for seed in range(8):
+        for at in range(1, 15):
+            left = lake.killed()
+            left.cut_at = at
+            with suppress(Cut):
+                of_one_commit(left, 8)  # other files than before
+            found = visible(left.power_cut(chance=random.Random(seed)))
+            assert len(found) == len(set(found))
 
 
 @pytest.mark.parametrize("after", AFTER)
@@ -108,6 +140,19 @@ def test_a_manifest_is_torn_at_every_byte(source: Source) -> None:
     for size in range(len(whole)):
         lake = original.killed()
         lake.truncate(MANIFEST, size)
+        export(source, lake, settings=JSONL)
+        assert seqs(lake) == visible(lake) == ALL
+
+
+def test_an_export_that_was_cut_before_it_began(source: Source) -> None:
+    """Without a whole line in its manifest there is none yet, and the next run begins it."""
+    lake = MemoryLake()
+    export(source, lake, settings=JSONL)
+    first = lake.read(MANIFEST).index(b"\n")
+    for size in (0, 1, first):
+        lake.truncate(MANIFEST, size)
+        with pytest.raises(Unusable, match="there is no export in it"):
+            load(lake)
         export(source, lake, settings=JSONL)
         assert seqs(lake) == visible(lake) == ALL
 

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -191,6 +191,7 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
             if given["then_delete"] and not result.is_stopped:
                 from topics.cli.export_delete import then_delete
 
+                stopping.let_go()
                 with told.paused():
                     then_delete(client, source, target, topics, given, told.event)
         if stopping.signal and given["follow"] is None:
@@ -226,10 +227,12 @@ class Stopping:
 
     Attributes:
         signal: Its number; 0: none did.
+        before: The handlers that were there before this one's.
     """
 
     def __init__(self) -> None:
         self.signal = 0
+        self.before: dict[int, Any] = {}
         self._asked = threading.Event()
 
     def ask(self, number: int, _frame: FrameType | None) -> None:
@@ -238,7 +241,14 @@ class Stopping:
         self.signal = number
         self._asked.set()
         if number == signal.SIGINT:
-            click.echo("topics: ends after this part; again to end at once", err=True)
+            # Not by a stream of Python's, which this may have come in the middle of.
+            with suppress(OSError):
+                os.write(2, b"topics: ends after this part; again to end at once\n")
+
+    def let_go(self) -> None:
+        """From now on a signal ends the command at once, as it does others."""
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def is_set(self) -> bool:
         return self._asked.is_set()
@@ -253,14 +263,14 @@ def _stopping() -> Iterator[Stopping]:
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
-    before = {n: signal.signal(n, stopping.ask) for n in (signal.SIGINT, signal.SIGTERM)}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        stopping.before[number] = signal.signal(number, stopping.ask)
     try:
         yield stopping
     except KeyboardInterrupt:
         raise Stop("interrupted; run it again to go on", INTERRUPTED) from None
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        stopping.let_go()
 
 
 def _every_ms(context: click.Context, option: click.Parameter, text: str | None) -> int | None:

@@ -165,7 +165,8 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
                 "bytes": checked.bytes,
             }
             problems = [{"path": p.path, "what": p.what} for p in checked.problems]
-            deeply = [{**asdict(each), "ok": each.is_whole} for each in compared]
+            found = {each.topic: catalogue.lineages[each.topic][-1] for each in compared}
+            deeply = [{**_row(found[e.topic], {}), **asdict(e), "ok": e.is_whole} for e in compared]
             row |= {"ok": is_whole, "problems": problems, "topics": deeply, "recreated": others}
             _tell(row, "", as_json=True)
         else:
@@ -178,12 +179,23 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
                 )
             )
             for each in compared:
+                click.echo(_accounted(catalogue.lineages[each.topic][-1]))
                 click.echo(compared_line(each))
         for problem in checked.problems:
             click.echo(f"topics: {to / problem.path}: {problem.what}", err=True)
         for topic in others:
             click.echo(f'topics: topic "{topic}" is another one now; it is not compared', err=True)
         return OK if is_whole else CORRUPT
+
+
+def _accounted(lineage: "Lineage") -> str:
+    """Where each seq of an export is."""
+    erased = f" + {lineage.erased:,} erased" if lineage.erased else ""
+    return (
+        f"{lineage.topic}: seqs {lineage.first:,} to {lineage.last:,} are "
+        f"{lineage.rows - lineage.erased:,} records{erased} + {lineage.deleted:,} deleted + "
+        f"{lineage.missed:,} lost"
+    )
 
 
 def compared_line(each: Any) -> str:

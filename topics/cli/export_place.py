@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -95,6 +96,8 @@ def failures(to: Path) -> Iterator[None]:
         raise Stop(str(error), UNUSABLE) from None
     except OSError as error:
         what = error.strerror or str(error) or type(error).__name__
+        if error.errno == ENOSPC:
+            what += "; make room and run it again, it goes on"
         raise Stop(f"{error.filename or to}: {what}", UNUSABLE) from None
 
 

@@ -47,10 +47,11 @@ class DeltaTopic:
         table = self._table()
         if table is None:
             return None
-        for commit in table.history():
-            if STAMP in commit:
-                found: str = commit[STAMP]
-                return found
+        for limit in (1, 100, None):
+            for commit in table.history(limit):
+                if STAMP in commit:
+                    found: str = commit[STAMP]
+                    return found
         raise Unusable(f"{self._path}: it is a Delta table that no export made, or its log is cut")
 
     def append(self, rows: pa.Table, stamp: str, last: int) -> None:

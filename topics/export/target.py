@@ -275,8 +275,12 @@ def load(lake: Lake) -> Catalogue:
     try:
         data = lake.read(MANIFEST)
     except FileNotFoundError:
-        raise Unusable(f"{lake.path}: there is no export in it") from None
-    return fold(decode(data, MANIFEST)[0], MANIFEST)
+        data = b""
+    entries = decode(data, MANIFEST)[0]
+    if not entries:
+        # Also where its first line was torn: the run that writes it begins anew.
+        raise Unusable(f"{lake.path}: there is no export in it")
+    return fold(entries, MANIFEST)
 
 
 def open_target(

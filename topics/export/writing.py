@@ -128,8 +128,6 @@ class Files:
         """All files, whole and durable but for their names, in the order of their first seqs."""
         for partition in list(self._open):
             self._end(partition)
-        if self._done:
-            self._lake.sync_directory(STAGED)
         return sorted(self._done, key=lambda file: (file.first, file.partition))
 
     def abort(self) -> None:
