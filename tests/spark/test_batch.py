@@ -80,15 +80,17 @@ def test_spark_takes_the_pushing_for_none(engine: Durable) -> None:
 
 
 def test_filters_narrow_the_plan(engine: Durable) -> None:
-    """What is taken is read no more; with tombstones among the rows nothing is taken."""
-    read = reader(engine)
+    """What is taken is read no more; with tombstones among the rows, and unless it is asked for,
+    nothing is taken."""
+    read = reader(engine, pushFilters="true")
     assert list(read.pushFilters([GreaterThan(("seq",), 290), EqualTo(("tag",), "t0")])) == []
     assert [row["seq"] for row in rows(read)] == [292, 295, 298]
 
-    read = reader(engine, lossHandling="rows")
     filters = [GreaterThan(("seq",), 290)]
-    assert list(read.pushFilters(filters)) == filters
-    assert len(rows(read)) == 300
+    for options in ({}, {"pushFilters": "true", "lossHandling": "rows"}):
+        read = reader(engine, **options)
+        assert list(read.pushFilters(filters)) == filters
+        assert len(rows(read)) == 300
 
 
 def test_loss_is_told_once_or_fails(engine: Durable) -> None:

@@ -51,7 +51,7 @@ def test_the_directory_of_the_server_is_read(
     """Where it is the server's own, which epochs tell; another one, or none, is not."""
     path = str(engine.files.path)
     assert settle(Place(path=path, url=URL), ("t",)).path == path
-    assert settle(Place(path=path, url=URL), None).path == path
+    assert settle(Place(path=path, url=URL), None, "t|u").path == path
     assert settle(Place(path=str(tmp_path / "none"), url=URL), ("t",)).path is None
     other = writer(tmp_path / "other")
     other.append(1)
@@ -64,4 +64,16 @@ def test_the_directory_of_the_server_is_read(
 def test_a_server_that_is_away(engine: Durable) -> None:
     """Without it nobody knows whose directory that is."""
     with pytest.raises(Unreachable):
-        settle(Place(path=str(engine.files.path), url=URL), None)
+        settle(Place(path=str(engine.files.path), url=URL), None, ".*")
+
+
+def test_what_is_only_in_memory_comes_from_the_server(
+    engine: Durable, server: dict[str, str]
+) -> None:
+    """A pattern that matches an ephemeral topic, too, is the server's to answer."""
+    engine.put(name="e", durability="ephemeral")
+    engine.append(1, name="e")
+    engine.store.idle()
+    both = Place(path=str(engine.files.path), url=URL)
+    assert settle(both, None, ".*").path is None
+    assert settle(both, None, "t").url is None

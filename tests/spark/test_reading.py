@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,24 +130,47 @@ def test_filters_do_not_change_rows(
             for is_on in ("false", "true"):
                 spark.conf.set("spark.sql.python.filterPushdown.enabled", is_on)
                 for how in ("path", "url"):
-                    frame = reads(how).where(predicate).select("seq")
+                    frame = reads(how, pushFilters="true").where(predicate).select("seq")
                     found.append(sorted(row[0] for row in frame.collect()))
             assert found[1:] == found[:-1], predicate
     finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
 
 
-def test_a_pushed_filter_leaves_the_plan(reads: Reads, client: Client, name: str) -> None:
+@pytest.fixture
+def pushing(spark: Any) -> Iterator[None]:
+    """Spark's setting is on."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+def test_a_pushed_filter_leaves_the_plan(
+    reads: Reads, client: Client, name: str, pushing: None
+) -> None:
     """What the source evaluates, Spark does not; and there is less to read."""
     client.append_many(name, [NewRecord(n, tag="ab"[n % 2]) for n in range(100)])
 
-    whole = reads("url", minPartitions=4)
-    some = whole.where("seq > 10 and seq <= 12 and tag = 'a'")
+    some = reads(minPartitions=4, pushFilters="true").where("seq > 10 and seq <= 12 and tag = 'a'")
+    other = reads(minPartitions=4, pushFilters="true").where("data like '%9%'")
 
     assert "Filter " not in plan_of(some)
-    assert "Filter " in plan_of(whole.where("data like '%9%'"))
     assert some.rdd.getNumPartitions() == 2
-    assert whole.rdd.getNumPartitions() == 4
+    assert "Filter " in plan_of(other)
+    assert other.rdd.getNumPartitions() == 4
+
+
+def test_frames_of_one_load_do_not_mix(
+    reads: Reads, client: Client, name: str, pushing: None
+) -> None:
+    """Spark keeps one plan for both; with its setting on, each frame still has its own rows."""
+    client.append(name, *range(100))
+    whole = reads()
+
+    first, last = whole.where("seq <= 3"), whole.where("seq > 98")
+
+    assert sorted(row.seq for row in first.union(last).collect()) == [1, 2, 3, 99, 100]
+    assert [row.seq for row in first.collect()] == [1, 2, 3]
 
 
 def plan_of(frame: Any) -> str:

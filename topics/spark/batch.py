@@ -44,7 +44,7 @@ class TopicsReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Raises BadOption, and what opening the place raises."""
         self._options = options
-        self._place = settle(options.place, options.topics)
+        self._place = settle(options.place, options.topics, options.pattern)
         self._layout = layout(options, schema, source_name(self._place))
         self._pushed = Pushed()
         self._asof_ms = now_ms()
@@ -53,10 +53,14 @@ class TopicsReader(DataSourceReader):
     def push(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what is evaluated exactly here; the rest is Spark's.
 
+        Nothing is taken unless the option `pushFilters` asks for it.  Spark (4.3) keeps one plan for
+        all frames that come of one `load()`, the one that was made last: of two that are filtered
+        differently, say the sides of a union, both would read what the second filter left.
+
         A tombstone has neither tag nor seq of its own, so with `lossHandling=rows` a filter must
-        see every row, and nothing is taken.
+        see every row, and nothing is taken either.
         """
-        if self._options.loss == "rows":
+        if not self._options.pushes_filters or self._options.loss == "rows":
             return filters
         has_tag = self._options.tag is not None or self._options.tag_prefix is not None
         self._pushed, rest = push(filters, _names(self._options), has_tag=has_tag)

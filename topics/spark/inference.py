@@ -30,7 +30,7 @@ def inferred(found: StructType, options: ReadOptions) -> StructType:
 
     if options.is_kafka or "data" not in found.names:
         raise BadOption("inferSchema is about the column data, and this read has none")
-    place = settle(options.place, options.topics)
+    place = settle(options.place, options.topics, options.pattern)
     source = open_place(place)
     try:
         fields = infer(_sample(source, options), sample_rows=options.sampling_records)

@@ -36,7 +36,7 @@ SHAPE: Final = (
     *("mode", "inferSchema", "samplingRecords", "batchRows"),
 )
 HANDLING: Final = ("lossHandling", "failOnDataLoss")
-PLANNING: Final = ("minPartitions", "maxPartitionBytes")
+PLANNING: Final = ("minPartitions", "maxPartitionBytes", "pushFilters")
 ADMISSION: Final = (
     *("maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger"),
     *("minRecordsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "readerName"),
@@ -118,6 +118,7 @@ class ReadOptions:
     batch_rows: int
     min_partitions: int
     max_partition_bytes: int
+    pushes_filters: bool
     max_records_per_trigger: int
     max_bytes_per_trigger: int | None
     min_records_per_trigger: int
@@ -381,6 +382,7 @@ def read_options(
         batch_rows=given.count("batchRows", BATCH_ROWS),
         min_partitions=given.count("minPartitions", cores),
         max_partition_bytes=size,
+        pushes_filters=given.flag("pushFilters", False),
         max_records_per_trigger=given.count("maxRecordsPerTrigger", most),
         max_bytes_per_trigger=given.bytes("maxBytesPerTrigger", None),
         min_records_per_trigger=given.count("minRecordsPerTrigger", least, least=0),

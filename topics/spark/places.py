@@ -15,7 +15,7 @@ from topics.arrow import DataLoss, DataLossWarning
 from topics.arrow.columns import schema
 from topics.arrow.loss import Gap, Handling
 from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
-from topics.arrow.source import NoSuchTopic, Source, Wanted
+from topics.arrow.source import NoSuchTopic, NotReadable, Source, Wanted
 from topics.client import TopicsError
 from topics.protocol.model.errors import StoreError
 from topics.spark.columns import Layout
@@ -37,7 +37,7 @@ def open_place(place: Place) -> Source:
     return open_source(where, api_key=place.api_key if place.path is None else None)
 
 
-def settle(place: Place, topics: Sequence[str] | None) -> Place:
+def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = None) -> Place:
     """The place as all tasks shall use it: a path or a URL, not both.
 
     Of two, the path is used where it is a data directory with the topics that the server has, which
@@ -56,7 +56,9 @@ def settle(place: Place, topics: Sequence[str] | None) -> Place:
         there = open_place(remote)
         try:
             return (
-                replace(place, url=None, access="local") if _same(here, there, topics) else remote
+                replace(place, url=None, access="local")
+                if _same(here, there, _named(there, topics, pattern))
+                else remote
             )
         finally:
             there.close()
@@ -64,11 +66,19 @@ def settle(place: Place, topics: Sequence[str] | None) -> Place:
         here.close()
 
 
-def _same(here: Source, there: Source, topics: Sequence[str] | None) -> bool:
-    names = there.topics() if topics is None else topics
+def _named(source: Source, topics: Sequence[str] | None, pattern: str | None) -> Sequence[str]:
+    """Names to compare; none where the pattern is wrong, which is said where it is used."""
+    try:
+        return choose(source, None, pattern) if topics is None else topics
+    except ValueError:
+        return ()
+
+
+def _same(here: Source, there: Source, names: Sequence[str]) -> bool:
+    """Whether a directory has the topics of a server, and all of them in files."""
     try:
         return all(here.bounds(name).epoch == there.bounds(name).epoch for name in names)
-    except (NoSuchTopic, TopicsError, StoreError):
+    except (NoSuchTopic, NotReadable, TopicsError, StoreError):
         return False
 
 

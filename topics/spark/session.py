@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS: Final = {
-    # Filters on seq, ts, tag and topic are evaluated by the source.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Else Parquet files have times in a form that only Spark reads well.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",

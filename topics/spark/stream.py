@@ -58,7 +58,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.reader_name is not None and options.place.url is None:
             raise BadOption("readerName is published through a server: give option url beside path")
         self._options = options
-        self._place = settle(options.place, options.topics)
+        self._place = settle(options.place, options.topics, options.pattern)
         self._layout = layout(options, schema, source_name(self._place))
         self._source: Source | None = None
         self._target: dict[str, int] | None = None
