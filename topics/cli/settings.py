@@ -1,15 +1,15 @@
-"""`topics config`: the settings in force, and where each comes from."""
+"""`topics settings`: the settings in force, and where each comes from."""
 
 import json
 from typing import Any
 
 import click
 
-from topics.cli.serve import setting_options, settings_of
+from topics.cli.serve import keys_of, setting_options, settings_of
 from topics.settings import TABLE, Setting, Settings, shown
 
 
-@click.command("config")
+@click.command("settings")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, by name.")
 @setting_options
 def command(as_json: bool, **options: Any) -> None:
@@ -19,6 +19,7 @@ def command(as_json: bool, **options: Any) -> None:
     would not start, it ends with 2 and the line that `topics serve` would end with.
     """
     settings = settings_of(options)
+    keys_of(settings)
     for note in settings.notes:
         click.echo(f"topics: {note}", err=True)
     if as_json:
