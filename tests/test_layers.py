@@ -172,6 +172,7 @@ TESTED = (
     "store",
     "cli",
     "export",
+    "server/access",
     "server/exchange",
     "server/page",
     "server/process",

@@ -11,6 +11,7 @@ from topics.cli import (
     config,
     export,
     inspect,
+    keys,
     listing,
     read,
     redrive,
@@ -52,6 +53,7 @@ def main() -> None:
     topics routers --graph                       what flows where
     topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?
+    topics keys new --scopes read                an API key, and its entry for the server
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics config` shows what is in force and where it came from. There is no other way to
@@ -60,6 +62,6 @@ def main() -> None:
 
 
 for module in (
-    serve, config, append, read, watch, work, redrive, listing, routers, export, inspect,
+    serve, config, keys, append, read, watch, work, redrive, listing, routers, export, inspect,
 ):  # fmt: skip
     main.add_command(module.command)

@@ -18,16 +18,29 @@ from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece, open_object
-from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.origins import OriginRule, is_preflight, require_reader, told
+from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.http.trace_context import traced
+from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.commands import Append, Claim, Command, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
+from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
+from topics.server.access.guard import Guard
 from topics.server.exchange import usage
+from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, too_large
-from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.server.exchange.interface import (
+    Answer,
+    Feed,
+    Head,
+    Headers,
+    Pending,
+    Socket,
+    Streaming,
+)
 from topics.server.exchange.measures import LABELS, OTHER
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.payload import one_by_one, spliced
@@ -48,8 +61,9 @@ EVENT_STREAM: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
-_LISTS: Final = frozenset((b"accept", b"accept-encoding"))
-"""Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
+_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"authorization"))
+"""Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
+list, too, and so they are none (§0.2)."""
 GZIP_MIN_BYTES: Final = 1024
 GZIP_APART_BYTES: Final = 64 << 10
 """A larger answer is compressed on a thread: 8 MiB take a tenth of a second."""
@@ -70,6 +84,7 @@ class TopicsExchange:
     Args:
         origins: Which origins and hosts are allowed; None: all.
         observer: What notes every request; None: one that only counts.
+        guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
     """
 
@@ -79,38 +94,78 @@ class TopicsExchange:
         origins: OriginRule | None = None,
         observer: Observer | None = None,
         *,
+        guard: Guard | None = None,
         trace_meta: bool = False,
     ) -> None:
         self._runtime = runtime
         self._origins = origins
         self._observer = observer or Observer()
+        self._guard = guard
+        self._in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
         self._trace_meta = trace_meta
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
         header = _reader(head.headers)
         call = _Responder(self._runtime, self._observer, head, header, begun)
+        admitted = None
         try:
             if self._origins is not None:
-                self._origins.check(header, head.path)
-            route, name = routes.find_route(head.method, head.path)
+                origin = self._origins.check(header, head.path)
+                if origin is not None:
+                    call.also = told(origin)
+                    if is_preflight(head.method, header):
+                        call.observe(204)
+                        return Answer(204, told(origin, preflight=True), [])
+            try:
+                route, name = routes.find_route(head.method, head.path)
+            except Rejection:
+                if self._guard is not None:
+                    self._guard.require_key(head, header)  # 401 comes before 404
+                raise
+            if self._guard is not None:
+                call.caller = self._guard.admit(route, name, head, header)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
             call.route = LABELS[id(route)]
-            admitted = _Admitted(call, route, name, head.query, traces=self._trace_meta)
+            admitted = _Admitted(
+                call, route, name, head.query, self._in_flight, traces=self._trace_meta
+            )
             admitted.check_head()
             return admitted
         except Rejection as refusal:
-            return call.refuse(refusal)
+            answer = call.refuse(refusal)
         except Exception:
-            return call.fail()
+            answer = call.fail()
+        if admitted is not None:
+            admitted.close()
+        return answer
 
     def connect(self, head: Head) -> Answer | Socket:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
-        return admitted.connect()
+        try:
+            return admitted.connect()
+        finally:
+            admitted.close()
+
+    @property
+    def has_keys_file(self) -> bool:
+        return self._guard is not None and self._guard.has_file
+
+    async def reload(self) -> None:
+        """Read the keys file again, and end what keys that are gone have open."""
+        if self._guard is None:
+            log.info("SIGHUP: there is nothing to read again; settings stay")
+        elif self._runtime.phase is not Phase.STOPPED:
+            await self._guard.reload(self._runtime.read_in_thread, self._revoke)
+
+    def _revoke(self, caller: Caller) -> None:
+        self._runtime.engine.revoke(caller)
+        for admitted in self._in_flight.of(caller):
+            admitted.revoke()
 
     def _require_serving(self) -> None:
         match self._runtime.phase:
@@ -130,7 +185,10 @@ def shutting_down() -> Rejection:
 class _Responder:
     """Makes the answers to one request, and holds what they need of its head."""
 
-    __slots__ = ("begun", "head", "header", "is_head", "is_timed", "observer", "route", "runtime")
+    __slots__ = (
+        *("also", "begun", "caller", "head", "header", "is_head", "is_timed", "observer"),
+        *("route", "runtime"),
+    )
 
     def __init__(
         self,
@@ -146,6 +204,9 @@ class _Responder:
         self.header = header
         self.begun = begun
         self.is_head = head.method == "HEAD"
+        self.caller = ANYONE
+        self.also: Headers = ()
+        """Headers of every answer, for a page of an allowed origin."""
         self.route = OTHER
         self.is_timed = True
 
@@ -193,9 +254,13 @@ class _Responder:
         if routes.accepts_gzip(self.header(b"accept-encoding")):
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), _zipped_once(document)
-        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        headers = (*headers, (b"content-length", b"%d" % len(document)), *self.also)
         self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
+
+    def streaming(self, feed: Feed | None) -> Streaming:
+        """An event stream; without a feed it is its head only (HEAD)."""
+        return Streaming(200, (*EVENT_STREAM, *self.also), feed)
 
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
@@ -206,7 +271,7 @@ class _Responder:
             body = [gzip.compress(b"".join(body), compresslevel=1)]
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-        headers = (*headers, (b"content-length", b"%d" % size))
+        headers = (*headers, (b"content-length", b"%d" % size), *self.also)
         self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)
 
@@ -226,9 +291,18 @@ class _Admitted:
     """Implements `interface.Admission`: a request that may send its body."""
 
     def __init__(
-        self, call: _Responder, route: Route, name: str, query: bytes, *, traces: bool
+        self,
+        call: _Responder,
+        route: Route,
+        name: str,
+        query: bytes,
+        in_flight: "InFlight[_Admitted]",
+        *,
+        traces: bool,
     ) -> None:
         self._call = call
+        self._in_flight = in_flight
+        self._waiting: _LateAnswer | None = None
         self._route = route
         self._name = name
         self._query = query
@@ -237,8 +311,12 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """Refuse what the head alone decides: 406, then 413, then 415."""
+        """Refuse what the head alone decides: 429 for its key, then 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
+        if self._call.caller.is_key:
+            self._in_flight.enter(self._call.caller, self)
+        if self._route.target is StreamKind.WORK:
+            require_reader(header)
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
             header(b"accept")
         ):
@@ -256,10 +334,14 @@ class _Admitted:
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
         call = self._call
         try:
+            # The body may have taken its time.
+            if call.caller.is_revoked:
+                raise gone()
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target)
             if isinstance(self._route.target, StreamKind):
                 streaming = self._stream(self._route.target)
+                self.close()  # a stream is no request in flight (§11)
                 call.is_timed = False
                 call.observe(streaming.status)
                 return streaming
@@ -316,6 +398,10 @@ class _Admitted:
 
     def _submit(self, command: Command, waiting: "_LateAnswer") -> "Answer | _LateAnswer":
         """The answer, or `waiting` where it comes later."""
+        caller = self._call.caller
+        if caller.is_key:
+            command = permitted(command, caller)
+            self._waiting = waiting
         self._require_ready()
         if isinstance(command, Claim):
             waiting.claims(command)
@@ -344,28 +430,30 @@ class _Admitted:
         if feed is StreamKind.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
         if call.is_head and feed is StreamKind.WATCH:
-            call.runtime.engine.watch_commands.require_session(self._name, call.runtime.now_ms)
-            return Streaming(200, EVENT_STREAM, None)
+            call.runtime.engine.watch_commands.require_session(
+                self._name, call.runtime.now_ms, call.caller
+            )
+            return call.streaming(None)
         query = routes.parse_query(self._query)
         if feed is StreamKind.WORK:
             return self._work(routes.parse_work(self._name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
-        return Streaming(200, EVENT_STREAM, WatchFeed(call.runtime, self._name, rewind))
+        return call.streaming(WatchFeed(call.runtime, self._name, rewind, call.caller))
 
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
             call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
-            return Streaming(200, EVENT_STREAM, None)
-        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
+            return call.streaming(None)
+        return call.streaming(WorkFeed(call.runtime, asked, call.caller))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
             if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            feed = SocketFeed(call.runtime)
+            feed = SocketFeed(call.runtime, call.caller)
             call.is_timed = False
             call.observe(101)
             return feed
@@ -384,7 +472,13 @@ class _Admitted:
         return self._call.refuse(refusal, close=True)
 
     def close(self) -> None:
-        """Nothing is held for a request beyond its answer."""
+        if self._call.caller.is_key:
+            self._in_flight.leave(self._call.caller, self)
+
+    def revoke(self) -> None:
+        """The key was removed: an answer that waits for news is one that says so."""
+        if self._waiting is not None:
+            self._waiting.revoke()
 
 
 class _LateAnswer:
@@ -423,6 +517,14 @@ class _LateAnswer:
             self.ticket.cancel()
         elif self._work is not None:
             self._work.cancel()
+
+    def revoke(self) -> None:
+        """Its key was removed.  What the log is to say is answered all the same: it was done."""
+        if self._answer is None and not self._is_cancelled and self.waits_for_news:
+            assert self.ticket is not None
+            self._is_cancelled = True
+            self.ticket.cancel()
+            self._done(self._call.refuse(gone()))
 
     def after(
         self,
@@ -641,6 +743,7 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
                 stats,
                 runtime.process(),
                 push_streams=runtime.engine.push_streams.open_count,
+                caller=call.caller,
             )
             known = [*known, *call.observer.measures.families(), *usage.families()]
             if routes.prefers_json(call.header(b"accept")):

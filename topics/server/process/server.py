@@ -100,6 +100,7 @@ class _Server:
         from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
+        self._stop.reload = lambda: runtime.exchange.reload()
         settings = self._settings
         shared = Shared(
             runtime.exchange,
