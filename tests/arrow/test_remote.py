@@ -114,3 +114,27 @@ def test_errors_say_what_is_wrong(memory: MemoryTopics) -> None:
         pytest.raises(TopicsError, match="127"),
     ):
         source.topics()
+
+
+def test_the_floor_of_a_topic(memory: MemoryTopics) -> None:
+    """What was deleted right behind an eviction is told from what was evicted. (§3.3)"""
+    client = memory.client
+    with opened(memory) as source:
+        client.append("t", *range(12))
+        assert source.evict_floor("t") <= 1
+        client.put_topic("t", cap_records=4)
+        client.append("t", 12)
+        client.delete("t", before_seq=12)
+
+        assert source.bounds("t").earliest_seq == 12
+        assert source.evict_floor("t") == 10
+        client.delete("t", before_seq=14)
+        assert source.evict_floor("t") == 10
+
+
+def test_another_process_can_read_the_same() -> None:
+    """The address has what it needs: the URL, and the key if there is one."""
+    with RemoteSource("http://127.0.0.1:4000", api_key="sesame") as source:
+        assert source.address == ("http://127.0.0.1:4000", "sesame")
+    with RemoteSource("http://me:pw@127.0.0.1:4000") as source:
+        assert source.address == ("http://me:pw@127.0.0.1:4000", None)

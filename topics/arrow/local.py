@@ -103,6 +103,15 @@ class LocalSource:
         topic = self._topic(name)
         return [run.first_seq for run in topic.runs if first_seq < run.first_seq <= last_seq]
 
+    def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
+        size = 0
+        for run in self._topic(name).runs:
+            lo = max(first_seq - run.first_seq, 0)
+            hi = min(last_seq + 1 - run.first_seq, run.count)
+            if lo < hi:
+                size += run.text_bytes * (hi - lo) // run.count
+        return size
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         topic = self._topic(name)
         found = []
@@ -122,6 +131,9 @@ class LocalSource:
                 first, last = max(hole.first_seq, seq), min(hole.last_seq, last_seq)
                 found.append(Gap(name, first, last, hole.reason))
         return _joined(found)
+
+    def evict_floor(self, name: str) -> int:
+        return self._topic(name).evict_floor
 
     @staticmethod
     def _floor(topic: Topic, asof_ms: int) -> int:

@@ -89,6 +89,16 @@ class RemoteSource:
         if self._owns:
             self._client.close()
 
+    @property
+    def address(self) -> tuple[str, str | None]:
+        """URL and API key of the server, for another process that is to read it."""
+        target = self._client.session.target
+        scheme, _, key = target.headers.get("authorization", "").partition(" ")
+        return str(target.url), key if scheme == "Bearer" else None
+
+    def refresh(self) -> None:
+        """Every call asks the server anew."""
+
     def topics(self) -> list[str]:
         return sorted(found.topic for found in self._client.topics())
 
@@ -104,11 +114,31 @@ class RemoteSource:
     def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
         return []
 
+    def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
+        with _named(name):
+            state = self._client.topic(name, touch=False)
+        first, last = max(first_seq, state.earliest_seq), min(last_seq, state.head_seq)
+        seqs = state.head_seq - state.earliest_seq + 1
+        return state.bytes * max(last - first + 1, 0) // max(seqs, 1)
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         """The gap at the beginning, where there is one; others show when they are read."""
         page = self._ask(name, {"from_seq": first_seq - 1, "limit": 1})
         gap = _gap(name, page, first_seq, last_seq)
         return [gap] if gap is not None else []
+
+    def evict_floor(self, name: str) -> int:
+        """As `Source.evict_floor`; no answer tells it, but a read behind `from_seq` has a tombstone
+        iff `from_seq + 1` is below it, so that a few reads find it."""
+        low, high = 0, self.bounds(name).earliest_seq
+        while low < high:
+            middle = (low + high) // 2
+            stone = self._ask(name, {"from_seq": middle, "limit": 1}).tombstone
+            if stone is not None and stone.gap_from == middle + 1:
+                low = middle + 1
+            else:
+                high = middle
+        return low + 1
 
     def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted

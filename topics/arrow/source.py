@@ -73,6 +73,9 @@ class Wanted:
 class Source(Protocol):
     """Topics of one place."""
 
+    def refresh(self) -> None:
+        """See what has become durable since; raises Corrupt."""
+
     def topics(self) -> list[str]:
         """All names, sorted."""
 
@@ -86,9 +89,17 @@ class Source(Protocol):
     def borders(self, name: str, first_seq: int, last_seq: int) -> list[int]:
         """Seqs within (first_seq, last_seq] at which the range is best cut, ascending."""
 
+    def text_bytes(self, name: str, first_seq: int, last_seq: int) -> int:
+        """About how many bytes of text the records of [first_seq, last_seq] have."""
+
     def gaps(self, name: str, first_seq: int, last_seq: int, *, asof_ms: int) -> list[Gap]:
         """What is known to be lost of [first_seq, last_seq] before it is read, ascending (§3.3);
         deleted records are not lost."""
+
+    def evict_floor(self, name: str) -> int:
+        """Below this seq what is not there may be lost; from it on, but for gaps that `gaps` tells,
+        it was deleted.  A gap that begins below reaches to the first live record, over what was
+        deleted before that (§3.3).  Raises NoSuchTopic, NotReadable."""
 
     def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted

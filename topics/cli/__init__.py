@@ -20,8 +20,10 @@ COMMANDS: Final = {
     "create": "topic:create",
     "delete": "topic:delete",
     "drain": "records:drain",
+    "export": "export:command",
     "info": "topic:info",
     "inspect": "inspect:command",
+    "job": "job:command",
     "keys": "keys:command",
     "peek": "records:peek",
     "publish": "records:publish",
@@ -34,6 +36,7 @@ COMMANDS: Final = {
     "routers": "routers:command",
     "serve": "serve:command",
     "settings": "settings:command",
+    "spark": "spark:command",
     "stats": "stats:command",
     "topics": "listing:command",
     "watch": "watch:command",
@@ -80,7 +83,7 @@ Exit codes:
   1    the server refused
   2    usage, settings, a file, or the server cannot be reached
   3    the data is corrupt
-  4    records were lost (read --strict)
+  4    records were lost (read --strict, export)
   5    jobs failed (work --drain, work --max-jobs)
   130  interrupted; but for watch, the last line says how far it came
 """,
@@ -102,10 +105,13 @@ def main() -> None:
     topics topics                                what there is
     topics stats                                 what the server does, live
     topics routers --graph                       what flows where; router create, info, delete
+    topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?
     topics backup /backup/topics                 of a running server, incremental
     topics restore /backup/topics new-data       a data directory from a backup
     topics keys new --scopes read                an API key, and its entry for the server
+    topics spark doctor                          can Spark read topics here?
+    topics job sessions --topic t --to out       a job of Spark that comes with topics
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics settings` shows what is in force and where it came from. There is no other way to

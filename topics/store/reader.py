@@ -102,10 +102,12 @@ class ReadOnlyStore:
         return batch.events
 
     def hold(self, runs: Iterable[SealedRun]) -> None:
-        """Keep the segments of these runs open, in case the writer unlinks them.  Raises Corrupt."""
-        for run in runs:
+        """Keep the segments of these runs open, in case the writer unlinks them, instead of those
+        that were held before.  Raises Corrupt."""
+        held = list(runs)
+        for run in held:
             run.open()
-            self._held.append(run)
+        self._held = held
 
     def close(self) -> None:
         self._held.clear()

@@ -1,0 +1,230 @@
+"""Spark over topics beside Spark over JSON lines, in one session: ratios, best of three.
+
+`pytest bench/test_spark.py --benchmark-only -m spark` measures two million records and prints the
+table; `make test-spark` runs everything once and small.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from bench.demo import Server
+from topics import NewRecord
+
+pytest.importorskip("pyspark", reason="needs the extra spark")
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default"), pytest.mark.timeout(1800)]
+
+RECORDS: Final = 2_000_000
+RECORDS_QUICK: Final = 5_000
+DATA: Final = "id BIGINT, user STRING, amount DOUBLE, ok BOOLEAN, path STRING, agent STRING, items ARRAY<BIGINT>"
+ROUNDS: Final = 3
+
+Report = Callable[[str, str, str], None]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One session, and the same records three times: a data directory, its server, a file."""
+
+    spark: Any
+    server: Server
+    lines: Path
+    records: int
+    rounds: int
+
+    def topics(self, schema: str | None = None, **options: Any) -> Any:
+        reader = self.spark.read.format("topics").option("subscribe", "t")
+        place = options or {"path": self.server.data_dir}
+        reader = reader.options(**{name: str(value) for name, value in place.items()})
+        return (reader.schema(schema) if schema else reader).load()
+
+    def json(self, data: str) -> Any:
+        schema = f"topic STRING, seq BIGINT, ts BIGINT, node STRING, tag STRING, data {data}, meta STRING"
+        return self.spark.read.schema(schema).json(str(self.lines))
+
+    def best_s(self, make: Callable[[], Any], rounds: int | None = None) -> float:
+        """The shortest time of a whole read into nothing; the first run is not counted."""
+        times = []
+        for n in range((rounds or self.rounds) + 1):
+            began_s = time.perf_counter()
+            make().write.format("noop").mode("overwrite").save()
+            if n or self.rounds == 1:
+                times.append(time.perf_counter() - began_s)
+        return min(times)
+
+
+def records(count: int) -> Iterator[tuple[str, str]]:
+    for n in range(count):
+        data = {
+            "id": n,
+            "user": f"user-{n % 5000}",
+            "amount": n / 7,
+            "ok": n % 3 == 0,
+            "path": f"/shop/{n % 97}/cart",
+            "agent": "Mozilla/5.0",
+            "items": [n % 10, n % 7],
+        }
+        yield f"tag-{n % 50}", json.dumps(data, separators=(",", ":"))
+
+
+@pytest.fixture(scope="module")
+def ground(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
+    """The topic, sealed, and the lines."""
+    import msgspec
+
+    from topics.spark.errors import SparkFailure
+    from topics.spark.session import session
+
+    is_quick = request.config.getoption("benchmark_disable")
+    count = RECORDS_QUICK if is_quick else RECORDS
+    home = tmp_path_factory.mktemp("spark-bench")
+    server = Server(home)
+    server.start()
+    with server.client() as client:
+        values = (NewRecord(msgspec.Raw(data.encode()), tag=tag) for tag, data in records(count))
+        client.append_many("t", values, node="n-1", batch_records=10_000)
+    port = server.url.rsplit(":", 1)[1]
+    server.stop()
+    server.start(port)
+    lines = home / "lines.jsonl"
+    with lines.open("w") as file:
+        for seq, (tag, data) in enumerate(records(count), 1):
+            file.write(
+                f'{{"topic":"t","seq":{seq},"ts":1795254071742,"node":"n-1","tag":"{tag}","data":{data}}}\n'
+            )
+    try:
+        spark = session(
+            "bench",
+            master="local[2]",
+            settings={
+                "spark.driver.memory": "4g",
+                "spark.sql.python.filterPushdown.enabled": "true",
+            },
+        )
+    except SparkFailure as missing:
+        server.end()
+        pytest.skip(str(missing))
+    spark.sparkContext.setLogLevel("OFF")
+    yield Ground(spark, server, lines, count, 1 if is_quick else ROUNDS)
+    server.end()
+
+
+def test_reading(benchmark: Any, ground: Ground, report: Report) -> None:
+    """The table of ratios; every read has all the records."""
+    seqs = {"schema": "seq BIGINT"}
+    assert ground.topics(**seqs).count() == ground.records
+    assert ground.topics(**seqs, url=ground.server.url).count() == ground.records
+    assert ground.json("STRING").count() == ground.records
+
+    whole_s = benchmark.pedantic(ground.best_s, args=[ground.topics])
+    report("Spark: records a second of a local read", f"{ground.records / whole_s:,.0f}", "")
+    row = ratio(report, whole_s)
+    row(
+        "spark.read.json, data as a string",
+        ground.best_s(lambda: ground.json("STRING")),
+        ">= 2.0 x",
+    )
+    narrow_s = ground.best_s(lambda: ground.topics("seq BIGINT, ts TIMESTAMP"))
+    report(
+        "Spark: a full read takes so much longer than two columns",
+        f"{whole_s / narrow_s:.2f} x",
+        ">= 1.6 x",
+    )
+    remote_s = ground.best_s(lambda: ground.topics(url=ground.server.url), rounds=1)
+    report(
+        "Spark: speed of a remote read, of a local one", f"{whole_s / remote_s:.2f} x", ">= 0.15 x"
+    )
+    last = ground.records // 2
+    first = last - ground.records // 500
+    some_s = ground.best_s(
+        lambda: ground.topics(path=ground.server.data_dir, pushFilters="true").where(
+            f"seq > {first} and seq <= {last}"
+        )
+    )
+    report(
+        "Spark: time of 0.2 % of the seqs, of a full read", f"{some_s / whole_s:.2f} x", "<= 0.5 x"
+    )
+
+
+def test_reading_typed(benchmark: Any, ground: Ground, report: Report) -> None:
+    """`data` as a struct, parsed by the source, by Spark's JSON source, and by `from_json`."""
+    from pyspark.sql import functions as f
+
+    schema = f"seq BIGINT, ts TIMESTAMP, tag STRING, data STRUCT<{DATA.replace(' ', ': ').replace(',:', ',')}>"
+    typed = ground.topics(schema)
+    assert typed.agg(f.sum("data.id")).first()[0] == sum(range(ground.records))
+
+    typed_s = benchmark.pedantic(ground.best_s, args=[lambda: ground.topics(schema)])
+    row = ratio(report, typed_s, "typed")
+    struct = schema.split("data ", 1)[1]
+    row("spark.read.json, data as a struct", ground.best_s(lambda: ground.json(struct)), ">= 1.2 x")
+    parsed = f.from_json("data", DATA).alias("data")
+    row(
+        "the same read with from_json",
+        ground.best_s(
+            lambda: ground.topics("seq BIGINT, ts TIMESTAMP, tag STRING, data STRING").select(
+                "seq", "ts", "tag", parsed
+            )
+        ),
+        ">= 1.4 x",
+    )
+
+
+def ratio(report: Report, own_s: float, what: str = "topics") -> Callable[[str, float, str], None]:
+    def row(than: str, other_s: float, goal: str) -> None:
+        report(f"Spark: {what}, faster than {than}", f"{other_s / own_s:.2f} x", goal)
+
+    return row
+
+
+def test_memory_of_a_worker(benchmark: Any, ground: Ground, report: Report) -> None:
+    """Anonymous memory of the Python process that reads, at the default batch."""
+    benchmark.pedantic(ground.best_s, args=[ground.topics, 1])
+    sizes = [size for pid in workers() if (size := anonymous_bytes(pid))]
+    assert sizes
+    report("Spark: anonymous memory of a worker", f"{max(sizes) / 1e6:,.0f} MB", "<= 250 MB")
+
+
+def workers() -> list[int]:
+    """Python processes below this one that are Spark's."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes()
+            environ = (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"pyspark.daemon" in command and b"SPARK_ENV_LOADED" in environ:
+            found.append(int(path.name))
+    return [pid for pid in found if is_below(pid, os.getpid())]
+
+
+def is_below(pid: int, ancestor: int) -> bool:
+    while pid > 1:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        pid = int(status.rpartition(")")[2].split()[1])
+        if pid == ancestor:
+            return True
+    return False
+
+
+def anonymous_bytes(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0

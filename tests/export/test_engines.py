@@ -1,0 +1,77 @@
+"""Engines: by name, and what is checked of what they made."""
+
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from topics.arrow.source import Wanted
+from topics.export.engines import FileExport, engine
+from topics.export.manifest import Damaged
+from topics.export.target import Unusable, open_target
+from topics.export.writing import chunk_of
+from topics.testing import MemoryTopics
+
+from .exporting import PARQUET, export, remote, run, seqs
+from .lakes import MemoryLake
+
+
+@pytest.fixture
+def memory() -> Iterator[MemoryTopics]:
+    with MemoryTopics() as memory:
+        memory.client.append("t", *range(9))
+        yield memory
+
+
+def test_engines_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`spark` is a module of another package, which may be missing."""
+    assert engine("direct") is chunk_of
+    monkeypatch.setitem(sys.modules, "topics.spark.export", None)
+    with pytest.raises(Unusable, match=r"--engine spark needs pip install .*\[spark\]"):
+        engine("spark")
+
+    made: Any = types.ModuleType("topics.spark.export")
+    made.chunk = lambda *given: given
+    monkeypatch.setitem(sys.modules, "topics.spark.export", made)
+    assert engine("spark") is made.chunk
+
+
+def test_what_was_written_is_looked_at_again(memory: MemoryTopics) -> None:
+    """A disk that says yes and keeps less is noticed in the same run."""
+
+    class Forgetful(MemoryLake):
+        def rename(self, source: str, target: str) -> None:
+            super().rename(source, target)
+            del self.names[target].data[-1:]
+
+    with remote(memory) as source, pytest.raises(Damaged, match=r"has not the [0-9]+ bytes"):
+        export(source, Forgetful())
+
+
+def test_parts_are_read_side_by_side(memory: MemoryTopics) -> None:
+    """And committed in order; where one fails, those behind it are left out, files and all."""
+    lake = MemoryLake()
+    with remote(memory) as source, open_target(lake, PARQUET) as target:
+        made = FileExport(target, target_bytes=1 << 20)
+        real = made.chunk
+
+        def chunk(source: Any, each: Any, wanted: Wanted, **more: Any) -> Any:
+            if each.first_seq == 5:
+                raise OSError("the disk of this one")
+            return real(source, each, wanted, **more)
+
+        made.chunk = chunk  # type: ignore[method-assign]
+        from topics.export.run import Job, Run
+
+        from .exporting import Quiet
+
+        exporting = Run(source, made, Job(("t",), jobs=3), Quiet())
+        exporting._sizers["t"].seqs = 2
+        with pytest.raises(OSError, match="the disk of this one"):
+            exporting.once()
+        assert seqs(lake) == [1, 2, 3, 4]
+        assert [path for path in lake.files() if "/staged/" in path] == []
+        run(source, target, commit_seqs=2, jobs=3)
+    assert seqs(lake) == list(range(1, 10))

@@ -1,0 +1,58 @@
+"""A driver that is killed: streams of one topic into every kind of sink, to the end of the topic.
+
+python tests/spark/driver.py URL TOPIC HOME
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from topics.spark.jobs.sessions import Sessions
+from topics.spark.session import session
+
+RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 300, "files": 300}
+"""Sink -> the size of its batches: a batch of files is done sooner than one of a server."""
+
+
+def main(url: str, topic: str, home: Path) -> None:
+    spark = session("driver", master="local[2]")
+    spark.sparkContext.setLogLevel("OFF")
+    job = Sessions({}, home / "folder")
+
+    def frame(sink: str) -> Any:
+        return (
+            spark.readStream.format("topics")
+            .option("url", url)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxRecordsPerTrigger", str(RECORDS_PER_BATCH[sink]))
+            .schema("seq BIGINT, tag STRING, data STRING")
+            .load()
+        )
+
+    def into_folder(rows: Any, batch: int) -> None:
+        job._write_folder(rows, batch)
+
+    def into_topic(rows: Any, name: str) -> Any:
+        return rows.writeStream.format("topics").option("url", url).option("topic", name)
+
+    writers = {
+        "topic": into_topic(frame("topic"), f"{topic}.copy"),
+        "staged": into_topic(frame("staged").drop("seq"), f"{topic}.staged")
+        .option("writeMode", "staged")
+        .option("stagingDir", str(home / "staging")),
+        "folder": frame("folder").writeStream.foreachBatch(into_folder),
+        "files": frame("files").writeStream.format("parquet").option("path", str(home / "files")),
+    }
+    queries = [
+        writer.option("checkpointLocation", str(home / "checkpoints" / name))
+        .trigger(availableNow=True)
+        .start()
+        for name, writer in writers.items()
+    ]
+    for query in queries:
+        query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

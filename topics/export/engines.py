@@ -1,0 +1,111 @@
+"""Which program reads a chunk and writes its files.
+
+An engine makes chunks; what is a commit, and in which order they come, is not its concern.  `direct`
+is pyarrow in this process.  `spark` is `topics.spark.export`, where it is installed: a module with
+
+    def chunk(lake, codec, by, source, each, wanted, *, fails_on_loss, target_bytes, progress) -> Chunk
+
+with the arguments and the promises of `topics.export.writing.chunk_of`.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from topics.arrow.scan import Range
+from topics.arrow.source import Source, Wanted
+from topics.export.compact import compact_topic
+from topics.export.manifest import Commit, Damaged, Lineage, Settings
+from topics.export.reconcile import reconcile
+from topics.export.target import Chunk, Target, Unusable
+from topics.export.verify import verify
+from topics.export.writing import chunk_of
+
+Engine: TypeAlias = Callable[..., Chunk]
+
+ENGINES: Final = ("direct", "spark")
+TIDY_FILES: Final = 20
+"""Small files of a topic after which a run that follows it merges them."""
+
+
+def engine(name: str) -> Engine:
+    """Raises Unusable: It is not installed."""
+    if name == "direct":
+        return chunk_of
+    try:
+        made: Any = import_module("topics.spark.export")
+    except ImportError as error:
+        raise Unusable(
+            f'--engine spark needs pip install "topics-server[spark]" ({error}); '
+            "--engine direct needs nothing more"
+        ) from None
+    found: Engine = made.chunk
+    return found
+
+
+class FileExport:
+    """A directory of files and the engine that fills it.  Implements `run.Exporting`."""
+
+    def __init__(
+        self, target: Target, *, engine: Engine = chunk_of, target_bytes: int, tidies: bool = False
+    ) -> None:
+        self.target = target
+        self._engine = engine
+        self._target_bytes = target_bytes
+        self._tidies = tidies
+
+    @property
+    def settings(self) -> Settings:
+        return self.target.settings
+
+    def lineage(self, topic: str) -> Lineage | None:
+        return self.target.lineage(topic)
+
+    def chunk(
+        self,
+        source: Source,
+        each: Range,
+        wanted: Wanted,
+        *,
+        fails_on_loss: bool,
+        progress: Callable[[int, int], None],
+    ) -> Chunk:
+        return self._engine(
+            self.target.lake,
+            self.target.codec,
+            self.settings.by,
+            source,
+            each,
+            wanted,
+            fails_on_loss=fails_on_loss,
+            target_bytes=self._target_bytes,
+            progress=progress,
+        )
+
+    def commit(self, chunk: Chunk) -> Commit:
+        return self.target.commit(chunk)
+
+    def discard(self, chunk: Chunk) -> None:
+        self.target.discard(chunk)
+
+    def check(self, commit: Commit) -> None:
+        lake, codec = self.target.lake, self.target.codec
+        for file in commit.files:
+            if lake.size(file.path) != file.bytes:
+                raise Damaged(file.path, f"it has not the {file.bytes} bytes that were written")
+            if (count := codec.count(lake, file.path)) not in (None, file.rows):
+                raise Damaged(file.path, f"it says {count} rows, not {file.rows}")
+
+    def tidy(self, topic: str) -> None:
+        if self._tidies:
+            compact_topic(self.target, topic, self._target_bytes, fewest=TIDY_FILES)
+
+    def reconcile(self, source: Source, topic: str) -> int:
+        return reconcile(self.target, source, topic).erased
+
+    def verify(self, topic: str) -> None:
+        for problem in verify(self.target.lake, self.target.catalogue, topic=topic).problems:
+            raise problem
+
+    def hand_off(self, topic: str, epoch: str, before_seq: int) -> None:
+        self.target.hand_off(topic, epoch, before_seq)

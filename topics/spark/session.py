@@ -1,0 +1,74 @@
+"""`session()`: a Spark session in which topics can be read as they should be.
+
+Owns the settings that this needs before the JVM starts.  A session made otherwise works, too:
+docs/spark.md says which of these it then misses.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from topics.spark.errors import SparkFailure
+from topics.spark.java import find_java
+from topics.spark.workers import trouble, worker_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    # Else Parquet files have times in a form that only Spark reads well.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+}
+LOCAL_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def session(
+    app_name: str = "topics", *, master: str | None = None, settings: dict[str, str] | None = None
+) -> "SparkSession":
+    """The session of this process; the first call starts it.
+
+    Workers run the Python of this process unless PYSPARK_PYTHON names another.
+
+    Args:
+        master: By default what the environment says (`MASTER`, `SPARK_REMOTE`), else `local[*]`.
+        settings: Of Spark; they win over those that this makes.
+
+    Raises:
+        SparkFailure: There is no Java that fits, or the workers' Python cannot read topics.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkFailure(f'{error}: pip install "topics-server[spark]"') from None
+
+    prepare()
+    builder = SparkSession.builder.appName(app_name)
+    wanted = dict(SETTINGS)
+    if (remote := os.environ.get("SPARK_REMOTE")) and master is None:
+        builder = builder.remote(remote)
+    else:
+        where = master or os.environ.get("MASTER") or "local[*]"
+        builder = builder.master(where)
+        if where.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            wanted |= LOCAL_SETTINGS
+        java = find_java()
+        if java.home is not None:
+            os.environ["JAVA_HOME"] = str(java.home)
+    for name, value in {**wanted, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def prepare() -> None:
+    """Name the workers' Python before the JVM starts.  Raises SparkFailure: It cannot read topics."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = worker_python()
+    if python != sys.executable and (wrong := trouble(python)) is not None:
+        raise SparkFailure(f"workers' Python: {wrong}")
