@@ -18,8 +18,8 @@ import click
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop
 from topics.cli.export_care import compact, reconcile, repair, status, verify
 from topics.cli.export_place import failures, opened, place_option, size_bytes
+from topics.cli.moments import age_ms
 from topics.cli.target import with_client
-from topics.cli.watch import age_ms
 
 if TYPE_CHECKING:
     from topics.arrow.source import Source
