@@ -170,7 +170,11 @@ for each in (status, verify, compact, reconcile, repair):
 @click.option("--yes", is_flag=True, help="--then-delete: do not ask.")
 @with_client
 def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> int:
-    """Export TOPICs to a directory."""
+    """Export TOPICs to a directory, from where the last run ended to the head.
+
+    \b
+    topics export orders --path topics-data --to lake --by date
+    """
     from topics.cli.export_progress import progress
 
     if len(set(topics)) < len(topics):

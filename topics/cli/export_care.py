@@ -227,7 +227,7 @@ def compared_line(each: Any) -> str:
 )
 @_json
 def compact(to: Path, target_file_size: int, as_json: bool) -> int:
-    """Merge the small files of DIR."""
+    """Merge the small files of DIR into files of about the wanted size; the rows stay the same."""
     from topics.export.compact import compact as compacted
     from topics.export.lake import OsLake
     from topics.export.target import open_target
