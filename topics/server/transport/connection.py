@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, cast
 
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Exchange
+from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Meter
 from topics.server.transport.deadline import Deadline
 from topics.server.transport.limits import Limits, Timeouts
@@ -103,7 +104,7 @@ class Shared:
         """CPU time of the loop's thread, by which a client is light or heavy: time in which the
         process waits for a CPU is not the client's fault.  Reading it costs ten times as much."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
-        self.bodies = Budget(self.limits.bodies_bytes)
+        self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
         self.answers = Budget(self.limits.answers_bytes)
         self.connections: set[Connection] = set()
         self.is_draining = False
