@@ -69,10 +69,9 @@ class Engine:
         )
         self.queue_commands = QueueCommands(limits, self.unit, report)
         self.push_streams = self.queue_commands.streams
-        self.watch_commands = WatchCommands(
-            limits, self.unit, besides=lambda: self.push_streams.open_count
-        )
+        self.watch_commands = WatchCommands(limits, self.unit)
         self.watches = self.watch_commands.watches
+        self.push_streams.shares = self.watches.connection_shares
         self.router_commands = RouterCommands(limits, self.unit, self.watches.on_rest)
         self.watches.is_awaited = self.router_commands.is_awaited
         self.scans = PartialScans(self.unit)
@@ -131,7 +130,7 @@ class Engine:
 
     def open_push_stream(self, stream: PushStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
-        self.watch_commands.require_connection_slot(taken_over=False)
+        self.push_streams.shares.require(stream.caller)
         self.queue_commands.open(stream)
 
     # What is decided is written by the turn.

@@ -4,6 +4,7 @@ Owns the one place that knows all of them: the store on disk, the runtime, the e
 """
 
 from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.server.exchange.callers import Callers
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.runtime.runtime import Runtime
 from topics.settings import Settings, is_loopback
@@ -26,5 +27,7 @@ def create(settings: Settings) -> Runtime:
     if is_loopback(settings.host):
         hosts |= LOOPBACK_HOSTS
     origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
-    runtime.exchange = TopicsExchange(runtime, OriginRule(hosts, origins))
+    runtime.exchange = TopicsExchange(
+        runtime, OriginRule(hosts, origins), Callers(settings.trusted_proxies)
+    )
     return runtime

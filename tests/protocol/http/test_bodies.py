@@ -203,3 +203,32 @@ def test_a_large_batch_is_counted_while_it_is_decoded() -> None:
 
     assert len(batch.datas) == 5000
     assert refused.value.code is ErrorCode.BATCH_TOO_LARGE
+
+
+@pytest.mark.parametrize("path", ["$.node", "$.topics.t.node"])
+def test_a_reader_leaves_out_a_bounded_number_of_nodes(path: str) -> None:
+    """64, each counted once: they are compared at every publication.  Longer ones than a node can be
+    are not kept. (§7.2)"""
+    inner = path.startswith("$.topics")
+
+    def watch(nodes: object) -> bodies.CreateWatch:
+        one = {"node": nodes}
+        body = {"topics": {"t": one}} if inner else {"topics": {"t": {}}, **one}
+        return bodies.parse_watch(json.dumps(body).encode(), Limits(), wid="w", lenient=False)
+
+    nodes = [f"n{i}" for i in range(64)]
+    made = watch([*nodes, "n0", "n1"])
+    kept = made.topics["t"].nodes if inner else made.view.nodes
+    assert kept == tuple(nodes)
+    made = watch(["x" * 129, "x" * 128])
+    kept = made.topics["t"].nodes if inner else made.view.nodes
+    assert kept == ("x" * 128,)
+    with pytest.raises(Rejection, match="65 nodes exceed 64") as refused:
+        watch([*nodes, "more"])
+    assert path in refused.value.message
+
+
+def test_a_diff_leaves_out_a_bounded_number_of_nodes() -> None:
+    """As a watch. (§3)"""
+    with pytest.raises(Rejection, match="exceed 64"):
+        bodies.parse_diff("t", json.dumps({"node": [str(i) for i in range(65)]}).encode(), Limits())

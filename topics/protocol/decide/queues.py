@@ -398,7 +398,7 @@ class QueueCommands:
     def open(self, stream: PushStream) -> None:
         """A push stream begins to take jobs."""
         self._waiting.open(stream.topic_id).streams[stream] = None
-        self.streams.open_count += 1
+        self.streams.opened(stream)
 
     def take(self, stream: PushStream, moment: Moment) -> list[Jobs]:
         """The jobs that a stream which can send is given now, each a span of its own; it is woken
@@ -426,7 +426,7 @@ class QueueCommands:
         """The connection is gone: what it holds may be claimed at once."""
         moment = self._unit.in_engine_time(moment)
         waiting = self._waiting.find(stream.topic_id)
-        self.streams.open_count -= 1
+        self.streams.closed(stream)
         if waiting is None or stream not in waiting.streams:
             return
         del waiting.streams[stream]

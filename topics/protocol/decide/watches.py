@@ -1,7 +1,7 @@
 """Watch commands: sessions, streams and sockets, as far as the state of topics decides (§7).
 
 The joint between watches (positions and lifecycles, `state/watches.py`) and topics: which there are,
-which comes first in a stream, and how many connections may be open.
+which comes first in a stream, and how much of it one caller may have.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +9,11 @@ from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.topics import effective_priority, note_read
+from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.limits import Limits, throttled
+from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
 from topics.protocol.state.topic import Topic
@@ -31,12 +32,10 @@ from topics.protocol.state.watches import (
 class WatchCommands:
     """Sessions and streams over the topics of one engine."""
 
-    def __init__(self, limits: Limits, unit: UnitOfWork, *, besides: Callable[[], int]) -> None:
-        """`besides` gives the number of connections that stream something else."""
+    def __init__(self, limits: Limits, unit: UnitOfWork) -> None:
         self._limits = limits
         self._unit = unit
-        self.watches = Watches(self._shown)
-        self._besides = besides
+        self.watches = Watches(self._shown, limits)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CreateWatch: self._create_watch
         }
@@ -44,9 +43,7 @@ class WatchCommands:
     def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
         self.watches.forget_idle(moment.now_ms)
-        limit = self._limits.max_watch_sessions
-        if limit and len(self.watches.sessions) >= limit:
-            raise throttled("max_watch_sessions", limit)
+        self.watches.session_shares.require(command.caller)
         watched: dict[str, Watched] = {}
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
@@ -56,7 +53,10 @@ class WatchCommands:
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
-        session = Session(command.wid, watched, command.heartbeat_ms, moment.now_ms)
+        session = Session(
+            command.wid, watched, command.heartbeat_ms, moment.now_ms, caller=command.caller
+        )
+        self.watches.byte_shares.require(command.caller, session.memory_bytes)
         self.watches.add_session(session)
         return WatchCreated(
             session.wid,
@@ -81,7 +81,9 @@ class WatchCommands:
         """
         now_ms = self._unit.advance(now_ms)
         session = self.require_session(wid, now_ms)
-        self.require_connection_slot(taken_over=session.stream is not None)
+        self.watches.connection_shares.require(
+            session.caller, freed=int(session.stream is not None)
+        )
         known = Remembered()
         if rewind is not None:
             known = parse_composite(rewind, list(session.watched)) or known
@@ -95,10 +97,10 @@ class WatchCommands:
             raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
         return session
 
-    def open_socket(self, wake: Callable[[], None]) -> Stream:
-        """A WebSocket's stream, with nothing subscribed yet (§7.7)."""
-        self.require_connection_slot(taken_over=False)
-        return self.watches.open_socket(wake)
+    def open_socket(self, wake: Callable[[], None], caller: Caller = NOBODY) -> Stream:
+        """A WebSocket's stream, with nothing subscribed yet (§7.7).  Raises Rejection: 429."""
+        self.watches.connection_shares.require(caller)
+        return self.watches.open_socket(wake, caller)
 
     def subscribe(
         self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int
@@ -117,6 +119,12 @@ class WatchCommands:
             except DamagedRun as damage:
                 raise damage.refusal() from damage
             added.append(Watched(name, topic.topic_id, cursor, own))
+        replaced = [w for name in topics if (w := stream.watched.get(name)) is not None]
+        self.watches.byte_shares.require(
+            stream.caller,
+            sum(watched.memory_bytes for watched in added),
+            freed=sum(watched.memory_bytes for watched in replaced),
+        )
         for watched in added:
             self.watches.subscribe(stream, watched)
         return added
@@ -136,9 +144,3 @@ class WatchCommands:
     def _priority(self, name: str) -> int:
         topic = self._unit.state.topics.get(name)
         return 0 if topic is None else effective_priority(topic, self._unit.state.now_ms)
-
-    def require_connection_slot(self, *, taken_over: bool) -> None:
-        limit = self._limits.max_sse_connections
-        streams = len(self.watches.streams) + self._besides()
-        if limit and streams - taken_over >= limit:
-            raise throttled("max_sse_connections", limit)

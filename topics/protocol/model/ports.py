@@ -110,8 +110,13 @@ class Run(Protocol):
     def tag(self, tag_id: int) -> str:
         """The tag of an id from `columns.tag_id`, which is not 0."""
 
-    def tag_ids(self, match: TagMatch) -> NDArray[np.uint32]:
-        """Ids of the tags that match, ascending; empty where none does.  Never scans records."""
+    def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
+        """Ids of the tags that match, ascending; empty where none does.
+
+        Args:
+            rows: Only the tags of rows [lo, hi) are asked for: others may be left out where that is
+                cheaper.
+        """
 
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
         """Rows whose tag matches, ascending, deleted ones included.  Never scans records."""

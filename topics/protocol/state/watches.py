@@ -14,12 +14,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
+from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.state.selection import ReadQuery, seek, select
+from topics.protocol.state.shares import Shares
 from topics.protocol.state.topic import Tombstone, Topic
 
 SESSION_TTL_MS: Final = 300_000
@@ -27,6 +30,12 @@ FRAMES_SHARED_MAX: Final = 256
 FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
 """Text in the frames kept for other streams at the same position; once written out, a frame holds
 it once more for each encoder."""
+
+
+WATCHED_BYTES: Final = 600
+"""What a watched topic takes in memory, about, beside its names and filters."""
+TEXT_BYTES: Final = 60
+"""What a string takes beside its characters, about."""
 
 
 class WatchPlace(Enum):
@@ -138,6 +147,14 @@ class Watched:
     stream: "Stream | None" = None
     is_queued: bool = False
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it holds, the filters with it although topics of a session may share them."""
+        view = self.view
+        nodes = sum(TEXT_BYTES + len(node) for node in view.nodes)
+        match = 0 if view.match is None else 2 * (TEXT_BYTES + len(view.match.lower))
+        return WATCHED_BYTES + TEXT_BYTES + len(self.name) + nodes + match
+
     def step(self, step: WatchStep) -> None:
         self.place = WATCH_TRANSITIONS[self.place, step]
 
@@ -152,6 +169,7 @@ class Stream:
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
+        caller: In whose share it counts.
     """
 
     wake: Callable[[], None]
@@ -160,6 +178,7 @@ class Stream:
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
+    caller: Caller = NOBODY
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:
@@ -216,13 +235,35 @@ class Session:
     heartbeat_ms: int
     last_access_ms: int
     stream: Stream | None = None
+    caller: Caller = NOBODY
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds of `max_watch_bytes`."""
+        return sum(watched.memory_bytes for watched in self.watched.values())
 
 
 class Watches:
-    """Every session and stream, and the watched topics by topic id."""
+    """Every session and stream, and the watched topics by topic id.
 
-    def __init__(self, find: Callable[[str], Topic | None]) -> None:
+    Attributes:
+        session_shares: Sessions, by the caller that made them.
+        connection_shares: Open streams and WebSockets, push streams of queues included (§11).
+        byte_shares: What sessions and subscriptions hold in memory.
+    """
+
+    def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
         """`find` gives the present instance of a name, without its expired records."""
+        self.session_shares = Shares(
+            "max_watch_sessions", limits.max_watch_sessions, per_ip=limits.max_watch_sessions_per_ip
+        )
+        self.connection_shares = Shares(
+            "max_sse_connections",
+            limits.max_sse_connections,
+            per_key=limits.max_sse_connections_per_key,
+            per_ip=limits.max_sse_connections_per_ip,
+        )
+        self.byte_shares = Shares("max_watch_bytes", limits.max_watch_bytes)
         self.sessions: OrderedDict[str, Session] = OrderedDict()
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
@@ -236,6 +277,8 @@ class Watches:
 
     def add_session(self, session: Session) -> None:
         self.sessions[session.wid] = session
+        self.session_shares.take(session.caller)
+        self.byte_shares.take(session.caller, session.memory_bytes)
         for watched in session.watched.values():
             self._by_topic.setdefault(watched.topic_id, {})[watched] = None
 
@@ -247,6 +290,8 @@ class Watches:
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
             del self.sessions[session.wid]
+            self.session_shares.give_back(session.caller)
+            self.byte_shares.give_back(session.caller, session.memory_bytes)
             for watched in session.watched.values():
                 self._unlist(watched)
 
@@ -261,8 +306,8 @@ class Watches:
         if session.stream is not None:
             session.stream.end(409, "another stream of this session took over")
             self.close(session.stream)
-        stream = Stream(wake, dict(session.watched))
-        self.streams.add(stream)
+        stream = Stream(wake, dict(session.watched), caller=session.caller)
+        self._add(stream)
         session.stream = stream
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
@@ -282,16 +327,26 @@ class Watches:
 
     # ------------------------------------------------------------------ streams
 
-    def open_socket(self, wake: Callable[[], None]) -> Stream:
-        """A stream that begins with no topic (§7.7)."""
-        stream = Stream(wake)
+    def _add(self, stream: Stream) -> None:
         self.streams.add(stream)
+        self.connection_shares.take(stream.caller)
+
+    def _discard(self, stream: Stream) -> None:
+        if stream in self.streams:
+            self.streams.discard(stream)
+            self.connection_shares.give_back(stream.caller)
+
+    def open_socket(self, wake: Callable[[], None], caller: Caller = NOBODY) -> Stream:
+        """A stream that begins with no topic (§7.7)."""
+        stream = Stream(wake, caller=caller)
+        self._add(stream)
         return stream
 
     def subscribe(self, stream: Stream, watched: Watched) -> None:
         """Add a topic to a socket; a second subscription of a name replaces the first."""
         self.unsubscribe(stream, watched.name)
         stream.watched[watched.name] = watched
+        self.byte_shares.take(stream.caller, watched.memory_bytes)
         self._by_topic.setdefault(watched.topic_id, {})[watched] = None
         self._attach(stream, watched)
 
@@ -299,6 +354,7 @@ class Watches:
         watched = stream.watched.pop(name, None)
         if watched is None:
             return False
+        self.byte_shares.give_back(stream.caller, watched.memory_bytes)
         self._detach(stream, watched)
         self._unlist(watched)
         stream.pending = deque(frame for frame in stream.pending if frame.topic != name)
@@ -307,13 +363,13 @@ class Watches:
     def close_socket(self, stream: Stream) -> None:
         for name in list(stream.watched):
             self.unsubscribe(stream, name)
-        self.streams.discard(stream)
+        self._discard(stream)
 
     def close(self, stream: Stream) -> None:
         for watched in stream.watched.values():
             if watched.stream is stream:
                 self._detach(stream, watched)
-        self.streams.discard(stream)
+        self._discard(stream)
 
     def _attach(self, stream: Stream, watched: Watched) -> None:
         watched.stream = stream

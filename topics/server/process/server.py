@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -53,6 +53,8 @@ class ServerSettings(ProcessSettings, Protocol):
     def keep_alive_ms(self) -> int: ...
     @property
     def limits(self) -> Any: ...
+    @property
+    def trusted_proxies(self) -> Sequence[str]: ...
 
 
 class ServedRuntime(Protocol):
@@ -148,6 +150,7 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: ServedRuntime, collector: Collector) -> int:
+        from topics.server.exchange.callers import Callers
         from topics.server.transport.connection import Connection, Shared
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
@@ -155,12 +158,16 @@ class _Server:
 
         await runtime.start()
         settings = self._settings
+        most = max_connections(settings.limits.max_connections)
         shared = Shared(
             runtime.exchange,
             limits=Limits(
-                connections=max_connections(),
+                connections=most,
+                connections_per_ip=settings.limits.max_connections_per_ip or most,
+                bodies_bytes=settings.limits.max_body_memory,
                 message_bytes=min(settings.limits.max_body_bytes, MESSAGE_BYTES_MAX),
             ),
+            peer=Callers(settings.trusted_proxies).peer,
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))

@@ -59,7 +59,8 @@ class Http1:
         self._now_s = shared.loop.time
         self._parser = Parser(shared.limits.feed_bytes)
         self._state = State.IDLE
-        self._body_share = BodyShare(shared.bodies, connection.client, self._give_way)
+        self._body_share: BodyShare | None = None
+        """Of a body that is not small."""
         self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
         self._message: Message | None = None
         self._admission: Admission | None = None
@@ -206,13 +207,21 @@ class Http1:
         size = parser.body_bytes - before_bytes
         if parser.body_bytes > admission.max_body_bytes:
             self._answer(admission.too_large())
-        elif not self._body_share.take(size):
+        elif parser.body_bytes > self._limits.body_free_bytes and not self._take_room(size):
             self._give_way()
         elif parser.is_complete:
             self._finish(admission, parser.take_body())
         else:
             self._keep_pace(before_bytes, size)
         return taken
+
+    def _take_room(self, size: int) -> bool:
+        share = self._body_share
+        if share is None:
+            share = BodyShare(self._shared.bodies, self._connection.client, self._give_way)
+            self._body_share = share
+            size = self._parser.body_bytes
+        return share.take(size)
 
     def _give_way(self) -> None:
         """Refuse a body for want of memory: its own, or that of another one (`bodies`)."""
@@ -229,7 +238,8 @@ class Http1:
             self._connection.deadline.set(min(next_s, self._body_until_s))
 
     def _finish(self, admission: Admission, pieces: list[bytes]) -> None:
-        self._body_share.settle()
+        if self._body_share is not None:
+            self._body_share.settle()
         answer: Any = admission.finish(pieces)
         if type(answer) is Answer:
             self._answer(answer)
@@ -338,7 +348,9 @@ class Http1:
         admission, self._admission = self._admission, None
         if admission is not None:
             admission.close()
-        self._body_share.close()
+        share, self._body_share = self._body_share, None
+        if share is not None:
+            share.close()
         source, self._source = self._source, None
         if source is not None:
             source.close()

@@ -146,10 +146,8 @@ class Receiver:
         if stream.received_bytes + size > admission.max_body_bytes:
             self._refuse(stream, admission.too_large())
             return
-        if stream.body_share is None:
-            give_way = partial(self._give_way, stream)
-            stream.body_share = BodyShare(link.shared.bodies, link.connection.client, give_way)
-        if not stream.body_share.take(size):
+        is_small = stream.received_bytes + size <= link.limits.body_free_bytes
+        if not is_small and not self._take_room(stream, size):
             self._give_way(stream)
             return
         stream.keep(piece)
@@ -210,6 +208,14 @@ class Receiver:
         """A body did not come in time."""
         assert stream.admission is not None
         self._refuse(stream, stream.admission.too_slow())
+
+    def _take_room(self, stream: Stream, size: int) -> bool:
+        if stream.body_share is None:
+            give_way = partial(self._give_way, stream)
+            link = self._link
+            stream.body_share = BodyShare(link.shared.bodies, link.connection.client, give_way)
+            size += stream.received_bytes
+        return stream.body_share.take(size)
 
     def _give_way(self, stream: Stream) -> None:
         """Refuse a body for want of memory: its own, or that of another one (`bodies`)."""

@@ -163,8 +163,9 @@ class Stream:
     def drop_body(self) -> None:
         self._pieces = []
         self._small.clear()
-        if self.body_share is not None:
-            self.body_share.close()
+        share, self.body_share = self.body_share, None
+        if share is not None:
+            share.close()
 
     def close(self) -> None:
         """Give up what it holds.  The state is CLOSED by then."""
