@@ -484,6 +484,10 @@ class Driver:
 
     # ------------------------------------------------------------------ time
 
+    def lagged(self, lag_ms: float) -> None:
+        """A turn waited so long for the host's thread: under pressure, writes give way (§0.6)."""
+        self._delayed.load.lagged(lag_ms, self._host.steady_ms)
+
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted though nothing happens until then, by the steady clock."""
         times = [self.commit.alarm_ms(), self.maintenance.alarm_ms(), self._delayed.alarm_ms()]
