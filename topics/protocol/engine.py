@@ -130,7 +130,7 @@ class Engine:
 
     def open_push_stream(self, stream: PushStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
-        self.push_streams.shares.require(stream.caller)
+        self.push_streams.shares.require(stream.holder)
         self.queue_commands.open(stream)
 
     # What is decided is written by the turn.

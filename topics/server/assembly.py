@@ -4,8 +4,8 @@ Owns the one place that knows all of them: the store on disk, the runtime, the e
 """
 
 from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
-from topics.server.exchange.callers import Callers
 from topics.server.exchange.exchange import TopicsExchange
+from topics.server.exchange.holders import Holders
 from topics.server.runtime.runtime import Runtime
 from topics.settings import Settings, is_loopback
 from topics.store.files import OsFiles
@@ -28,6 +28,6 @@ def create(settings: Settings) -> Runtime:
         hosts |= LOOPBACK_HOSTS
     origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
     runtime.exchange = TopicsExchange(
-        runtime, OriginRule(hosts, origins), Callers(settings.trusted_proxies)
+        runtime, OriginRule(hosts, origins), Holders(settings.trusted_proxies)
     )
     return runtime

@@ -1,31 +1,31 @@
-"""Shares: what one caller may take of what is limited, whoever came first. (§11)"""
+"""Shares: what one holder may take of what is limited, whoever came first. (§11)"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.state.shares import Shares
 
-KEY = Caller("k", is_key=True)
-LOCAL = Caller("127.0.0.1", is_crowd=True)
+KEY = Holder("k", is_key=True)
+LOCAL = Holder("127.0.0.1", is_crowd=True)
 
 
-def taken(shares: Shares, caller: Caller, most: int = 10_000) -> int:
-    """How many the caller gets until it is refused."""
+def taken(shares: Shares, holder: Holder, most: int = 10_000) -> int:
+    """How many the holder gets until it is refused."""
     for n in range(most):
         try:
-            shares.require(caller)
+            shares.require(holder)
         except Rejection:
             return n
-        shares.take(caller)
+        shares.take(holder)
     return most
 
 
-def refusal(shares: Shares, caller: Caller) -> dict[str, object]:
+def refusal(shares: Shares, holder: Holder) -> dict[str, object]:
     with pytest.raises(Rejection) as refused:
-        shares.require(caller)
+        shares.require(holder)
     assert refused.value.code.code == "throttled"
     return dict(refused.value.detail or {})
 
@@ -41,17 +41,17 @@ def test_the_total_is_for_all_together() -> None:
 
 def test_no_total_is_no_bound() -> None:
     """0 is unlimited. (§11)"""
-    assert taken(Shares("max_things", 0), Caller("a")) == 10_000
+    assert taken(Shares("max_things", 0), Holder("a")) == 10_000
 
 
 def test_one_address_leaves_something_for_others() -> None:
     """Alone it gets three quarters; the next three quarters of what is left; and so on."""
     shares = Shares("max_things", 1000)
-    got = [taken(shares, Caller(name)) for name in "abcd"]
+    got = [taken(shares, Holder(name)) for name in "abcd"]
     assert got[0] == 750
     assert got == sorted(got, reverse=True)
     assert got[3] > 0
-    assert refusal(shares, Caller("a")) == {"limit": "max_things", "max": 1000, "reason": "share"}
+    assert refusal(shares, Holder("a")) == {"limit": "max_things", "max": 1000, "reason": "share"}
 
 
 def test_an_address_of_many_clients_may_have_all() -> None:
@@ -59,11 +59,11 @@ def test_an_address_of_many_clients_may_have_all() -> None:
     assert taken(Shares("max_things", 1000), LOCAL) == 1000
 
 
-def test_bounds_of_one_caller() -> None:
+def test_bounds_of_one_holder() -> None:
     """Of a key and of an address, each by its own setting and name; nobody has none."""
     shares = Shares("max_things", 0, per_key=3, per_ip=2)
     assert taken(shares, KEY) == 3
-    assert taken(shares, Caller("a")) == taken(shares, LOCAL) == 2
+    assert taken(shares, Holder("a")) == taken(shares, LOCAL) == 2
     assert refusal(shares, KEY) == {"limit": "max_things_per_key", "max": 3}
     assert refusal(shares, LOCAL) == {"limit": "max_things_per_ip", "max": 2}
     assert taken(shares, NOBODY, 100) == 100
@@ -71,7 +71,7 @@ def test_bounds_of_one_caller() -> None:
 
 
 def test_what_is_given_back_with_it_does_not_count() -> None:
-    """A stream that takes over another one of its caller needs no slot of its own. (§7.3)"""
+    """A stream that takes over another one of its holder needs no slot of its own. (§7.3)"""
     shares = Shares("max_things", 1)
     shares.take(KEY)
     shares.require(KEY, freed=1)
@@ -88,20 +88,20 @@ def test_what_is_not_held_cannot_be_given_back() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=80))
-def test_counts_are_those_of_the_callers(steps: list[tuple[str, bool]]) -> None:
+def test_counts_are_those_of_the_holders(steps: list[tuple[str, bool]]) -> None:
     """Of all and of each, whatever the order."""
     shares, model = Shares("max_things", 20), dict.fromkeys("abc", 0)
     for name, takes in steps:
-        caller = Caller(name)
+        holder = Holder(name)
         if takes:
             try:
-                shares.require(caller)
+                shares.require(holder)
             except Rejection:
                 continue
-            shares.take(caller)
+            shares.take(holder)
             model[name] += 1
         elif model[name]:
-            shares.give_back(caller)
+            shares.give_back(holder)
             model[name] -= 1
-    assert {name: shares.held(Caller(name)) for name in model} == model
+    assert {name: shares.held(Holder(name)) for name in model} == model
     assert shares.used == sum(model.values()) <= 20

@@ -47,7 +47,7 @@ class Desk:
     def held(self) -> tuple[int, int, int]:
         """(requests, long polls, streams) that are counted now."""
         streams = self.shell.engine.watches.connection_shares
-        return self.exchange.inflight.used, self.exchange.polls.used, streams.used
+        return self.exchange.slots.inflight.used, self.exchange.slots.polls.used, streams.used
 
 
 def refusal(answer: Answer) -> dict[str, Any]:

@@ -9,8 +9,8 @@ held runs out or was given back by then.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Grant
 from topics.protocol.state.queue import Job, JobPlace, Queue
 from topics.protocol.state.shares import Shares
@@ -26,7 +26,7 @@ class PushStream:
         lapsed: The same, of those whose time ran out, and that no other worker has claimed since.
         given: What was leased and not taken yet.
         ended_by: Why the server ended it, where it did.
-        caller: In whose share it counts.
+        holder: In whose share it counts.
     """
 
     topic_id: int
@@ -39,7 +39,7 @@ class PushStream:
     lapsed: dict[int, int] = field(default_factory=dict)
     given: list[Grant] = field(default_factory=list)
     ended_by: Rejection | None = None
-    caller: Caller = NOBODY
+    holder: Holder = NOBODY
 
     @property
     def is_full(self) -> bool:
@@ -61,11 +61,11 @@ class PushStreams:
 
     def opened(self, stream: PushStream) -> None:
         self.open_count += 1
-        self.shares.take(stream.caller)
+        self.shares.take(stream.holder)
 
     def closed(self, stream: PushStream) -> None:
         self.open_count -= 1
-        self.shares.give_back(stream.caller)
+        self.shares.give_back(stream.holder)
 
     def give(self, queue: Queue, stream: PushStream, grant: Grant) -> None:
         """Jobs were leased through the stream: it takes them when it can send."""

@@ -1,7 +1,7 @@
 """Watch commands: sessions, streams and sockets, as far as the state of topics decides (§7).
 
 The joint between watches (positions and lifecycles, `state/watches.py`) and topics: which there are,
-which comes first in a stream, and how much of it one caller may have.
+which comes first in a stream, and how much of it one holder may have.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +9,10 @@ from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.topics import effective_priority, note_read
-from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
@@ -43,7 +43,7 @@ class WatchCommands:
     def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
         self.watches.forget_idle(moment.now_ms)
-        self.watches.session_shares.require(command.caller)
+        self.watches.session_shares.require(command.holder)
         watched: dict[str, Watched] = {}
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
@@ -54,9 +54,9 @@ class WatchCommands:
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
         session = Session(
-            command.wid, watched, command.heartbeat_ms, moment.now_ms, caller=command.caller
+            command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=command.holder
         )
-        self.watches.byte_shares.require(command.caller, session.memory_bytes)
+        self.watches.byte_shares.require(command.holder, session.memory_bytes)
         self.watches.add_session(session)
         return WatchCreated(
             session.wid,
@@ -82,7 +82,7 @@ class WatchCommands:
         now_ms = self._unit.advance(now_ms)
         session = self.require_session(wid, now_ms)
         self.watches.connection_shares.require(
-            session.caller, freed=int(session.stream is not None)
+            session.holder, freed=int(session.stream is not None)
         )
         known = Remembered()
         if rewind is not None:
@@ -97,10 +97,10 @@ class WatchCommands:
             raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
         return session
 
-    def open_socket(self, wake: Callable[[], None], caller: Caller = NOBODY) -> Stream:
+    def open_socket(self, wake: Callable[[], None], holder: Holder = NOBODY) -> Stream:
         """A WebSocket's stream, with nothing subscribed yet (§7.7).  Raises Rejection: 429."""
-        self.watches.connection_shares.require(caller)
-        return self.watches.open_socket(wake, caller)
+        self.watches.connection_shares.require(holder)
+        return self.watches.open_socket(wake, holder)
 
     def subscribe(
         self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int
@@ -121,7 +121,7 @@ class WatchCommands:
             added.append(Watched(name, topic.topic_id, cursor, own))
         replaced = [w for name in topics if (w := stream.watched.get(name)) is not None]
         self.watches.byte_shares.require(
-            stream.caller,
+            stream.holder,
             sum(watched.memory_bytes for watched in added),
             freed=sum(watched.memory_bytes for watched in replaced),
         )

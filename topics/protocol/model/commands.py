@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
 
@@ -135,7 +135,7 @@ class CreateWatch(msgspec.Struct, frozen=True):
     Attributes:
         wid: Its name; the shell's entropy.
         cursors: Positions of a composite id that the client kept; they win over `topics`.
-        caller: Who made it, and whose share it counts in.
+        holder: Who made it, and whose share it counts in.
     """
 
     wid: str
@@ -144,11 +144,11 @@ class CreateWatch(msgspec.Struct, frozen=True):
     heartbeat_ms: int
     lenient: bool
     cursors: Mapping[str, int]
-    caller: Caller = NOBODY
+    holder: Holder = NOBODY
 
-    def by(self, caller: Caller) -> "CreateWatch":
-        """The same, made by a caller."""
-        return msgspec.structs.replace(self, caller=caller)
+    def by(self, holder: Holder) -> "CreateWatch":
+        """The same, made by a holder."""
+        return msgspec.structs.replace(self, holder=holder)
 
 
 class PutRouter(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""Shares: how much of a limited resource one caller may take (§11).
+"""Shares: how much of a limited resource one holder may take (§11).
 
 A total alone lets the first client that takes all of it keep everybody else out.  An absolute bound
-for each caller is too small for a client that is alone, or too large for the total.  So a caller may
+for each holder is too small for a client that is alone, or too large for the total.  So a holder may
 take more while it holds less than `SHARE` times what is left (Choudhury and Hahne, "Dynamic queue
 length thresholds for shared-memory packet switches", 1998): alone it gets three quarters of the
 total, and the more there are, the smaller each one's share; something is left for the next, whoever
@@ -12,8 +12,8 @@ Owns the counts.  Knows nothing of what is counted.
 
 from typing import Final
 
-from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import throttled
 
 SHARE: Final = 3
@@ -24,12 +24,12 @@ class Shares:
 
     Args:
         name: Of the limit, as `detail.limit` tells it.
-        limit: Of all callers together; 0: no bound, and no shares either.
+        limit: Of all holders together; 0: no bound, and no shares either.
         per_key: Of one key; 0: no bound of its own.
         per_ip: Of one address; 0: no bound of its own.
 
     Attributes:
-        used: What all callers hold.
+        used: What all holders hold.
         refused: How often one was refused.
     """
 
@@ -40,37 +40,37 @@ class Shares:
         self.limit = limit
         self.used = self.refused = 0
         self._own = {True: (f"{name}_per_key", per_key), False: (f"{name}_per_ip", per_ip)}
-        self._held: dict[Caller, int] = {}
+        self._held: dict[Holder, int] = {}
 
-    def held(self, caller: Caller) -> int:
-        return self._held.get(caller, 0)
+    def held(self, holder: Holder) -> int:
+        return self._held.get(holder, 0)
 
     @property
     def most_held(self) -> int:
-        """What the caller holds that holds most."""
+        """What the holder holds that holds most."""
         return max(self._held.values(), default=0)
 
-    def require(self, caller: Caller = NOBODY, amount: int = 1, *, freed: int = 0) -> None:
-        """Refuse what would be too much: of all, of one caller, or of its share.
+    def require(self, holder: Holder = NOBODY, amount: int = 1, *, freed: int = 0) -> None:
+        """Refuse what would be too much: of all, of one holder, or of its share.
 
         Args:
-            freed: What the caller gives back with it.
+            freed: What the holder gives back with it.
 
         Raises:
             Rejection: 429, with the limit that was met.
         """
-        used, held = self.used - freed, self.held(caller) - freed
+        used, held = self.used - freed, self.held(holder) - freed
         if self.limit and used + amount > self.limit:
             self.refused += 1
             raise throttled(self.name, self.limit)
-        if not caller.name:
+        if not holder.name:
             return
-        own_name, own = self._own[caller.is_key]
+        own_name, own = self._own[holder.is_key]
         if own and held + amount > own:
             self.refused += 1
             raise throttled(own_name, own)
         # A crowd cannot be told apart: the total is its share.
-        if self.limit and not caller.is_crowd and held >= SHARE * (self.limit - used):
+        if self.limit and not holder.is_crowd and held >= SHARE * (self.limit - used):
             self.refused += 1
             raise Rejection(
                 ErrorCode.THROTTLED,
@@ -78,23 +78,23 @@ class Shares:
                 {"limit": self.name, "max": self.limit, "reason": "share"},
             )
 
-    def take(self, caller: Caller = NOBODY, amount: int = 1) -> None:
+    def take(self, holder: Holder = NOBODY, amount: int = 1) -> None:
         """Count; `require` comes before, where it may be too much."""
         self.used += amount
-        if caller.name:
-            self._held[caller] = self._held.get(caller, 0) + amount
+        if holder.name:
+            self._held[holder] = self._held.get(holder, 0) + amount
 
-    def give_back(self, caller: Caller = NOBODY, amount: int = 1) -> None:
+    def give_back(self, holder: Holder = NOBODY, amount: int = 1) -> None:
         self.used -= amount
         assert self.used >= 0
-        if caller.name:
-            left = self._held[caller] - amount
+        if holder.name:
+            left = self._held[holder] - amount
             assert left >= 0
             if left:
-                self._held[caller] = left
+                self._held[holder] = left
             else:
-                del self._held[caller]
+                del self._held[holder]
 
-    def bounds(self, caller: Caller) -> bool:
-        """Whether anything bounds what a caller may hold."""
-        return bool(self.limit or self._own[caller.is_key][1])
+    def bounds(self, holder: Holder) -> bool:
+        """Whether anything bounds what a holder may hold."""
+        return bool(self.limit or self._own[holder.is_key][1])

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
-from topics.protocol.model.caller import NOBODY, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
@@ -169,7 +169,7 @@ class Stream:
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
-        caller: In whose share it counts.
+        holder: In whose share it counts.
     """
 
     wake: Callable[[], None]
@@ -178,7 +178,7 @@ class Stream:
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
-    caller: Caller = NOBODY
+    holder: Holder = NOBODY
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:
@@ -235,7 +235,7 @@ class Session:
     heartbeat_ms: int
     last_access_ms: int
     stream: Stream | None = None
-    caller: Caller = NOBODY
+    holder: Holder = NOBODY
 
     @property
     def memory_bytes(self) -> int:
@@ -247,7 +247,7 @@ class Watches:
     """Every session and stream, and the watched topics by topic id.
 
     Attributes:
-        session_shares: Sessions, by the caller that made them.
+        session_shares: Sessions, by the holder that made them.
         connection_shares: Open streams and WebSockets, push streams of queues included (§11).
         byte_shares: What sessions and subscriptions hold in memory.
     """
@@ -277,8 +277,8 @@ class Watches:
 
     def add_session(self, session: Session) -> None:
         self.sessions[session.wid] = session
-        self.session_shares.take(session.caller)
-        self.byte_shares.take(session.caller, session.memory_bytes)
+        self.session_shares.take(session.holder)
+        self.byte_shares.take(session.holder, session.memory_bytes)
         for watched in session.watched.values():
             self._by_topic.setdefault(watched.topic_id, {})[watched] = None
 
@@ -290,8 +290,8 @@ class Watches:
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
             del self.sessions[session.wid]
-            self.session_shares.give_back(session.caller)
-            self.byte_shares.give_back(session.caller, session.memory_bytes)
+            self.session_shares.give_back(session.holder)
+            self.byte_shares.give_back(session.holder, session.memory_bytes)
             for watched in session.watched.values():
                 self._unlist(watched)
 
@@ -306,7 +306,7 @@ class Watches:
         if session.stream is not None:
             session.stream.end(409, "another stream of this session took over")
             self.close(session.stream)
-        stream = Stream(wake, dict(session.watched), caller=session.caller)
+        stream = Stream(wake, dict(session.watched), holder=session.holder)
         self._add(stream)
         session.stream = stream
         session.last_access_ms = now_ms
@@ -329,16 +329,16 @@ class Watches:
 
     def _add(self, stream: Stream) -> None:
         self.streams.add(stream)
-        self.connection_shares.take(stream.caller)
+        self.connection_shares.take(stream.holder)
 
     def _discard(self, stream: Stream) -> None:
         if stream in self.streams:
             self.streams.discard(stream)
-            self.connection_shares.give_back(stream.caller)
+            self.connection_shares.give_back(stream.holder)
 
-    def open_socket(self, wake: Callable[[], None], caller: Caller = NOBODY) -> Stream:
+    def open_socket(self, wake: Callable[[], None], holder: Holder = NOBODY) -> Stream:
         """A stream that begins with no topic (§7.7)."""
-        stream = Stream(wake, caller=caller)
+        stream = Stream(wake, holder=holder)
         self._add(stream)
         return stream
 
@@ -346,7 +346,7 @@ class Watches:
         """Add a topic to a socket; a second subscription of a name replaces the first."""
         self.unsubscribe(stream, watched.name)
         stream.watched[watched.name] = watched
-        self.byte_shares.take(stream.caller, watched.memory_bytes)
+        self.byte_shares.take(stream.holder, watched.memory_bytes)
         self._by_topic.setdefault(watched.topic_id, {})[watched] = None
         self._attach(stream, watched)
 
@@ -354,7 +354,7 @@ class Watches:
         watched = stream.watched.pop(name, None)
         if watched is None:
             return False
-        self.byte_shares.give_back(stream.caller, watched.memory_bytes)
+        self.byte_shares.give_back(stream.holder, watched.memory_bytes)
         self._detach(stream, watched)
         self._unlist(watched)
         stream.pending = deque(frame for frame in stream.pending if frame.topic != name)

@@ -20,18 +20,17 @@ from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece, open_object
 from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.caller import Caller
 from topics.protocol.model.commands import Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.shares import Shares
-from topics.server.exchange.callers import Callers
+from topics.server.exchange.holders import Holders
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
+from topics.server.exchange.slots import Slot, Slots
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
@@ -68,32 +67,18 @@ class TopicsExchange:
 
     Args:
         origins: Which origins and hosts are allowed; None: all.
-        callers: Says who sent a request.
-
-    Attributes:
-        inflight: Requests, streams not counted, by caller.
-        polls: Of them, those that may wait for records or jobs.
+        holders: Says who sent a request.
     """
 
     def __init__(
         self,
         runtime: Shell,
         origins: OriginRule | None = None,
-        callers: Callers | None = None,
+        holders: Holders | None = None,
     ) -> None:
         self._runtime = runtime
         self._origins = origins
-        self._callers = callers or Callers()
-        limits = runtime.limits
-        self.inflight = Shares(
-            "max_inflight",
-            0,
-            per_key=limits.max_inflight_per_key,
-            per_ip=limits.max_inflight_per_ip,
-        )
-        self.polls = Shares(
-            "max_long_polls", limits.max_long_polls, per_ip=limits.max_long_polls_per_ip
-        )
+        self.slots = Slots(runtime.limits, holders or Holders())
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
@@ -105,14 +90,14 @@ class TopicsExchange:
             route, name = routes.find_route(head.method, head.path)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
-            slots = _Slots(self, self._callers.of(head.client, header))
+            slot = self.slots.of(head, header)
             if not isinstance(route.target, Probe):
-                slots.begin_request()
-            admitted = _Admitted(call, route, name, head.query, slots)
+                slot.begin_request()
+            admitted = _Admitted(call, route, name, head.query, slot)
             try:
                 admitted.check_head()
             except BaseException:
-                slots.close()
+                slot.close()
                 raise
             return admitted
         except Rejection as refusal:
@@ -221,45 +206,6 @@ class _Responder:
         return Answer(status, headers, [] if self.is_head else body, close)
 
 
-class _Slots:
-    """What one request holds of the shares of its caller, given back once (§11)."""
-
-    __slots__ = ("_exchange", "_has_poll", "_has_request", "caller")
-
-    def __init__(self, exchange: TopicsExchange, caller: Caller) -> None:
-        self._exchange = exchange
-        self._has_request = self._has_poll = False
-        self.caller = caller
-
-    def begin_request(self) -> None:
-        """Raises Rejection: 429 for too many requests of this caller in flight."""
-        inflight = self._exchange.inflight
-        if inflight.bounds(self.caller):
-            inflight.require(self.caller)
-            inflight.take(self.caller)
-            self._has_request = True
-
-    def begin_poll(self) -> None:
-        """The request may wait for records or jobs.  Raises Rejection: 429."""
-        if not self._has_poll:
-            polls = self._exchange.polls
-            polls.require(self.caller)
-            polls.take(self.caller)
-            self._has_poll = True
-
-    def begin_stream(self) -> None:
-        """The request has become a stream, which is counted as one (§11)."""
-        self.close()
-
-    def close(self) -> None:
-        if self._has_request:
-            self._has_request = False
-            self._exchange.inflight.give_back(self.caller)
-        if self._has_poll:
-            self._has_poll = False
-            self._exchange.polls.give_back(self.caller)
-
-
 @lru_cache(maxsize=8)
 def _zipped_once(document: bytes) -> bytes:
     return gzip.compress(document)
@@ -268,11 +214,9 @@ def _zipped_once(document: bytes) -> bytes:
 class _Admitted:
     """Implements `interface.Admission`: a request that may send its body."""
 
-    def __init__(
-        self, call: _Responder, route: Route, name: str, query: bytes, slots: _Slots
-    ) -> None:
+    def __init__(self, call: _Responder, route: Route, name: str, query: bytes, slot: Slot) -> None:
         self._call = call
-        self._slots = slots
+        self._slot = slot
         self._route = route
         self._name = name
         self._query = query
@@ -303,7 +247,7 @@ class _Admitted:
                 return _probe(call, self._route.target)
             if isinstance(self._route.target, StreamKind):
                 streaming = self._stream(self._route.target)
-                self._slots.begin_stream()
+                self._slot.close()
                 return streaming
             if self._route.body is BodyRule.NONE:
                 return self._submit(self._parse(b""), _LateAnswer(call))
@@ -359,9 +303,9 @@ class _Admitted:
         if isinstance(command, Claim):
             waiting.claims(command)
         if isinstance(command, CreateWatch):
-            command = command.by(self._slots.caller)
+            command = command.by(self._slot.holder)
         elif isinstance(command, Diff | Claim) and command.wait_ms:
-            self._slots.begin_poll()
+            self._slot.begin_poll()
         found = self._call.runtime.submit(command, waiting.on_reply)
         if isinstance(found, Ticket):
             waiting.ticket = found
@@ -399,14 +343,14 @@ class _Admitted:
         if call.is_head:
             call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
             return Streaming(200, EVENT_STREAM, None)
-        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked, self._slots.caller))
+        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked, self._slot.holder))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
             if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            return SocketFeed(call.runtime, self._slots.caller)
+            return SocketFeed(call.runtime, self._slot.holder)
         except Rejection as refusal:
             return call.refuse(refusal)
 
@@ -422,7 +366,7 @@ class _Admitted:
         return self._call.refuse(refusal, close=True)
 
     def close(self) -> None:
-        self._slots.close()
+        self._slot.close()
 
 
 class _LateAnswer:

@@ -150,7 +150,7 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: ServedRuntime, collector: Collector) -> int:
-        from topics.server.exchange.callers import Callers
+        from topics.server.exchange.holders import Holders
         from topics.server.transport.connection import Connection, Shared
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
@@ -167,7 +167,7 @@ class _Server:
                 bodies_bytes=settings.limits.max_body_memory,
                 message_bytes=min(settings.limits.max_body_bytes, MESSAGE_BYTES_MAX),
             ),
-            peer=Callers(settings.trusted_proxies).peer,
+            peer=Holders(settings.trusted_proxies).peer,
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))

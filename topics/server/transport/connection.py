@@ -18,8 +18,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
-from topics.protocol.model.caller import Caller, caller_at
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
@@ -96,7 +96,7 @@ class Shared:
         timeouts: Timeouts | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         clock: Callable[[], float] | None = None,
-        peer: Callable[[str], Caller] = caller_at,
+        peer: Callable[[str], Holder] = holder_at,
     ) -> None:
         self.exchange = exchange
         self.peer = peer
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         self.shared = shared
         self._loop_s = shared.loop.time
         self.client = ""
-        self._caller: Caller
+        self._holder: Holder
         self.is_paused = False
         """Backpressure: the client does not read.  Write no more, except small refusals."""
         self.is_ended = False
@@ -189,16 +189,16 @@ class Connection(asyncio.Protocol):
         shared = self.shared
         peer = transport.get_extra_info("peername")  # None where the client has reset it already
         self.client = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._caller = shared.peer(self.client)
+        self._holder = shared.peer(self.client)
         try:
-            shared.connection_shares.require(self._caller)
+            shared.connection_shares.require(self._holder)
         except Rejection as refusal:
             log.warning("connections are reset as they come: %s", refusal.message)
             self.state = ConnectionState.LOST
             self._transport.abort()
             return
         shared.connections.add(self)
-        shared.connection_shares.take(self._caller)
+        shared.connection_shares.take(self._holder)
         self._transport.set_write_buffer_limits(high=HIGH_BYTES, low=LOW_BYTES)
         self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
 
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         self.set_busy(False)
         if self in self.shared.connections:
             self.shared.connections.discard(self)
-            self.shared.connection_shares.give_back(self._caller)
+            self.shared.connection_shares.give_back(self._holder)
 
     def pause_writing(self) -> None:
         self.is_paused = True

@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Holder:
     """One holder of what is limited.
 
     Attributes:
@@ -23,12 +23,12 @@ class Caller:
     is_crowd: bool = False
 
 
-NOBODY: Final = Caller("", is_crowd=True)
+NOBODY: Final = Holder("", is_crowd=True)
 
 
 @lru_cache(4096)
-def caller_at(address: str) -> Caller:
-    """The caller at an address.  Of IPv6 it is the network of 64 bits, all of which one host may use
+def holder_at(address: str) -> Holder:
+    """The holder at an address.  Of IPv6 it is the network of 64 bits, all of which one host may use
     as its own."""
     try:
         known = ip_address(address.partition("%")[0])
@@ -39,5 +39,5 @@ def caller_at(address: str) -> Caller:
             known = known.ipv4_mapped
         elif not known.is_loopback:
             network = IPv6Address(int(known) >> 64 << 64)
-            return Caller(f"{network}/64")
-    return Caller(str(known), is_crowd=known.is_loopback)
+            return Holder(f"{network}/64")
+    return Holder(str(known), is_crowd=known.is_loopback)
