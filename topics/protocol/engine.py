@@ -59,6 +59,8 @@ class Engine:
     ) -> None:
         self.limits = limits
         self.state = State(limits, store)
+        self.active: dict[int, None] = {}
+        """Topics that were written to since the start, the last one last."""
         self.unit = UnitOfWork(
             limits,
             self.state,
@@ -249,6 +251,9 @@ class Engine:
     # ------------------------------------------------------------------ what one rule means for others
 
     def _on_published(self, topic: Topic) -> None:
+        active, topic_id = self.active, topic.topic_id
+        active.pop(topic_id, None)
+        active[topic_id] = None
         self.watches.on_published(topic.topic_id)
         self.reads.on_published(topic)
         self.router_commands.on_published(topic)
@@ -263,6 +268,7 @@ class Engine:
         self.queue_commands.on_removed(topic)
 
     def _on_dropped(self, topic: Topic, head_seq: int) -> None:
+        self.active.pop(topic.topic_id, None)
         self.router_commands.on_stopped()
         self.queue_commands.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)

@@ -21,8 +21,13 @@ JSON = (b"content-type", b"application/json")
 class Desk:
     """An exchange over memory, asked in one call."""
 
-    def __init__(self, limits: Limits | None = None, origins: OriginRule | None = None) -> None:
-        self.shell = _Shell(limits or Limits(), START_MS)
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        origins: OriginRule | None = None,
+        shell: _Shell | None = None,
+    ) -> None:
+        self.shell = shell or _Shell(limits or Limits(), START_MS)
         self.exchange = TopicsExchange(self.shell, origins)
 
     def ask(

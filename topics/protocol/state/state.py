@@ -19,6 +19,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.events import (
     Cause,
     Checkpoint,
@@ -68,6 +69,7 @@ class State:
 
     Attributes:
         topics, by_id: By name and by id.
+        by_class: How many topics there are of each durability class.
         now_ms: Engine time: never below the greatest time of any event.
         memory: The hot runs of all topics.
         attention: Topics in which a run may have lost its last live record.
@@ -88,6 +90,7 @@ class State:
         self._store = store
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
+        self.by_class: dict[str, int] = dict.fromkeys(DURABILITIES, 0)
         self._names = SortedNames()
         self.now_ms = 0
         self.next_topic_id = 1
@@ -176,6 +179,7 @@ class State:
     def _add_topic(self, topic: Topic) -> None:
         self.images.keep(topic.topic_id)
         self.topics[topic.name] = self.by_id[topic.topic_id] = topic
+        self.by_class[topic.config.durability] += 1
         self._names.add(topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
@@ -196,7 +200,9 @@ class State:
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
             queue.lose_track()
         self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
+        self.by_class[topic.config.durability] -= 1
         topic.configure(event.config)
+        self.by_class[topic.config.durability] += 1
         self._limit_jobs(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
@@ -213,6 +219,7 @@ class State:
             self.images.keep_router(router.router_id)
         self.routers.remove_of(topic.topic_id)
         del self.by_id[topic.topic_id]
+        self.by_class[topic.config.durability] -= 1
         del self.topics[topic.name]
         self._names.remove(topic.name)
         self.keys.remove(topic.topic_id)

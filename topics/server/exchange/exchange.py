@@ -29,6 +29,7 @@ from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
+from topics.server.exchange.scraping import Scrape, Scraping
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.slots import Slot, Slots
 from topics.server.exchange.socket_feed import SocketFeed
@@ -79,6 +80,7 @@ class TopicsExchange:
         self._runtime = runtime
         self._origins = origins
         self.slots = Slots(runtime.limits, holders or Holders())
+        self._scraping = Scraping(runtime, self._source)
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
@@ -93,7 +95,7 @@ class TopicsExchange:
             slot = self.slots.of(head, header)
             if not isinstance(route.target, Probe):
                 slot.begin_request()
-            admitted = _Admitted(call, route, name, head.query, slot)
+            admitted = _Admitted(call, route, name, head.query, slot, self._scraping)
             try:
                 admitted.check_head()
             except BaseException:
@@ -114,6 +116,30 @@ class TopicsExchange:
             return admitted.connect()
         finally:
             admitted.close()
+
+    def _source(self) -> metrics.Source:
+        """What metrics are made of.  Before the phase is READY, and after it, another thread owns the
+        state."""
+        runtime, engine = self._runtime, self._runtime.engine
+        is_ready = runtime.phase is Phase.READY
+        if is_ready:
+            engine.let_pass(runtime.now_ms)
+        watches, slots = engine.watches, self.slots
+        return metrics.Source(
+            engine.state if is_ready else None,
+            watches,
+            runtime.store.stats,
+            active=engine.active,
+            push_streams=engine.push_streams.open_count,
+            shares=(
+                watches.session_shares,
+                watches.connection_shares,
+                watches.byte_shares,
+                slots.inflight,
+                slots.polls,
+            ),
+            shown_max=runtime.limits.max_topic_metrics,
+        )
 
     def _require_serving(self) -> None:
         match self._runtime.phase:
@@ -214,8 +240,17 @@ def _zipped_once(document: bytes) -> bytes:
 class _Admitted:
     """Implements `interface.Admission`: a request that may send its body."""
 
-    def __init__(self, call: _Responder, route: Route, name: str, query: bytes, slot: Slot) -> None:
+    def __init__(
+        self,
+        call: _Responder,
+        route: Route,
+        name: str,
+        query: bytes,
+        slot: Slot,
+        scraping: Scraping,
+    ) -> None:
         self._call = call
+        self._scraping = scraping
         self._slot = slot
         self._route = route
         self._name = name
@@ -244,7 +279,7 @@ class _Admitted:
         call = self._call
         try:
             if isinstance(self._route.target, Probe):
-                return _probe(call, self._route.target)
+                return _probe(call, self._route.target, self._scraping)
             if isinstance(self._route.target, StreamKind):
                 streaming = self._stream(self._route.target)
                 self._slot.close()
@@ -591,7 +626,7 @@ def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     return known.get
 
 
-def _probe(call: _Responder, probe: Probe) -> Answer:
+def _probe(call: _Responder, probe: Probe, scraping: Scraping) -> Answer | Pending:
     """The page, probes and metrics (§8): answered in every phase."""
     runtime = call.runtime
     match probe:
@@ -611,23 +646,45 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
 
             return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
-            # Before the phase is READY, and after it, another thread owns the state.
-            state = None
-            if runtime.phase is Phase.READY:
-                runtime.engine.let_pass(runtime.now_ms)
-                state = runtime.engine.state
-            watches, stats = runtime.engine.watches, runtime.store.stats
-            known = metrics.families(
-                state,
-                watches,
-                stats,
-                runtime.process(),
-                push_streams=runtime.engine.push_streams.open_count,
-            )
-            if routes.prefers_json(call.header(b"accept")):
-                return _plain(call, metrics.as_json(known))
-            text = (b"content-type", metrics.CONTENT_TYPE)
-            return call.answer(200, (text,), [metrics.as_text(known)])
+            return _Metrics(call, scraping)
+
+
+class _Metrics:
+    """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
+
+    waits_for_news = False
+
+    def __init__(self, call: _Responder, scraping: Scraping) -> None:
+        self._call = call
+        self._scraping = scraping
+        self._scrape: Scrape | None = None
+        self._deliver: Callable[[Answer], None] | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        self._deliver = deliver
+        as_json = routes.prefers_json(self._call.header(b"accept"))
+        self._scrape = self._scraping.ask(partial(self._found, as_json), as_json=as_json)
+
+    def cancel(self) -> None:
+        self._deliver = None
+        if self._scrape is not None:
+            self._scrape.cancel()
+
+    def _found(self, as_json: bool, pieces: list[bytes]) -> None:
+        call = self._call
+        kind = JSON if as_json else (b"content-type", metrics.CONTENT_TYPE)
+        body = [*pieces, call.performance(Reply(Outcome()))] if as_json else pieces
+        if not pieces:
+            self._done(call.refuse(Rejection(ErrorCode.INTERNAL, "internal error")))
+        elif call.zips_apart(body):
+            zipping = call.runtime.zip_in_thread(lambda: call.answer(200, (kind,), body))
+            zipping.add_done_callback(lambda done: self._done(done.result()))
+        else:
+            self._done(call.answer(200, (kind,), body))
+
+    def _done(self, answer: Answer) -> None:
+        if self._deliver is not None:
+            self._deliver(answer)
 
 
 def _plain(call: _Responder, text: bytes) -> Answer:

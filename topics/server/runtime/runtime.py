@@ -429,6 +429,10 @@ class Runtime:
     def uptime_ms(self) -> int:
         return self.clock.steady_ms - self._started_ms
 
+    def later(self, delay_s: float, call: Callable[[], object]) -> object:
+        """Make a call after a while; other requests have their turn before."""
+        return self._loop.call_later(delay_s, call)
+
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Wait for a disk without blocking the event loop."""
         return self._loop.run_in_executor(self._readers, call)
