@@ -126,7 +126,7 @@ class MaintenanceDriver:
         state = self._engine.state
         if (
             state.memory.full
-            or state.memory.unpacked
+            or state.memory.owes
             or state.memory.logged_weight > state.memory.logged_share
             or self.schedule.is_checkpoint_due()
         ):
@@ -134,6 +134,7 @@ class MaintenanceDriver:
 
     def memory_is_full(self) -> None:
         self.schedule.sealing.press()
+        self._engine.state.memory.want_room()
         self.soon()
 
     def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:

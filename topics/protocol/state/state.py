@@ -459,11 +459,9 @@ class State:
         self.memory.pack(topic, wanted_bytes)
 
     def pack_some(self) -> None:
-        """Free a part of what a large delete left to be freed, of one topic."""
-        if self.memory.unpacked:
-            topic_id = next(iter(self.memory.unpacked))
-            self.images.keep(topic_id)
-            self.memory.pack_some_deleted(self.by_id[topic_id])
+        """Free a part of what deletes left to be freed."""
+        for topic in self.memory.free_some(self.by_id):
+            self.images.keep(topic.topic_id)
 
     # ------------------------------------------------------------------ loss
 
