@@ -91,7 +91,8 @@ class HotMemory:
         self.buried: deque[HotRun] = deque()
         self._buried_bytes = 0
         self._to_look: deque[int] = deque()
-        """Topics that may waste something, where memory is short."""
+        """Topics that may waste something, where a write found no room."""
+        self._is_wanted = False
 
     @property
     def is_short(self) -> bool:
@@ -217,6 +218,7 @@ class HotMemory:
 
     def want_room(self) -> None:
         """A write found no room: free what topics waste, however little."""
+        self._is_wanted = True
         if not self._to_look:
             self._to_look.extend(self.volatile)
 
@@ -235,6 +237,7 @@ class HotMemory:
             topic = topics[next(iter(self.unpacked))]
             yield topic
             self.pack_some_deleted(topic)
+        self._is_wanted = self._is_wanted and self.owes
 
     def _note_waste(self, topic: Topic) -> None:
         wasteful = [
@@ -285,7 +288,7 @@ class HotMemory:
             run = topic.run_at(first_seq)
             if run is not None and is_volatile(run):
                 runs = len(topic.runs)
-                self._pack(topic, [run], pressed=self.is_short)
+                self._pack(topic, [run], pressed=self._is_wanted or self.is_short)
                 is_copied = len(topic.runs) >= runs and topic.run_at(first_seq) is not run
                 left -= run.text_bytes if is_copied else run.text_bytes // _COPY_FACTOR
         if not firsts:
