@@ -227,7 +227,8 @@ class Engine:
             durability = topic.durability
             first, last = topic.head_seq + 1, topic.reserved_through
             is_certain = durability.survives(same_boot=recovery.same_boot)
-            if recovery.clean or is_certain or not self._was_used(topic):
+            is_kept = recovery.clean if durability.is_logged else recovery.is_complete
+            if is_kept or is_certain or not self._was_used(topic):
                 last = topic.head_seq
             is_lossy = topic.topic_id in self.state.lossy
             if is_lossy or first <= last:
@@ -240,7 +241,7 @@ class Engine:
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.unit.emit(lost)
             self.unit.publication.show_all(topic)
-        self.state.recover_jobs(clean=recovery.clean)
+        self.state.recover_jobs(clean=recovery.is_complete)
         self.state.next_lease = max(self.state.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
 

@@ -190,7 +190,7 @@ class Recovery:
     """How the log was found.
 
     Attributes:
-        clean: The last process stopped cleanly: heads are exact, nothing is lost.
+        clean: The last process stopped cleanly: nothing that was logged is lost.
         same_boot: The kernel has not rebooted since: what was written is there, synced or not.
         fresh: The data directory was empty.
         events: Events replayed.
@@ -208,6 +208,12 @@ class Recovery:
     notes: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     incarnation: int = 1
+
+    @property
+    def is_complete(self) -> bool:
+        """The checkpoint of a clean stop was used: what is in no log is known, too, which is the
+        heads of topics in memory only, and leases that were not logged."""
+        return self.clean and not self.events
 
 
 @dataclass(slots=True)
@@ -398,3 +404,7 @@ class Store(Protocol):
     def close(self, image: Image | None) -> None:
         """*Blocking.* With an image, stop cleanly: sync, write it, leave the clean mark.  Without
         one, as after a failure: only close the files and release the lock."""
+
+    def close_unsealed(self) -> None:
+        """*Blocking.* Stop cleanly without a checkpoint: sync, leave the clean mark.  The next start
+        replays the log from the last checkpoint."""

@@ -541,6 +541,14 @@ class State:
             queue.remove(np.array(image.volatile, np.uint64).reshape(-1, 2))
             self.next_lease = max([self.next_lease, *(j.lease + 1 for j in image.queue.jobs)])
 
+    @property
+    def has_unlogged_jobs(self) -> bool:
+        """Whether a job is in a place that is in no log: leases that are not durable."""
+        return any(
+            queue.jobs and not self.by_id[topic_id].config.leases_durable
+            for topic_id, queue in self.queues.items()
+        )
+
     def recover_jobs(self, *, clean: bool) -> None:
         """After a replay: leases outlive a clean stop, and a crash only where each was logged
         (§0.10)."""
