@@ -14,7 +14,7 @@ from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.moment import Moment
-from topics.protocol.state.queue import Job, JobPlace
+from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.topic import Topic
 
 
@@ -52,7 +52,7 @@ class ExhaustedJobs:
         """When `step` has something to do though nothing happens until then."""
         if self._unit.read_only:
             return None
-        ending, self._state.ending = self._state.ending, {}
+        ending = self._state.queues.take_ending()
         for topic_id in ending:
             self._set_alarm(topic_id)
         while self._alarms:

@@ -13,7 +13,6 @@ import orjson
 
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
-from topics.protocol.state.queue import Queue
 from topics.protocol.state.shares import Shares
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
@@ -26,6 +25,8 @@ TOPICS_SHOWN_MAX: Final = 1000
 `topics_topic_metrics_truncated` is 1."""
 REST: Final = "(rest)"
 """The label of a sum over the topics without gauges of their own; no topic can have this name."""
+ROUTERS_SHOWN_MAX: Final = 1000
+"""The same for routers, and `topics_router_metrics_truncated`."""
 TOPICS_A_SLICE: Final = 100
 QUEUES_A_SLICE: Final = 500
 """Looked at in one slice: some hundred microseconds."""
@@ -71,6 +72,7 @@ class Source:
         push_streams: How many are open.
         shares: Limited resources and their holders.
         shown_max: Topics with gauges of their own; of the others there are sums.
+        more: Families of others.
         shows: Which topics may have gauges of their own; None: all.
     """
 
@@ -81,6 +83,7 @@ class Source:
     push_streams: int = 0
     shares: Sequence[Shares] = ()
     shown_max: int = TOPICS_SHOWN_MAX
+    more: Sequence[Family] = ()
     shows: Callable[[str], bool] | None = None
 
 
@@ -109,15 +112,18 @@ def collecting(source: Source, process: Process) -> Generator[None, None, list[F
             if n % QUEUES_A_SLICE == 0:
                 yield
         for n, topic in enumerate(_shown(state, source), 1):
-            rows.append(_row(topic, state.queues.get(topic.topic_id)))
+            rows.append(_row(topic, state))
             if n % TOPICS_A_SLICE == 0:
                 yield
-    gauges = _aggregates(source, process, jobs)
+    routers = yield from _per_router(state, source.shown_max)
     return [
-        *gauges,
+        *_aggregates(source, process, jobs),
         *_limits(source.shares),
         *_wal(source.stats, process),
         *_per_topic(state, rows),
+        *_per_queue(rows),
+        *routers,
+        *source.more,
     ]
 
 
@@ -156,15 +162,29 @@ class _Row:
     ready: int | None = None
     leased: int = 0
     damaged: int = 0
+    delayed: int = 0
+    dead: int | None = None
 
 
-def _row(topic: Topic, queue: Queue | None) -> _Row:
+def _row(topic: Topic, state: State) -> _Row:
     count, size_bytes = topic.shown()
     name, head_seq, first = topic.name, topic.published_seq, topic.earliest_seq
+    queue = state.queues.get(topic.topic_id)
     if queue is None:
         return _Row(name, head_seq, first, count, size_bytes)
-    ready = count - queue.in_flight - queue.delayed
-    return _Row(name, head_seq, first, count, size_bytes, ready, queue.in_flight, queue.damaged)
+    letters = state.topics.get(topic.config.dead_letter or "")
+    return _Row(
+        name,
+        head_seq,
+        first,
+        count,
+        size_bytes,
+        ready=count - queue.in_flight - queue.delayed,
+        leased=queue.in_flight,
+        damaged=queue.damaged,
+        delayed=queue.delayed,
+        dead=None if letters is None else letters.shown()[0],
+    )
 
 
 def _aggregates(source: Source, process: Process, jobs: _Jobs) -> Iterable[Family]:
@@ -195,6 +215,8 @@ def _aggregates(source: Source, process: Process, jobs: _Jobs) -> Iterable[Famil
     yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)
     yield _one("topics_uptime_ms", "gauge", "Milliseconds since the start.", process.uptime_ms)
     yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
+    segments = 0 if state is None else len(state.segments)
+    yield _one("topics_segments", "gauge", "Segment files that hold records.", segments)
 
 
 def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:
@@ -275,6 +297,44 @@ def _per_topic(state: State | None, rows: Sequence[_Row]) -> Iterable[Family]:
     yield Family("topics_topic_queue_damaged", "gauge", "Unreadable jobs per queue.", damaged)
     text = "1 where not every topic has gauges of its own."
     yield _one("topics_topic_metrics_truncated", "gauge", text, int(is_truncated))
+
+
+def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
+    jobs = [row for row in rows if row.ready is not None]
+    delayed = [Sample(row.delayed, {"topic": row.name}) for row in jobs]
+    yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
+    dead = [Sample(row.dead, {"topic": row.name}) for row in jobs if row.dead is not None]
+    text = "Live records of the queue's dead-letter topic."
+    yield Family("topics_topic_queue_dead", "gauge", text, dead)
+
+
+def _per_router(state: State | None, shown_max: int) -> Generator[None, None, list[Family]]:
+    routers = [] if state is None else list(state.routers.by_name.values())
+    lags, blocks, forwarded, lost = [], [], [], []
+    for n, router in enumerate(routers[: min(shown_max, ROUTERS_SHOWN_MAX)], 1):
+        assert state is not None
+        label = {"router": router.name}
+        source = state.by_id.get(router.source_id)
+        if source is not None:
+            lags.append(Sample(max(source.published_seq - router.cursor, 0), label))
+        blocks.append(Sample(int(router.blocked is not None), label))
+        forwarded.append(Sample(router.forwarded_total, label))
+        lost.append(Sample(router.lost_total, label))
+        if n % TOPICS_A_SLICE == 0:
+            yield
+    text = "Seqs of the source that are shown and not forwarded yet."
+    blocked = "1 while the destination refuses what is forwarded."
+    trimmed = "Seqs of the source that were lost before they were forwarded."
+    truncated = "1 where not every router has gauges of its own."
+    return [
+        Family("topics_router_lag", "gauge", text, lags),
+        Family("topics_router_blocked", "gauge", blocked, blocks),
+        Family("topics_router_forwarded_total", "counter", "Copies appended.", forwarded),
+        Family("topics_router_lost_total", "counter", trimmed, lost),
+        _one(
+            "topics_router_metrics_truncated", "gauge", truncated, int(len(routers) > len(blocks))
+        ),
+    ]
 
 
 def as_text(metrics: Iterable[Family]) -> bytes:

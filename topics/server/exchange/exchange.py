@@ -20,13 +20,17 @@ from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece, open_object
 from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.commands import Claim, Command, CreateWatch, Diff
+from topics.protocol.http.trace_context import traced
+from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
 from topics.protocol.model.records import Buffer
+from topics.server.exchange import usage
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.server.exchange.measures import LABELS, OTHER
+from topics.server.exchange.observer import Observer
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
 from topics.server.exchange.scraping import Scrape, Scraping
@@ -68,34 +72,43 @@ class TopicsExchange:
 
     Args:
         origins: Which origins and hosts are allowed; None: all.
+        observer: What notes every request; None: one that only counts.
         holders: Says who sent a request.
+        trace_meta: Whether the records of an append name its trace in their meta.
     """
 
     def __init__(
         self,
         runtime: Shell,
         origins: OriginRule | None = None,
+        observer: Observer | None = None,
         holders: Holders | None = None,
+        *,
+        trace_meta: bool = False,
     ) -> None:
         self._runtime = runtime
         self._origins = origins
+        self._observer = observer or Observer()
+        self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
         header = _reader(head.headers)
-        call = _Responder(self._runtime, head.method, header, begun)
+        call = _Responder(self._runtime, self._observer, head, header, begun)
         try:
             if self._origins is not None:
                 self._origins.check(header, head.path)
             route, name = routes.find_route(head.method, head.path)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
+            call.route = LABELS[id(route)]
             slot = self.slots.of(head, header)
             if not isinstance(route.target, Probe):
                 slot.begin_request()
-            admitted = _Admitted(call, route, name, head.query, slot, self._scraping)
+            scraping, traces = self._scraping, self._trace_meta
+            admitted = _Admitted(call, route, name, head.query, slot, scraping, traces=traces)
             try:
                 admitted.check_head()
             except BaseException:
@@ -139,6 +152,7 @@ class TopicsExchange:
                 slots.polls,
             ),
             shown_max=runtime.limits.max_topic_metrics,
+            more=(*self._observer.measures.families(), *usage.families()),
         )
 
     def _require_serving(self) -> None:
@@ -159,21 +173,27 @@ def shutting_down() -> Rejection:
 class _Responder:
     """Makes the answers to one request, and holds what they need of its head."""
 
-    __slots__ = ("begun", "header", "is_head", "runtime")
+    __slots__ = ("begun", "head", "header", "is_head", "is_timed", "observer", "route", "runtime")
 
     def __init__(
         self,
         runtime: Shell,
-        method: str,
+        observer: Observer,
+        head: Head,
         header: Callable[[bytes], bytes | None],
         begun: float,
     ) -> None:
         self.runtime = runtime
+        self.observer = observer
+        self.head = head
         self.header = header
         self.begun = begun
-        self.is_head = method == "HEAD"
+        self.is_head = head.method == "HEAD"
+        self.route = OTHER
+        self.is_timed = True
 
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
+        self.observer.refused(self.head, refusal)
         body = routes.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *routes.error_headers(refusal))
         return self.answer(STATUSES[refusal.code], headers, [body], close=close)
@@ -217,6 +237,7 @@ class _Responder:
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), _zipped_once(document)
         headers = (*headers, (b"content-length", b"%d" % len(document)))
+        self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
 
     def answer(
@@ -229,7 +250,14 @@ class _Responder:
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
         headers = (*headers, (b"content-length", b"%d" % size))
+        self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)
+
+    def observe(self, status: int) -> None:
+        """Note the answer that is made now."""
+        self.observer.answered(
+            self.head, self.header, self.route, status, self.begun, is_timed=self.is_timed
+        )
 
 
 @lru_cache(maxsize=8)
@@ -248,6 +276,8 @@ class _Admitted:
         query: bytes,
         slot: Slot,
         scraping: Scraping,
+        *,
+        traces: bool,
     ) -> None:
         self._call = call
         self._scraping = scraping
@@ -255,6 +285,7 @@ class _Admitted:
         self._route = route
         self._name = name
         self._query = query
+        self._traces = traces
         self._gzipped = False
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
@@ -283,6 +314,8 @@ class _Admitted:
             if isinstance(self._route.target, StreamKind):
                 streaming = self._stream(self._route.target)
                 self._slot.close()
+                call.is_timed = False
+                call.observe(streaming.status)
                 return streaming
             if self._route.body is BodyRule.NONE:
                 return self._submit(self._parse(b""), _LateAnswer(call))
@@ -330,7 +363,10 @@ class _Admitted:
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query)
-        return target(Request(self._name, query, call.header, body, limits, _entropy))
+        command = target(Request(self._name, query, call.header, body, limits, _entropy))
+        if self._traces and isinstance(command, Append):
+            return traced(command, call.header(b"traceparent"), limits)
+        return command
 
     def _submit(self, command: Command, waiting: "_LateAnswer") -> "Answer | _LateAnswer":
         """The answer, or `waiting` where it comes later."""
@@ -341,6 +377,7 @@ class _Admitted:
             command = command.by(self._slot.holder)
         elif isinstance(command, Diff | Claim) and command.wait_ms:
             self._slot.begin_poll()
+            self._call.is_timed = False
         found = self._call.runtime.submit(command, waiting.on_reply)
         if isinstance(found, Ticket):
             waiting.ticket = found
@@ -385,7 +422,10 @@ class _Admitted:
         try:
             if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            return SocketFeed(call.runtime, self._slot.holder)
+            feed = SocketFeed(call.runtime, self._slot.holder)
+            call.is_timed = False
+            call.observe(101)
+            return feed
         except Rejection as refusal:
             return call.refuse(refusal)
 
