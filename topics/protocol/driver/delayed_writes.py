@@ -178,7 +178,7 @@ class DelayedWrites:
         else:
             wait_ms, most_ms = self._throttle.foresee_ms(now_ms, pressure), WAIT_MS_MAX
         if wait_ms + waited_ms > most_ms:
-            self._maintenance.memory_is_full()
+            self._maintenance.press()
             raise overloaded(wait_ms, "the log")
 
     def _put(self, delayed: _DelayedWrite) -> Ticket:

@@ -373,7 +373,7 @@ class Driver:
         pressure, now_ms = self.pressure, self._host.steady_ms
         may_go = self._copy_pace.may_go(pressure, self.engine.unit.planned_bytes, now_ms)
         if not may_go and pressure >= COPIES_SOFT:
-            self.maintenance.memory_is_full()
+            self.maintenance.press()
         return may_go
 
     @property

@@ -132,10 +132,15 @@ class MaintenanceDriver:
         ):
             self.soon()
 
-    def memory_is_full(self) -> None:
+    def press(self) -> None:
+        """Seal what there is, however little: writers or routers wait for room."""
         self.schedule.sealing.press()
-        self._engine.state.memory.want_room()
         self.soon()
+
+    def memory_is_full(self) -> None:
+        """A write found no room in memory: free what deletes left there, too."""
+        self._engine.state.memory.want_room()
+        self.press()
 
     def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:
         """A write was refused for want of room.
