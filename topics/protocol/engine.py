@@ -23,10 +23,12 @@ from topics.protocol.decide.records import RecordCommands
 from topics.protocol.decide.routers import RouterCommands
 from topics.protocol.decide.topics import TopicCommands
 from topics.protocol.decide.watches import WatchCommands
+from topics.protocol.model.access import Caller
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.events import TailLost
+from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
@@ -132,8 +134,15 @@ class Engine:
 
     def open_push_stream(self, stream: PushStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
+        stream.holder = holder_of(stream.owner, stream.holder)
         self.push_streams.shares.require(stream.holder)
         self.queue_commands.open(stream)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: nothing more is sent to the streams and sockets it opened, and its
+        watch sessions are forgotten (§7.1)."""
+        self.watches.revoke(owner)
+        self.queue_commands.revoke(owner)
 
     # What is decided is written by the turn.
 

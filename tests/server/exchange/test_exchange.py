@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
+from topics.server.access.guard import Guard
+from topics.server.access.keys import source_of
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Pending, Streaming
 from topics.server.exchange.shell import Phase
@@ -26,9 +28,10 @@ class Desk:
         limits: Limits | None = None,
         origins: OriginRule | None = None,
         shell: _Shell | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.shell = shell or _Shell(limits or Limits(), START_MS)
-        self.exchange = TopicsExchange(self.shell, origins)
+        self.exchange = TopicsExchange(self.shell, origins, guard=guard)
 
     def ask(
         self,
@@ -360,6 +363,61 @@ def test_a_foreign_page_is_refused_before_any_work() -> None:
     assert status(host, (b"origin", b"http://127.0.0.1:4000")) == 201
     assert status(host, (b"origin", b"https://app.example")) == 200
     assert status(host) == 200
+
+
+def test_a_page_that_was_named_may_call() -> None:
+    """Its preflight is answered, and every answer says whose page may read it; nobody else's. (CORS)"""
+    desk = Desk(origins=OriginRule(LOOPBACK_HOSTS, frozenset({b"https://app.example"})))
+    host, page = (b"host", b"localhost"), (b"origin", b"https://app.example")
+    asks = (b"access-control-request-method", b"PUT")
+    allowed = b"access-control-allow-origin"
+
+    preflight = desk.ask("OPTIONS", "/v0/topics/a", None, host, page, asks)
+
+    assert (preflight.status, preflight.body) == (204, [])
+    assert header(preflight, allowed) == b"https://app.example"
+    assert b"PUT" in (header(preflight, b"access-control-allow-methods") or b"")
+    for answer, status in (
+        (desk.ask("PUT", "/v0/topics/a", {}, JSON, host, page), 201),
+        (desk.ask("GET", "/v0/topics/b", None, host, page), 404),
+        (desk.ask("GET", "/", None, host, page), 200),
+    ):
+        assert (answer.status, header(answer, allowed)) == (status, b"https://app.example")
+    assert header(desk.ask("GET", "/v0/topics/a", None, host), allowed) is None
+    assert desk.ask("OPTIONS", "/v0/topics/a", None, host, page).status == 405
+    assert desk.ask("OPTIONS", "/v0/topics/a", None, host, asks).status == 405
+    evil = desk.ask("OPTIONS", "/v0/topics/a", None, host, (b"origin", b"null"), asks)
+    assert (evil.status, header(evil, allowed)) == (403, None)
+
+
+def test_two_keys_are_none() -> None:
+    """However a transport hands them on, two headers are no key. (§0.2)"""
+    source = source_of("full", None)
+    assert source is not None
+    desk = Desk(guard=Guard(source))
+    key, other = (b"authorization", b"Bearer full"), (b"authorization", b"Bearer x")
+
+    assert desk.ask("GET", "/v0/topics", None, key).status == 200
+    for pair in ((key, key), (key, other), (other, key)):
+        assert desk.ask("GET", "/v0/topics", None, *pair).status == 401
+
+
+def test_a_key_that_is_gone_while_a_body_comes() -> None:
+    """The head was accepted, and its key was removed before the body had come: 401. (§0.2)"""
+    source = source_of("full", None)
+    assert source is not None
+    desk = Desk(guard=(guard := Guard(source)))
+    key = (b"authorization", b"Bearer full")
+    admitted = desk.exchange.begin(Head("PUT", b"/v0/topics/a", b"", [key, JSON]))
+    assert not isinstance(admitted, Answer)
+
+    for caller in guard.keys.replace([]).revoked:
+        desk.shell.engine.revoke(caller)
+    answer = admitted.finish([b"{}"])
+
+    assert isinstance(answer, Answer)
+    assert code(answer) == (401, "unauthorized")
+    assert desk.shell.engine.state.topics == {}
 
 
 def test_a_bug_of_ours_is_a_500_in_the_envelope(

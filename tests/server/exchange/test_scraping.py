@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from topics.protocol.http import metrics
+from topics.protocol.model.access import Caller
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.scraping import Scraping
 from topics.server.exchange.shell import Phase
@@ -48,7 +49,7 @@ class Scraper:
             self.desk.ask("PUT", f"/v0/topics/t{i}", {})
         self.scraping = Scraping(self.shell, self._source)
 
-    def _source(self) -> metrics.Source:
+    def _source(self, caller: Caller) -> metrics.Source:
         self.begun += 1
         engine = self.shell.engine
         state = engine.state if self.shell.phase is Phase.READY else None

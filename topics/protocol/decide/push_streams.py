@@ -9,6 +9,7 @@ held runs out or was given back by then.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Grant
@@ -28,6 +29,7 @@ class PushStream:
         given: What was leased and not taken yet.
         ended_by: Why the server ended it, where it did.
         holder: In whose share it counts.
+        owner: Whose connection it is.
     """
 
     topic_id: int
@@ -41,6 +43,7 @@ class PushStream:
     given: list[Grant] = field(default_factory=list)
     ended_by: Rejection | None = None
     holder: Holder = NOBODY
+    owner: Caller = ANYONE
 
     @property
     def is_full(self) -> bool:

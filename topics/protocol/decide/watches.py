@@ -9,10 +9,11 @@ from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.topics import effective_priority, note_read
+from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.holder import NOBODY, Holder, holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
@@ -36,7 +37,7 @@ class WatchCommands:
     def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
         self.watches.forget_idle(moment.now_ms)
-        self.watches.session_shares.require(command.holder)
+        self.watches.session_shares.require(holder_of(command.caller, command.holder))
         watched: dict[str, Watched] = {}
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
@@ -46,10 +47,11 @@ class WatchCommands:
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
+        owner, holder = command.caller, holder_of(command.caller, command.holder)
         session = Session(
-            command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=command.holder
+            command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=holder, owner=owner
         )
-        self.watches.byte_shares.require(command.holder, session.memory_bytes)
+        self.watches.byte_shares.require(holder, session.memory_bytes)
         self.watches.add_session(session)
         return WatchCreated(
             session.wid,
@@ -65,15 +67,21 @@ class WatchCommands:
         return WatchPosition(watched.cursor, topic.published_seq, topic.earliest_seq, topic.epoch)
 
     def open_stream(
-        self, wid: str, rewind: str | None, wake: Callable[[], None], now_ms: int
+        self,
+        wid: str,
+        rewind: str | None,
+        wake: Callable[[], None],
+        now_ms: int,
+        caller: Caller = ANYONE,
     ) -> tuple[Session, Stream]:
         """Open the stream of a session (§7.3); `rewind` is a composite id that the client kept.
 
         Raises:
-            Rejection: 404 for an unknown or expired `wid`, 429 for too many connections.
+            Rejection: 404 for an unknown or expired `wid`, 401 for another key than the session's,
+                429 for too many connections.
         """
         now_ms = self._unit.advance(now_ms)
-        session = self.require_session(wid, now_ms)
+        session = self.require_session(wid, now_ms, caller)
         self.watches.connection_shares.require(
             session.holder, freed=int(session.stream is not None)
         )
@@ -82,18 +90,24 @@ class WatchCommands:
             known = parse_composite(rewind, list(session.watched)) or known
         return session, self.watches.open(session, wake, known, now_ms)
 
-    def require_session(self, wid: str, now_ms: int) -> Session:
-        """The session of a `wid`, which is not touched; 404 where there is none any more."""
+    def require_session(self, wid: str, now_ms: int, caller: Caller = ANYONE) -> Session:
+        """The session of a `wid`, which is not touched; 404 where there is none any more, and 401
+        where it is another key's, in the words for a key that is unknown (§7.1)."""
         self.watches.forget_idle(self._unit.advance(now_ms))
         session = self.watches.sessions.get(wid)
         if session is None:
             raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
+        if session.owner is not caller:
+            raise unknown_key()
         return session
 
-    def open_socket(self, wake: Callable[[], None], holder: Holder = NOBODY) -> Stream:
+    def open_socket(
+        self, wake: Callable[[], None], caller: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> Stream:
         """A WebSocket's stream, with nothing subscribed yet (§7.7).  Raises Rejection: 429."""
+        holder = holder_of(caller, holder)
         self.watches.connection_shares.require(holder)
-        return self.watches.open_socket(wake, holder)
+        return self.watches.open_socket(wake, caller, holder)
 
     def subscribe(
         self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int

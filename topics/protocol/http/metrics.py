@@ -4,15 +4,17 @@ Bounded whatever the number of topics: so many topics have gauges of their own, 
 written to last, and of the others there are sums.  All of it is made in slices (`rendering`).
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal
 
 import orjson
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
+from topics.protocol.state.routers import Router
 from topics.protocol.state.shares import Shares
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
@@ -73,7 +75,7 @@ class Source:
         shares: Limited resources and their holders.
         shown_max: Topics with gauges of their own; of the others there are sums.
         more: Families of others.
-        shows: Which topics may have gauges of their own; None: all.
+        caller: Whose topics and routers have gauges of their own; aggregates count all of them.
     """
 
     state: State | None
@@ -84,7 +86,7 @@ class Source:
     shares: Sequence[Shares] = ()
     shown_max: int = TOPICS_SHOWN_MAX
     more: Sequence[Family] = ()
-    shows: Callable[[str], bool] | None = None
+    caller: Caller = ANYONE
 
 
 def families(source: Source, process: Process) -> list[Family]:
@@ -112,15 +114,15 @@ def collecting(source: Source, process: Process) -> Generator[None, None, list[F
             if n % QUEUES_A_SLICE == 0:
                 yield
         for n, topic in enumerate(_shown(state, source), 1):
-            rows.append(_row(topic, state))
+            rows.append(_row(topic, state, source.caller))
             if n % TOPICS_A_SLICE == 0:
                 yield
-    routers = yield from _per_router(state, source.shown_max)
+    routers = yield from _per_router(source)
     return [
         *_aggregates(source, process, jobs),
         *_limits(source.shares),
         *_wal(source.stats, process),
-        *_per_topic(state, rows),
+        *_per_topic(source, rows),
         *_per_queue(rows),
         *routers,
         *source.more,
@@ -135,7 +137,7 @@ def _shown(state: State, source: Source) -> list[Topic]:
         if len(shown) >= source.shown_max:
             break
         topic = state.by_id.get(topic_id)
-        if topic is not None and (source.shows is None or source.shows(topic.name)):
+        if topic is not None and source.caller.covers(topic.name):
             shown[topic_id] = topic
     return [shown[topic_id] for topic_id in sorted(shown)]
 
@@ -166,13 +168,14 @@ class _Row:
     dead: int | None = None
 
 
-def _row(topic: Topic, state: State) -> _Row:
+def _row(topic: Topic, state: State, caller: Caller) -> _Row:
     count, size_bytes = topic.shown()
     name, head_seq, first = topic.name, topic.published_seq, topic.earliest_seq
     queue = state.queues.get(topic.topic_id)
     if queue is None:
         return _Row(name, head_seq, first, count, size_bytes)
     letters = state.topics.get(topic.config.dead_letter or "")
+    is_shown = letters is not None and caller.covers(letters.name)
     return _Row(
         name,
         head_seq,
@@ -183,7 +186,7 @@ def _row(topic: Topic, state: State) -> _Row:
         leased=queue.in_flight,
         damaged=queue.damaged,
         delayed=queue.delayed,
-        dead=None if letters is None else letters.shown()[0],
+        dead=letters.shown()[0] if letters is not None and is_shown else None,
     )
 
 
@@ -265,8 +268,13 @@ def _limits(shares: Sequence[Shares]) -> Iterable[Family]:
         yield Family(f"topics_limit_{name}", kind, text, samples)
 
 
-def _per_topic(state: State | None, rows: Sequence[_Row]) -> Iterable[Family]:
+def _per_topic(source: Source, rows: Sequence[_Row]) -> Iterable[Family]:
+    state, caller = source.state, source.caller
     is_truncated = state is not None and len(state.by_id) > len(rows)
+    if caller.prefixes:
+        is_truncated = len(rows) >= source.shown_max
+    # A sum over topics of others says nothing to a key with prefixes.
+    has_rest = is_truncated and not caller.prefixes
     columns = (
         ("head_seq", "Highest assigned seq per topic.", [row.head_seq for row in rows], None),
         ("earliest_seq", "First live seq per topic.", [row.earliest_seq for row in rows], None),
@@ -274,13 +282,13 @@ def _per_topic(state: State | None, rows: Sequence[_Row]) -> Iterable[Family]:
             "records_live",
             "Live records per topic.",
             [row.count for row in rows],
-            state.records_total if state is not None and is_truncated else None,
+            state.records_total if state is not None and has_rest else None,
         ),
         (
             "bytes_live",
             "Bytes of live records per topic.",
             [row.size_bytes for row in rows],
-            state.total_bytes if state is not None and is_truncated else None,
+            state.total_bytes if state is not None and has_rest else None,
         ),
     )
     for name, text, values, total in columns:
@@ -308,15 +316,18 @@ def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
     yield Family("topics_topic_queue_dead", "gauge", text, dead)
 
 
-def _per_router(state: State | None, shown_max: int) -> Generator[None, None, list[Family]]:
-    routers = [] if state is None else list(state.routers.by_name.values())
+def _per_router(source: Source) -> Generator[None, None, list[Family]]:
+    state, caller = source.state, source.caller
+    routers: list[Router] = [] if state is None else list(state.routers.by_name.values())
+    if caller.prefixes:
+        routers = [router for router in routers if caller.covers_all(*router.names)]
     lags, blocks, forwarded, lost = [], [], [], []
-    for n, router in enumerate(routers[: min(shown_max, ROUTERS_SHOWN_MAX)], 1):
+    for n, router in enumerate(routers[: min(source.shown_max, ROUTERS_SHOWN_MAX)], 1):
         assert state is not None
         label = {"router": router.name}
-        source = state.by_id.get(router.source_id)
-        if source is not None:
-            lags.append(Sample(max(source.published_seq - router.cursor, 0), label))
+        topic = state.by_id.get(router.source_id)
+        if topic is not None:
+            lags.append(Sample(max(topic.published_seq - router.cursor, 0), label))
         blocks.append(Sample(int(router.blocked is not None), label))
         forwarded.append(Sample(router.forwarded_total, label))
         lost.append(Sample(router.lost_total, label))

@@ -5,6 +5,8 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from topics.protocol.model.access import Caller
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -24,6 +26,11 @@ class Holder:
 
 
 NOBODY: Final = Holder("", is_crowd=True)
+
+
+def holder_of(caller: Caller, address: Holder) -> Holder:
+    """In whose share it counts what a caller has: the key's, or the address's without one."""
+    return Holder(caller.name, is_key=True) if caller.is_key else address
 
 
 @lru_cache(4096)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import View
 from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.state.frames import Frame
@@ -105,6 +106,7 @@ class Stream:
         pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
         holder: In whose share it counts.
+        owner: Whose connection it is.
     """
 
     wake: Callable[[], None]
@@ -114,6 +116,7 @@ class Stream:
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
     holder: Holder = NOBODY
+    owner: Caller = ANYONE
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:

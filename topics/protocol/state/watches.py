@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
@@ -40,13 +41,14 @@ SESSION_TTL_MS: Final = 300_000
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """A subscription that outlives its connections (§7.1)."""
+    """A subscription that outlives its connections, and belongs to who made it (§7.1)."""
 
     wid: str
     watched: dict[str, Watched]
     heartbeat_ms: int
     last_access_ms: int
     stream: Stream | None = None
+    owner: Caller = ANYONE
     holder: Holder = NOBODY
 
     @property
@@ -101,11 +103,23 @@ class Watches:
                 continue
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
-            del self.sessions[session.wid]
-            self.session_shares.give_back(session.holder)
-            self.byte_shares.give_back(session.holder, session.memory_bytes)
-            for watched in session.watched.values():
-                self._unlist(watched)
+            self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        del self.sessions[session.wid]
+        self.session_shares.give_back(session.holder)
+        self.byte_shares.give_back(session.holder, session.memory_bytes)
+        for watched in session.watched.values():
+            self._unlist(watched)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: its streams and sockets end, and its sessions are forgotten."""
+        for stream in [stream for stream in self.streams if stream.owner is owner]:
+            stream.end(401, GONE)
+        for session in [each for each in self.sessions.values() if each.owner is owner]:
+            if session.stream is not None:
+                self.close(session.stream)
+            self._forget(session)
 
     def open(
         self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
@@ -118,8 +132,8 @@ class Watches:
         if session.stream is not None:
             session.stream.end(409, "another stream of this session took over")
             self.close(session.stream)
-        stream = Stream(wake, dict(session.watched), holder=session.holder)
-        self._add(stream)
+        made = Stream(wake, dict(session.watched), owner=session.owner, holder=session.holder)
+        stream = self._add(made)
         session.stream = stream
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
@@ -139,20 +153,24 @@ class Watches:
 
     # ------------------------------------------------------------------ streams
 
-    def _add(self, stream: Stream) -> None:
+    def open_socket(
+        self, wake: Callable[[], None], owner: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> Stream:
+        """A stream that begins with no topic (§7.7)."""
+        return self._add(Stream(wake, owner=owner, holder=holder))
+
+    def _add(self, stream: Stream) -> Stream:
         self.streams.add(stream)
+        stream.owner.streams += 1
         self.connection_shares.take(stream.holder)
+        return stream
 
     def _discard(self, stream: Stream) -> None:
+        """The stream is closed; it may have been closed before."""
         if stream in self.streams:
             self.streams.discard(stream)
+            stream.owner.streams -= 1
             self.connection_shares.give_back(stream.holder)
-
-    def open_socket(self, wake: Callable[[], None], holder: Holder = NOBODY) -> Stream:
-        """A stream that begins with no topic (§7.7)."""
-        stream = Stream(wake, holder=holder)
-        self._add(stream)
-        return stream
 
     def subscribe(self, stream: Stream, watched: Watched) -> None:
         """Add a topic to a socket; a second subscription of a name replaces the first."""

@@ -18,17 +18,30 @@ from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import answers, metrics, routes
 from topics.protocol.http.answers import Piece, open_object
-from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.origins import OriginRule, is_preflight, require_reader, told
+from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.http.trace_context import traced
+from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Jobs, Outcome, Page
+from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
+from topics.server.access.guard import Guard
 from topics.server.exchange import usage
 from topics.server.exchange.holders import Holders
+from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, too_large
-from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
+from topics.server.exchange.interface import (
+    Answer,
+    Feed,
+    Head,
+    Headers,
+    Pending,
+    Socket,
+    Streaming,
+)
 from topics.server.exchange.measures import LABELS, OTHER
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.payload import one_by_one, spliced
@@ -51,8 +64,9 @@ EVENT_STREAM: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
-_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"x-forwarded-for"))
-"""Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
+_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"authorization", b"x-forwarded-for"))
+"""Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
+list, too, and so they are none (§0.2)."""
 GZIP_MIN_BYTES: Final = 1024
 GZIP_APART_BYTES: Final = 64 << 10
 """A larger answer is compressed on a thread: 8 MiB take a tenth of a second."""
@@ -73,7 +87,8 @@ class TopicsExchange:
     Args:
         origins: Which origins and hosts are allowed; None: all.
         observer: What notes every request; None: one that only counts.
-        holders: Says who sent a request.
+        holders: Says who sent a request that has no key.
+        guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
     """
 
@@ -84,11 +99,14 @@ class TopicsExchange:
         observer: Observer | None = None,
         holders: Holders | None = None,
         *,
+        guard: Guard | None = None,
         trace_meta: bool = False,
     ) -> None:
         self._runtime = runtime
         self._origins = origins
         self._observer = observer or Observer()
+        self._guard = guard
+        self._in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
         self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
@@ -97,28 +115,42 @@ class TopicsExchange:
         begun = time.perf_counter()
         header = _reader(head.headers)
         call = _Responder(self._runtime, self._observer, head, header, begun)
+        admitted = None
         try:
             if self._origins is not None:
-                self._origins.check(header, head.path)
-            route, name = routes.find_route(head.method, head.path)
+                origin = self._origins.check(header, head.path)
+                if origin is not None:
+                    call.also = told(origin)
+                    if is_preflight(head.method, header):
+                        call.observe(204)
+                        return Answer(204, told(origin, preflight=True), [])
+            try:
+                route, name = routes.find_route(head.method, head.path)
+            except Rejection:
+                if self._guard is not None:
+                    self._guard.require_key(head, header)  # 401 comes before 404
+                raise
+            if self._guard is not None:
+                call.caller = self._guard.admit(route, name, head, header)
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
             call.route = LABELS[id(route)]
-            slot = self.slots.of(head, header)
+            slot = self.slots.of(head, header, call.caller)
             if not isinstance(route.target, Probe):
                 slot.begin_request()
-            scraping, traces = self._scraping, self._trace_meta
-            admitted = _Admitted(call, route, name, head.query, slot, scraping, traces=traces)
-            try:
-                admitted.check_head()
-            except BaseException:
-                slot.close()
-                raise
+            in_flight, scraping, traces = self._in_flight, self._scraping, self._trace_meta
+            admitted = _Admitted(
+                call, route, name, head.query, in_flight, slot, scraping, traces=traces
+            )
+            admitted.check_head()
             return admitted
         except Rejection as refusal:
-            return call.refuse(refusal)
+            answer = call.refuse(refusal)
         except Exception:
-            return call.fail()
+            answer = call.fail()
+        if admitted is not None:
+            admitted.close()
+        return answer
 
     def connect(self, head: Head) -> Answer | Socket:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
@@ -130,7 +162,7 @@ class TopicsExchange:
         finally:
             admitted.close()
 
-    def _source(self) -> metrics.Source:
+    def _source(self, caller: Caller) -> metrics.Source:
         """What metrics are made of.  Before the phase is READY, and after it, another thread owns the
         state."""
         runtime, engine = self._runtime, self._runtime.engine
@@ -153,7 +185,24 @@ class TopicsExchange:
             ),
             shown_max=runtime.limits.max_topic_metrics,
             more=(*self._observer.measures.families(), *usage.families()),
+            caller=caller,
         )
+
+    @property
+    def has_keys_file(self) -> bool:
+        return self._guard is not None and self._guard.has_file
+
+    async def reload(self) -> None:
+        """Read the keys file again, and end what keys that are gone have open."""
+        if self._guard is None:
+            log.info("SIGHUP: there is nothing to read again; settings stay")
+        elif self._runtime.phase is not Phase.STOPPED:
+            await self._guard.reload(self._runtime.read_in_thread, self._revoke)
+
+    def _revoke(self, caller: Caller) -> None:
+        self._runtime.engine.revoke(caller)
+        for admitted in self._in_flight.of(caller):
+            admitted.revoke()
 
     def _require_serving(self) -> None:
         match self._runtime.phase:
@@ -173,7 +222,10 @@ def shutting_down() -> Rejection:
 class _Responder:
     """Makes the answers to one request, and holds what they need of its head."""
 
-    __slots__ = ("begun", "head", "header", "is_head", "is_timed", "observer", "route", "runtime")
+    __slots__ = (
+        *("also", "begun", "caller", "head", "header", "is_head", "is_timed", "observer"),
+        *("route", "runtime"),
+    )
 
     def __init__(
         self,
@@ -189,6 +241,9 @@ class _Responder:
         self.header = header
         self.begun = begun
         self.is_head = head.method == "HEAD"
+        self.caller = ANYONE
+        self.also: Headers = ()
+        """Headers of every answer, for a page of an allowed origin."""
         self.route = OTHER
         self.is_timed = True
 
@@ -236,9 +291,13 @@ class _Responder:
         if routes.accepts_gzip(self.header(b"accept-encoding")):
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), _zipped_once(document)
-        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        headers = (*headers, (b"content-length", b"%d" % len(document)), *self.also)
         self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
+
+    def streaming(self, feed: Feed | None) -> Streaming:
+        """An event stream; without a feed it is its head only (HEAD)."""
+        return Streaming(200, (*EVENT_STREAM, *self.also), feed)
 
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
@@ -249,7 +308,7 @@ class _Responder:
             body = [gzip.compress(b"".join(body), compresslevel=1)]
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-        headers = (*headers, (b"content-length", b"%d" % size))
+        headers = (*headers, (b"content-length", b"%d" % size), *self.also)
         self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)
 
@@ -274,12 +333,15 @@ class _Admitted:
         route: Route,
         name: str,
         query: bytes,
+        in_flight: "InFlight[_Admitted]",
         slot: Slot,
         scraping: Scraping,
         *,
         traces: bool,
     ) -> None:
         self._call = call
+        self._in_flight = in_flight
+        self._waiting: _LateAnswer | None = None
         self._scraping = scraping
         self._slot = slot
         self._route = route
@@ -290,8 +352,12 @@ class _Admitted:
         self.max_body_bytes = call.runtime.limits.max_body_bytes
 
     def check_head(self) -> None:
-        """Refuse what the head alone decides: 406, then 413, then 415."""
+        """Refuse what the head alone decides: 429 for its key, then 406, then 413, then 415."""
         header, rule = self._call.header, self._route.body
+        if self._call.caller.is_key:
+            self._in_flight.enter(self._call.caller, self)
+        if self._route.target is StreamKind.WORK:
+            require_reader(header)
         if self._route.target in _EVENT_FEEDS and not routes.accepts_event_stream(
             header(b"accept")
         ):
@@ -309,11 +375,14 @@ class _Admitted:
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
         call = self._call
         try:
+            # The body may have taken its time.
+            if call.caller.is_revoked:
+                raise gone()
             if isinstance(self._route.target, Probe):
                 return _probe(call, self._route.target, self._scraping)
             if isinstance(self._route.target, StreamKind):
                 streaming = self._stream(self._route.target)
-                self._slot.close()
+                self.close()  # a stream is no request in flight (§11)
                 call.is_timed = False
                 call.observe(streaming.status)
                 return streaming
@@ -370,6 +439,10 @@ class _Admitted:
 
     def _submit(self, command: Command, waiting: "_LateAnswer") -> "Answer | _LateAnswer":
         """The answer, or `waiting` where it comes later."""
+        caller = self._call.caller
+        if caller.is_key:
+            command = permitted(command, caller)
+            self._waiting = waiting
         self._require_ready()
         if isinstance(command, Claim):
             waiting.claims(command)
@@ -401,28 +474,30 @@ class _Admitted:
         if feed is StreamKind.SOCKET:
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
         if call.is_head and feed is StreamKind.WATCH:
-            call.runtime.engine.watch_commands.require_session(self._name, call.runtime.now_ms)
-            return Streaming(200, EVENT_STREAM, None)
+            call.runtime.engine.watch_commands.require_session(
+                self._name, call.runtime.now_ms, call.caller
+            )
+            return call.streaming(None)
         query = routes.parse_query(self._query)
         if feed is StreamKind.WORK:
             return self._work(routes.parse_work(self._name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
-        return Streaming(200, EVENT_STREAM, WatchFeed(call.runtime, self._name, rewind))
+        return call.streaming(WatchFeed(call.runtime, self._name, rewind, call.caller))
 
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
             call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
-            return Streaming(200, EVENT_STREAM, None)
-        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked, self._slot.holder))
+            return call.streaming(None)
+        return call.streaming(WorkFeed(call.runtime, asked, call.caller, self._slot.holder))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
             if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            feed = SocketFeed(call.runtime, self._slot.holder)
+            feed = SocketFeed(call.runtime, call.caller, self._slot.holder)
             call.is_timed = False
             call.observe(101)
             return feed
@@ -441,7 +516,14 @@ class _Admitted:
         return self._call.refuse(refusal, close=True)
 
     def close(self) -> None:
+        if self._call.caller.is_key:
+            self._in_flight.leave(self._call.caller, self)
         self._slot.close()
+
+    def revoke(self) -> None:
+        """The key was removed: an answer that waits for news is one that says so."""
+        if self._waiting is not None:
+            self._waiting.revoke()
 
 
 class _LateAnswer:
@@ -480,6 +562,14 @@ class _LateAnswer:
             self.ticket.cancel()
         elif self._work is not None:
             self._work.cancel()
+
+    def revoke(self) -> None:
+        """Its key was removed.  What the log is to say is answered all the same: it was done."""
+        if self._answer is None and not self._is_cancelled and self.waits_for_news:
+            assert self.ticket is not None
+            self._is_cancelled = True
+            self.ticket.cancel()
+            self._done(self._call.refuse(gone()))
 
     def after(
         self,
@@ -703,7 +793,8 @@ class _Metrics:
     def then(self, deliver: Callable[[Answer], None]) -> None:
         self._deliver = deliver
         as_json = routes.prefers_json(self._call.header(b"accept"))
-        self._scrape = self._scraping.ask(partial(self._found, as_json), as_json=as_json)
+        found, caller = partial(self._found, as_json), self._call.caller
+        self._scrape = self._scraping.ask(found, caller, as_json=as_json)
 
     def cancel(self) -> None:
         self._deliver = None

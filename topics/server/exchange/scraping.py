@@ -9,11 +9,14 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from topics.protocol.http import metrics
+from topics.protocol.model.access import ANYONE, Caller
 from topics.server.exchange.shell import Phase, Shell
 
 PAUSE_S: Final = 0.001
 
 Deliver = Callable[[list[bytes]], None]
+Kind = tuple[bool, Caller]
+"""Whether JSON is asked for, and by whom where that decides what is told."""
 
 
 class Scrape:
@@ -32,41 +35,43 @@ class Scraping:
     """The documents of one exchange.
 
     Args:
-        source: What they are made of, now; its `state` is None where another thread has it.
+        source: What they are made of for a caller, now; its `state` is None where another thread has
+            it.
     """
 
-    def __init__(self, shell: Shell, source: Callable[[], metrics.Source]) -> None:
+    def __init__(self, shell: Shell, source: Callable[[Caller], metrics.Source]) -> None:
         self._shell = shell
         self._source = source
-        self._waiting: dict[bool, list[Scrape]] = {False: [], True: []}
-        """By whether JSON is asked for."""
+        self._waiting: dict[Kind, list[Scrape]] = {}
+        """In the order of asking."""
         self._work: Generator[None, None, list[bytes]] | None = None
         self._phase = Phase.STARTING
         """In which the work was begun: what owns the state changes with it."""
-        self._is_json = False
+        self._kind: Kind = (False, ANYONE)
         self._served: list[Scrape] = []
 
-    def ask(self, deliver: Deliver, *, as_json: bool) -> Scrape:
+    def ask(self, deliver: Deliver, caller: Caller = ANYONE, *, as_json: bool) -> Scrape:
         """Have the document's pieces delivered, perhaps before this returns.  Of JSON the last brace
         is left out."""
         scrape = Scrape(deliver)
-        self._waiting[as_json].append(scrape)
+        kind = as_json, caller if caller.prefixes else ANYONE
+        self._waiting.setdefault(kind, []).append(scrape)
         if self._work is None:
             self._begin()
             self._step()
         return scrape
 
     def _begin(self) -> None:
-        """Begin the document that is asked for; both kinds in turns."""
-        is_json = not self._is_json if self._waiting[not self._is_json] else self._is_json
-        self._is_json = is_json
-        self._served, self._waiting[is_json] = self._waiting[is_json], []
+        """Begin the document that was asked for first, for all who ask for it."""
+        self._kind = next(iter(self._waiting))
+        self._served = self._waiting.pop(self._kind)
         self._start()
 
     def _start(self) -> None:
         self._phase = self._shell.phase
-        source, process = self._source(), self._shell.process()
-        self._work = metrics.rendering(source, process, as_json=self._is_json)
+        as_json, caller = self._kind
+        source, process = self._source(caller), self._shell.process()
+        self._work = metrics.rendering(source, process, as_json=as_json)
 
     def _step(self) -> None:
         if self._shell.phase is not self._phase:
@@ -89,7 +94,7 @@ class Scraping:
 
     def _deliver(self, pieces: list[bytes]) -> None:
         served, self._served = self._served, []
-        if any(self._waiting.values()):
+        if self._waiting:
             self._begin()
             self._shell.later(PAUSE_S, self._step)
         for scrape in served:

@@ -7,7 +7,8 @@ becomes a stream, however it ends.
 
 from collections.abc import Callable
 
-from topics.protocol.model.holder import Holder
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.holder import NOBODY, Holder, holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.state.shares import Shares
 from topics.server.exchange.holders import Holders
@@ -27,18 +28,18 @@ class Slots:
 
     def __init__(self, limits: Limits, holders: Holders) -> None:
         self.holders = holders
-        self.inflight = Shares(
-            "max_inflight",
-            0,
-            per_key=limits.max_inflight_per_key,
-            per_ip=limits.max_inflight_per_ip,
-        )
+        # Those of a key are counted by `in_flight`, which can end them, too.
+        self.inflight = Shares("max_inflight", 0, per_ip=limits.max_inflight_per_ip)
         self.polls = Shares(
             "max_long_polls", limits.max_long_polls, per_ip=limits.max_long_polls_per_ip
         )
 
-    def of(self, head: Head, header: Callable[[bytes], bytes | None]) -> "Slot":
+    def of(
+        self, head: Head, header: Callable[[bytes], bytes | None], caller: Caller = ANYONE
+    ) -> "Slot":
         """The slot of a request, which is empty."""
+        if caller.is_key:
+            return Slot(self, holder_of(caller, NOBODY))
         return Slot(self, self.holders.of(head.client, header))
 
 

@@ -12,6 +12,7 @@ from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.http import sse
 from topics.protocol.http.answers import job_records
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.holder import NOBODY, Holder
@@ -36,7 +37,9 @@ class WorkFeed:
         Rejection: No such queue, or too many connections.
     """
 
-    def __init__(self, shell: Shell, asked: Claim, holder: Holder = NOBODY) -> None:
+    def __init__(
+        self, shell: Shell, asked: Claim, caller: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> None:
         self._shell = shell
         self._news = asyncio.Event()
         topic = shell.engine.queue_commands.require_queue(asked.topic, shell.now_ms)
@@ -47,6 +50,7 @@ class WorkFeed:
             asked.limit,
             asked.lease_ms,
             self._news.set,
+            owner=caller,
             holder=holder,
         )
         shell.engine.open_push_stream(self._stream)

@@ -103,6 +103,7 @@ class _Server:
         from topics.server.transport.limits import Limits, Timeouts
 
         await runtime.start()
+        self._stop.reload = lambda: runtime.exchange.reload()
         settings = self._settings
         most = max_connections(settings.limits.max_connections)
         shared = Shared(
