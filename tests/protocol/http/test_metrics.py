@@ -208,8 +208,8 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     engine.put("in.q", type="queue", dead_letter="out.dead")
     engine.put("out.q", type="queue")
     engine.append(1, name="out.dead")
-    for name, source, dest in (("in.r", "in.a", "in.b"), ("in.leak", "out.q", "in.c")):
-        engine.route(name, source, dest)
+    for name, begin, dest in (("in.r", "in.a", "in.b"), ("in.leak", "out.q", "in.c")):
+        engine.route(name, begin, dest)
     caller = Caller("k", prefixes=("in.",))
 
     found = metrics.families(source(engine, caller=caller), PROCESS)
