@@ -220,5 +220,5 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     assert "out." not in told
     assert "in.leak" not in told
     assert 'topics_topic_queue_dead{topic="in.q"}' not in told
-    assert f"topics_topics {len(core.state.topics)}" in told
+    assert f"topics_topics {len(engine.engine.state.topics)}" in told
     assert "topics_routers 2" in told
