@@ -47,7 +47,8 @@ def test_defaults_are_those_of_the_core() -> None:
 def test_every_limit_can_be_set(name: str) -> None:
     """Each limit of the core follows its own variable, and no other. (§11)"""
     env = "TOPICS_HOT_MAX_BYTES" if name == "max_hot_bytes" else f"TOPICS_{name.upper()}"
-    value = 64 << 20 if name.endswith("bytes") and "tag" not in name and "node" not in name else 77
+    is_large = name.endswith(("bytes", "memory")) and "tag" not in name and "node" not in name
+    value = 64 << 20 if is_large else 77
 
     limits = load({env: str(value)}).limits
 

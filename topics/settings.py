@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from enum import Enum
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -128,6 +128,14 @@ def _words(expected: str, shape: str) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
+def _networks(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    try:
+        return tuple(str(ip_network(word, strict=False)) for word in words)
+    except ValueError:
+        raise ValueError("addresses or networks (10.0.0.0/8), comma-separated") from None
+
+
 _AUTHORITY: Final = r"(\[[0-9a-f:.]+\]|[\w.~-]+)(:[0-9]{1,5})?"
 _origins: Final = _words(
     "origins as browsers send them (scheme://host or scheme://host:port)",
@@ -188,6 +196,9 @@ class Settings:
     )
     allowed_hosts: tuple[str, ...] = _row(
         (), _hosts, NETWORK, "Host names a request may carry besides the address, comma-separated."
+    )
+    trusted_proxies: tuple[str, ...] = _row(
+        (), _networks, NETWORK, "Proxies whose X-Forwarded-For is believed, comma-separated."
     )
 
     api_keys: str | None = _row(
@@ -266,6 +277,26 @@ class Settings:
     max_sse_connections: int = _row(10_000, _QUOTA, RESOURCES, "Open streams and WebSockets.")
     max_sse_connections_per_key: int = _row(1000, _QUOTA, RESOURCES, "Open streams of one key.")
     max_inflight_per_key: int = _row(1000, _QUOTA, RESOURCES, "Requests in flight of one key.")
+    max_connections: int = _row(
+        0, _QUOTA, RESOURCES, "Connections; 0: as many as open files allow."
+    )
+    max_connections_per_ip: int = _row(0, _QUOTA, RESOURCES, "Connections of one address.")
+    max_sse_connections_per_ip: int = _row(0, _QUOTA, RESOURCES, "Open streams of one address.")
+    max_watch_sessions_per_ip: int = _row(0, _QUOTA, RESOURCES, "Watch sessions of one address.")
+    max_inflight_per_ip: int = _row(0, _QUOTA, RESOURCES, "Requests in flight of one address.")
+    max_long_polls: int = _row(
+        20_000, _QUOTA, RESOURCES, "Reads and claims that wait for records or jobs."
+    )
+    max_long_polls_per_ip: int = _row(0, _QUOTA, RESOURCES, "The same, of one address.")
+    max_watch_bytes: int = _row(
+        64 << 20, _QUOTA, RESOURCES, "Memory of sessions and subscriptions, with their filters."
+    )
+    max_body_memory: int = _row(
+        256 << 20, _integer(1 << 20, U64_MAX), REQUESTS, "Bytes of all request bodies in flight."
+    )
+    max_topic_metrics: int = _row(
+        1000, _integer(0, 1_000_000), REQUESTS, "Topics with metrics of their own."
+    )
     max_total_bytes: int = _row(0, _QUOTA, RESOURCES, "Bytes of all live records.")
     max_idempotency_keys: int = _row(1_000_000, _QUOTA, RESOURCES, "Idempotency keys remembered.")
 

@@ -111,6 +111,7 @@ class _Shell:
         self.driver = self.host.driver
         self.engine = self.driver.engine
         self._start_ms = start_ms
+        self._later: list[Callable[[], object]] | None = None
         self.driver.recover()
         self.driver.start()
 
@@ -178,6 +179,18 @@ class _Shell:
 
     def synced(self) -> "_Read[bool]":
         return _Read(True)
+
+    def later(self, delay_s: float, call: Callable[[], object]) -> None:
+        """Nothing else has a turn here: the call is made before the first one returns."""
+        if self._later is not None:
+            self._later.append(call)
+            return
+        self._later = [call]
+        try:
+            while self._later:
+                self._later.pop(0)()
+        finally:
+            self._later = None
 
     def read_in_thread(self, call: Callable[[], T]) -> "_Read[T]":
         return _Read(call())

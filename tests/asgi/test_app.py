@@ -236,25 +236,28 @@ def test_a_steady_body_may_not_take_for_ever() -> None:
 
 def test_all_bodies_share_one_budget() -> None:
     """Beyond it a body is refused with 429 and `max_body_memory`; an answered request frees its
-    share. (§11)"""
-    app = App(FakeExchange(), Timeouts(drain_s=0.05), Limits(bodies_bytes=1000))
+    share, and a small one is never refused. (§11)"""
+    limits = Limits(bodies_bytes=1000, body_free_bytes=100)
+    app = App(FakeExchange(), Timeouts(drain_s=0.05), limits)
 
-    async def run() -> tuple[Server, Server, Server]:
-        waiting, refused, later = Server(), Server(), Server()
-        waiting.queue.put_nowait(body(b"x" * 900, more=True))
+    async def run() -> list[Server]:
+        waiting, refused, later, small = (Server() for _ in range(4))
+        waiting.queue.put_nowait(body(b"x" * 950, more=True))
         task = asyncio.create_task(app(http(), waiting.receive, waiting.send))
-        while app.held_bytes != 900:
+        while app.held_bytes != 950:
             await asyncio.sleep(0)
         for server in (refused, later):
             server.queue.put_nowait(body(b"x" * 200))
+        small.queue.put_nowait(body(b"x" * 100))
         await app(http(), refused.receive, refused.send)
+        await app(http(), small.receive, small.send)
         waiting.queue.put_nowait(body())
         await task
         await app(http(), later.receive, later.send)
-        return waiting, refused, later
+        return [waiting, refused, later, small]
 
-    waiting, refused, later = within(run())
-    assert [s.status for s in (waiting, refused, later)] == [200, 429, 200]
+    waiting, refused, later, small = within(run())
+    assert [s.status for s in (waiting, refused, later, small)] == [200, 429, 200, 200]
     assert refused.error["detail"] == {"limit": "max_body_memory", "max": 1000}
     assert int(refused.headers[b"retry-after"]) >= 1
     assert app.held_bytes == 0

@@ -70,7 +70,8 @@ class Harness:
         self.events: list[Any] = []
         """What the log was given."""
         self._hear_of_events()
-        self.engine.finish_recovery(self.store.recover(self.engine.state), now_ms)
+        self.recovery = self.store.recover(self.engine.state)
+        self.engine.finish_recovery(self.recovery, now_ms)
         self.auto = auto
         self.room_bytes = 1 << 40
         self._tokens = 0

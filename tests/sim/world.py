@@ -275,7 +275,7 @@ class World:
                 model.survive(
                     found,
                     how=how,
-                    clean=self.recovery.clean,
+                    clean=self.recovery.is_complete,
                     seen=self.clients.seen,
                     now_ms=self.clock_ms,
                 )

@@ -200,7 +200,8 @@ class App:
         self._held_bytes += size
         if call.held > admission.max_body_bytes:
             return admission.too_large()
-        if self._held_bytes > self._limits.bodies_bytes:
+        is_small = call.held <= self._limits.body_free_bytes
+        if self._held_bytes > self._limits.bodies_bytes and not is_small:
             limit = {"limit": "max_body_memory", "max": self._limits.bodies_bytes}
             return refusal(ErrorCode.THROTTLED, "too many bytes of bodies are in flight", limit)
         return None

@@ -189,7 +189,8 @@ def _limits(runtime: Any) -> Limits:
     """A WebSocket message is bounded as a body is, and by 8 MiB. (§7.7)"""
     default = Limits()
     message_bytes = min(runtime.limits.max_body_bytes, default.message_bytes)
-    return replace(default, message_bytes=message_bytes)
+    bodies_bytes = runtime.limits.max_body_memory
+    return replace(default, message_bytes=message_bytes, bodies_bytes=bodies_bytes)
 
 
 def _line(failure: Exception) -> str:

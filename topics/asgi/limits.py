@@ -43,12 +43,14 @@ class Limits:
 
     Attributes:
         bodies_bytes: Of all request bodies in memory; beyond it a body is refused with 429.
+        body_free_bytes: A body up to this size is never refused for want of room.
         window_bytes: See `Timeouts.window_s`.
         drain_bytes: Of a refused body that are read and thrown away.
         message_bytes: Of one WebSocket message.
     """
 
     bodies_bytes: int = 256 << 20
+    body_free_bytes: int = 64 << 10
     window_bytes: int = 10 << 10
     drain_bytes: int = 256 << 10
     message_bytes: int = 8 << 20

@@ -28,6 +28,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.events import TailLost
+from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
@@ -60,6 +61,8 @@ class Engine:
     ) -> None:
         self.limits = limits
         self.state = State(limits, store)
+        self.active: dict[int, None] = {}
+        """Topics that were written to since the start, the last one last."""
         self.unit = UnitOfWork(
             limits,
             self.state,
@@ -70,10 +73,9 @@ class Engine:
         )
         self.queue_commands = QueueCommands(limits, self.unit, report)
         self.push_streams = self.queue_commands.streams
-        self.watch_commands = WatchCommands(
-            limits, self.unit, besides=lambda: self.push_streams.open_count
-        )
+        self.watch_commands = WatchCommands(limits, self.unit)
         self.watches = self.watch_commands.watches
+        self.push_streams.shares = self.watches.connection_shares
         self.router_commands = RouterCommands(limits, self.unit, self.watches.on_rest)
         self.watches.is_awaited = self.router_commands.is_awaited
         self.scans = PartialScans(self.unit)
@@ -132,7 +134,8 @@ class Engine:
 
     def open_push_stream(self, stream: PushStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
-        self.watch_commands.require_connection_slot(stream.owner, taken_over=False)
+        stream.holder = holder_of(stream.owner, stream.holder)
+        self.push_streams.shares.require(stream.holder)
         self.queue_commands.open(stream)
 
     def revoke(self, owner: Caller) -> None:
@@ -233,7 +236,8 @@ class Engine:
             durability = topic.durability
             first, last = topic.head_seq + 1, topic.reserved_through
             is_certain = durability.survives(same_boot=recovery.same_boot)
-            if recovery.clean or is_certain or not self._was_used(topic):
+            is_kept = recovery.clean if durability.is_logged else recovery.is_complete
+            if is_kept or is_certain or not self._was_used(topic):
                 last = topic.head_seq
             is_lossy = topic.topic_id in self.state.lossy
             if is_lossy or first <= last:
@@ -246,7 +250,7 @@ class Engine:
                 lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
                 self.unit.emit(lost)
             self.unit.publication.show_all(topic)
-        self.state.recover_jobs(clean=recovery.clean)
+        self.state.recover_jobs(clean=recovery.is_complete)
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
@@ -258,6 +262,9 @@ class Engine:
     # ------------------------------------------------------------------ what one rule means for others
 
     def _on_published(self, topic: Topic) -> None:
+        active, topic_id = self.active, topic.topic_id
+        active.pop(topic_id, None)
+        active[topic_id] = None
         self.watches.on_published(topic.topic_id)
         self.reads.on_published(topic)
         self.router_commands.on_published(topic)
@@ -272,6 +279,7 @@ class Engine:
         self.queue_commands.on_removed(topic)
 
     def _on_dropped(self, topic: Topic, head_seq: int) -> None:
+        self.active.pop(topic.topic_id, None)
         self.router_commands.on_stopped()
         self.queue_commands.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)

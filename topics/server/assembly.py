@@ -7,6 +7,7 @@ from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.exchange.exchange import TopicsExchange
+from topics.server.exchange.holders import Holders
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.tracing import spans
 from topics.server.runtime.runtime import Runtime
@@ -37,6 +38,7 @@ def create(settings: Settings) -> Runtime:
         runtime,
         _origins(settings, has_keys=guard is not None),
         Observer(slow_s, spans()),
+        Holders(settings.trusted_proxies),
         guard=guard,
         trace_meta=settings.trace_meta,
     )

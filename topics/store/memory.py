@@ -206,5 +206,8 @@ class MemoryStore:
     def checkpoint(self, image: Image, boundary: int) -> None:
         return
 
+    def close_unsealed(self) -> None:
+        self.close(None)
+
     def close(self, image: Image | None) -> None:
         self._segments.close()

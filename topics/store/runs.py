@@ -150,7 +150,7 @@ class SealedRun:
                 found.append(rank + 1)
         return np.array(found, np.uint32)
 
-    def tag_ids(self, match: TagMatch) -> NDArray[np.uint32]:
+    def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
         offsets, text = self._table("tag")
         lo = _rank(offsets, text, match.lower)
         hi = len(offsets) - 1 if match.upper is None else _rank(offsets, text, match.upper)

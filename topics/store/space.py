@@ -127,7 +127,9 @@ class Space:
             room = max(room, spare.size - FILE_MARGIN)
         if not self.is_scarce:
             # A larger file is made when it is needed.  The reserve backs the promise in case another
-            # process takes the free space before then.
+            # process takes the free space before then, for batches that fit into it.  A larger one
+            # would fail then, which makes the log read-only: its events are applied by that time.
+            # To prepare space for the largest batch at each start would cost more than that is worth.
             return max(room, min(self._free_bytes // 4, PROMISE_BYTES_MAX))
         self._free_bytes = self._files.free_bytes()
         if reserve:

@@ -509,6 +509,16 @@ class DiskStore:
             self._log.close()
             self._files.close()
 
+    def close_unsealed(self) -> None:
+        try:
+            if self._log.has_file:
+                self._log.sync()
+                self._log.end(CLEAN)
+        except OSError as error:
+            raise WriteFailed(self._files.path, error.strerror or str(error)) from error
+        finally:
+            self.close(None)
+
     def _stop_cleanly(self, image: Image) -> None:
         if not self._log.has_file:
             # The disk was full from the start and nothing was written: there is nothing to close.

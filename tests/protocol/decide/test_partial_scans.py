@@ -490,10 +490,10 @@ def test_damage_in_a_later_part_is_told_as_in_the_first(monkeypatch: pytest.Monk
     engine = sealed()
     whole = SealedRun.tag_ids
 
-    def damaged(run: SealedRun, match: Any) -> Any:
+    def damaged(run: SealedRun, match: Any, rows: Any = None) -> Any:
         if run.first_seq == 31:
             raise DamagedRun(Corrupt("0000000016.seg", 512, "the columns do not verify"), 31, 32)
-        return whole(run, match)
+        return whole(run, match, rows)
 
     monkeypatch.setattr(SealedRun, "tag_ids", damaged)
     for asked in (reading(engine, match="absent"), deletion(engine, match="even:*")):

@@ -8,7 +8,7 @@ from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
 from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
-from topics.protocol.http.metrics import Process, families
+from topics.protocol.http.metrics import Process, Source, families
 from topics.protocol.http.statuses import STATUSES
 
 # ---------------------------------------------------------------------- claim (§10.2)
@@ -583,13 +583,13 @@ def test_metrics_count_queues_and_leases() -> None:
     def shown() -> dict[str, float]:
         engine.engine.advance(engine.now_ms)
         process = Process(True, 1.0, 0, 0, 0, 0, read_only=False)
-        found = families(
+        source = Source(
             engine.engine.state,
             engine.engine.watches,
             engine.store.stats,
-            process,
             push_streams=engine.engine.push_streams.open_count,
         )
+        found = families(source, process)
         return {f.name: f.samples[0].value for f in found if len(f.samples) == 1}
 
     assert shown()["topics_queue_topics"] == 2

@@ -7,6 +7,7 @@ import pytest
 
 from topics.protocol.driver.delayed_writes import UNIT_BYTES_MAX
 from topics.protocol.driver.group_commit import Reply, Ticket, Write
+from topics.protocol.driver.load import LAG_MS_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Append
@@ -199,3 +200,146 @@ def test_no_memory_for_one_in_line_is_that_ones_alone(
         host.advance(ms=200)
 
     assert host.heard == ["0: done", "1: MemoryError()", "2: done"]
+
+
+# ---------------------------------------------------------------------- load
+
+
+def lag(host: Pressed, level: float) -> None:
+    """Have the event loop lag so far behind that this is the load."""
+    for _ in range(20):
+        host.advance(ms=int(level * LAG_MS_MAX))
+        host.driver.lagged(level * LAG_MS_MAX)
+
+
+def write_to(host: Pressed, name: str, priority: int | None, **fields: Any) -> Reply | Ticket:
+    """A write to a topic of this priority, whose answer is told by the topic's name."""
+    raw = orjson.dumps({"records": [{"data": 1}], **fields})
+    command = bodies.parse_append(name, raw, LIMITS, return_seqs=True, header_key=None)
+    return host.ask(command, name)
+
+
+def made(host: Pressed, **priorities: int) -> None:
+    for name, priority in priorities.items():
+        write_to(host, name, priority, config={"priority": priority})
+    host.settle()
+    host.heard.clear()
+
+
+def test_under_load_writes_wait_by_priority(host: Pressed) -> None:
+    """The lowest longest; each comes in, and says how long it waited. (§0.6, §0.9)"""
+    made(host, low=-5, middle=0, high=900)
+    lag(host, 0.58)
+    replies: list[Reply] = []
+    command = bodies.parse_append(
+        "low", b'{"records":[{"data":1}]}', LIMITS, return_seqs=True, header_key=None
+    )
+    host.driver.submit(command, replies.append)
+    for name in ("middle", "high"):
+        write_to(host, name, None)
+    host.settle()
+    assert (host.heard, replies) == (["middle: done", "high: done"], [])
+    while not replies:
+        host.advance(ms=10)
+    assert isinstance(replies[0].result, Outcome)
+    assert 100 < replies[0].throttle_ms <= WAIT_MS_MAX
+
+
+def test_under_more_load_the_lowest_are_refused(host: Pressed) -> None:
+    """429 when they come, while higher ones wait or pass. (§0.6)"""
+    made(host, low=-5, middle=0, high=900)
+    lag(host, 0.7)
+    with pytest.raises(Rejection) as refused:
+        write_to(host, "low", None)
+    assert (refused.value.detail or {})["retry_after_ms"] > WAIT_MS_MAX
+    assert isinstance(write_to(host, "middle", None), Ticket)
+    write_to(host, "high", None)
+    host.settle()
+    assert host.heard == ["high: done"]
+    host.advance(ms=WAIT_MS_MAX)
+    assert host.heard == ["high: done", "middle: done"]
+
+
+def test_a_topic_that_is_read_comes_before_one_that_is_not(host: Pressed) -> None:
+    """Without a manual priority, by how recently it was read. (§0.10)"""
+    write_to(host, "read", None)
+    write_to(host, "other", None)
+    host.settle()
+    lag(host, 0.7)
+    host.ask(diff("read"))
+    host.heard.clear()
+    write_to(host, "read", None)
+    assert isinstance(write_to(host, "other", None), Ticket)
+    host.settle()
+    assert host.heard == ["read: done"]
+
+
+def test_at_the_bound_only_loaders_are_let_in(host: Pressed) -> None:
+    """429 with `retry_after_ms` for all others; a loader waits, and no longer than a second. (§0.6)"""
+    made(host, high=1000)
+    lag(host, 1.0)
+    lag(host, 1.0)
+    assert host.driver.engine.state.topics["high"].config.priority == 1000
+    waits = write_to(host, "high", None, disable_backpressure=True)
+    host.settle()
+    assert isinstance(waits, Ticket)
+    assert host.heard == []
+    host.advance(ms=WAIT_MS_MAX + 1)
+    assert host.heard == ["high: done"]
+
+
+def test_a_write_that_left_while_it_gave_way_writes_nothing(host: Pressed) -> None:
+    """As one that stands in line."""
+    made(host, t2=-5)
+    lag(host, 0.55)
+    ticket = write_to(host, "t2", None)
+    assert isinstance(ticket, Ticket)
+    ticket.cancel()
+    host.advance(ms=2000)
+    assert host.heard == []
+    assert host.driver.engine.state.topics["t2"].count == 1
+
+
+def test_draining_lets_in_what_gives_way(host: Pressed) -> None:
+    """A stop answers it. (§8.2)"""
+    made(host, t2=-5)
+    lag(host, 0.55)
+    assert isinstance(write_to(host, "t2", None), Ticket)
+    host.driver.drain()
+    host.settle()
+    assert host.heard == ["t2: done"]
+
+
+def test_a_loader_is_refused_where_the_line_is_too_long(host: Pressed) -> None:
+    """`disable_backpressure` waits, but what waits is bounded in time. (§0.6)"""
+    host.fill(0.999)
+
+    def crowd() -> None:
+        for _ in range(1000):
+            host.append(size=MB, disable_backpressure=True)
+
+    with pytest.raises(Rejection) as refused:
+        crowd()
+    assert (refused.value.detail or {})["retry_after_ms"] > WAIT_MS_MAX
+
+
+def test_what_waits_is_bounded_in_bytes(host: Pressed) -> None:
+    """At the queue's bound a loader is refused as well. (§0.6)"""
+    host.holds = {Write}
+
+    def crowd() -> None:
+        for _ in range(100):
+            host.append(size=MB, disable_backpressure=True)
+
+    with pytest.raises(Rejection) as refused:
+        crowd()
+    assert refused.value.code is ErrorCode.THROTTLED
+    while host.steps:
+        host.next()
+        host.settle()
+    host.advance(ms=WAIT_MS_MAX + 1)
+    while host.steps:
+        host.next()
+        host.settle()
+    assert 60 < len(host.heard) < 80
+    assert set(host.heard) == {": done"}

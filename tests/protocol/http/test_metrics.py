@@ -1,6 +1,7 @@
 """Metrics: names, kinds, text and JSON from one list (§8.3)."""
 
 import json
+from typing import Any
 
 from protocol.harness import Harness
 from topics.protocol.http import metrics
@@ -19,9 +20,15 @@ PROCESS = Process(
 )
 
 
-def lines(engine: Harness, stats: StoreStats | None = None) -> list[str]:
+def source(engine: Harness, stats: StoreStats | None = None, **more: Any) -> metrics.Source:
     core = engine.engine
-    found = metrics.families(core.state, core.watches, stats or StoreStats(), PROCESS)
+    return metrics.Source(
+        core.state, core.watches, stats or StoreStats(), active=core.active, **more
+    )
+
+
+def lines(engine: Harness, stats: StoreStats | None = None) -> list[str]:
+    found = metrics.families(source(engine, stats), PROCESS)
     return metrics.as_text(found).decode().splitlines()
 
 
@@ -73,13 +80,88 @@ def test_json_has_the_same_names() -> None:
     """A number, or a list where there are labels. (§8.3)"""
     engine = Harness()
     engine.append(1, name="jobs")
-    core = engine.engine
-    found = metrics.families(core.state, core.watches, StoreStats(), PROCESS)
+    found = metrics.families(source(engine), PROCESS)
     snapshot = json.loads(metrics.as_json(found) + b"}")
 
     assert set(snapshot) == {family.name for family in found}
     assert snapshot["topics_records_live"] == 1
     assert snapshot["topics_topic_head_seq"] == [{"topic": "jobs", "value": 1}]
+
+
+def test_the_topics_that_are_written_to_are_shown() -> None:
+    """Of too many topics those have gauges of their own; the others are a sum. (§8.3)"""
+    engine = Harness()
+    for i in range(10):
+        engine.put(f"t{i}")
+    for i in (3, 7, 3):
+        engine.append("x" * 100, name=f"t{i}")
+    engine.append(1, 2, name="t5")
+    found = metrics.families(source(engine, shown_max=2), PROCESS)
+    told = metrics.as_text(found).decode().splitlines()
+
+    assert [line for line in told if line.startswith("topics_topic_records_live")] == [
+        'topics_topic_records_live{topic="t3"} 2',
+        'topics_topic_records_live{topic="t5"} 2',
+        'topics_topic_records_live{topic="(rest)"} 1',
+    ]
+    state = engine.engine.state
+    sizes = [int(line.split()[1]) for line in told if line.startswith("topics_topic_bytes_live")]
+    assert sum(sizes) == state.total_bytes
+    assert len([line for line in told if line.startswith("topics_topic_head_seq{")]) == 2
+    engine.drop("t5")
+    found = metrics.families(source(engine, shown_max=1), PROCESS)
+    assert 'topics_topic_head_seq{topic="t3"} 2' in metrics.as_text(found).decode()
+
+
+def test_classes_are_counted_as_topics_come_change_and_go() -> None:
+    """As if each topic were looked at. (§8.3)"""
+    engine = Harness()
+    engine.put("a", durability="memory")
+    engine.put("b", durability="fsync")
+    engine.put("b", durability="ephemeral")
+    engine.put("c")
+    engine.drop("a")
+    counts = dict.fromkeys(("ephemeral", "memory", "disk", "fsync"), 0)
+    for topic in engine.engine.state.by_id.values():
+        counts[topic.config.durability] += 1
+    assert engine.engine.state.by_class == counts == {
+        "ephemeral": 1, "memory": 0, "disk": 1, "fsync": 0,
+    }  # fmt: skip
+
+
+def test_a_slice_looks_at_so_many_topics() -> None:
+    """Commands run between two of them, and may drop what is still to be shown. (§8.3)"""
+    engine = Harness()
+    for i in range(3 * metrics.TOPICS_A_SLICE):
+        engine.put(f"t{i}", type="queue" if i % 2 else "log")
+    work = metrics.rendering(source(engine), PROCESS, as_json=False)
+    next(work)
+    engine.drop("t299")
+    slices, pieces = 1, None
+    while pieces is None:
+        try:
+            next(work)
+            slices += 1
+        except StopIteration as done:
+            pieces = done.value
+    assert slices >= 6
+    whole = b"".join(pieces).decode()
+    assert whole.endswith("\n")
+    assert whole.count("topics_topic_head_seq{") == 3 * metrics.TOPICS_A_SLICE
+
+
+def test_json_in_pieces_is_one_object() -> None:
+    """As the text, without its last brace. (§8.3)"""
+    engine = Harness()
+    engine.append(1, name="jobs")
+    work = metrics.rendering(source(engine), PROCESS, as_json=True)
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        found = json.loads(b"".join(done.value) + b"}")
+    assert found["topics_topics"] == 1
+    assert found == json.loads(metrics.as_json(metrics.families(source(engine), PROCESS)) + b"}")
 
 
 def test_queues_tell_what_is_delayed_and_what_is_dead() -> None:
@@ -126,11 +208,11 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     engine.put("in.q", type="queue", dead_letter="out.dead")
     engine.put("out.q", type="queue")
     engine.append(1, name="out.dead")
-    for name, source, dest in (("in.r", "in.a", "in.b"), ("in.leak", "out.q", "in.c")):
-        engine.route(name, source, dest)
-    core, caller = engine.engine, Caller("k", prefixes=("in.",))
+    for name, begin, dest in (("in.r", "in.a", "in.b"), ("in.leak", "out.q", "in.c")):
+        engine.route(name, begin, dest)
+    caller = Caller("k", prefixes=("in.",))
 
-    found = metrics.families(core.state, core.watches, StoreStats(), PROCESS, caller=caller)
+    found = metrics.families(source(engine, caller=caller), PROCESS)
     told = metrics.as_text(found).decode()
 
     assert 'topics_topic_head_seq{topic="in.q"}' in told
@@ -138,5 +220,5 @@ def test_a_key_with_prefixes_sees_its_own() -> None:
     assert "out." not in told
     assert "in.leak" not in told
     assert 'topics_topic_queue_dead{topic="in.q"}' not in told
-    assert f"topics_topics {len(core.state.topics)}" in told
+    assert f"topics_topics {len(engine.engine.state.topics)}" in told
     assert "topics_routers 2" in told

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from protocol.harness import Harness
+from topics.protocol.http import bodies
 from topics.protocol.state.hot_memory import BySize, HotMemory, freeze
 from topics.protocol.state.hot_run import HotRun
 
@@ -108,3 +109,67 @@ def test_a_frozen_run_takes_no_more() -> None:
     engine.append(2)
     assert [run.count for run in engine.topic().runs] == [1, 1]
     assert list(engine.engine.state.memory.full) == [engine.topic().topic_id]
+
+
+def filled(**config: object) -> Harness:
+    """A topic in memory only that has used up all of it, in several runs."""
+    engine = Harness(max_hot_bytes=4 << 20)
+    engine.put(durability="ephemeral", discard="reject", **config)
+    for _ in range(400):
+        if engine.engine.state.memory.is_short:
+            break
+        engine.append(*[{"data": "x" * 1000, "tag": f"t{i % 10}"} for i in range(40)])
+    memory = engine.engine.state.memory
+    assert memory.is_short
+    assert engine.engine.state.topics["t"].volatile_runs > 3
+    return engine
+
+
+def freed(engine: Harness) -> int:
+    """Slices of maintenance until nothing is left to free."""
+    state, slices = engine.engine.state, 0
+    while state.memory.owes:
+        state.pack_some()
+        slices += 1
+        assert slices < 10_000
+    return slices
+
+
+def test_where_memory_is_short_small_waste_is_freed() -> None:
+    """Of every run less than half was deleted: it is given back once a write found no room. (§11)"""
+    engine = filled()
+    memory = engine.engine.state.memory
+    full_bytes = memory.total_bytes
+    for tag in range(4):
+        engine.ask(bodies.parse_delete("t", b'{"match":"t%d"}' % tag))
+        engine.work_off()
+    freed(engine)
+    memory.want_room()
+    freed(engine)
+
+    assert memory.total_bytes < 0.85 * full_bytes
+    read = engine.diff(limit=1000, max_batch_bytes=8 << 20, include_tags=True)
+    assert {record["$tag"] for record in read["records"]} == {f"t{n}" for n in range(4, 10)}
+
+
+def test_a_deleted_topic_is_freed_in_parts() -> None:
+    """It counts no more at once; its memory goes back slice by slice. (§11)"""
+    engine = filled()
+    memory = engine.engine.state.memory
+    engine.drop("t")
+    assert memory.total_bytes == 0
+    assert memory.buried
+    assert freed(engine) >= 1
+    assert not memory.buried
+
+
+def test_what_is_buried_is_bounded() -> None:
+    """A replay of topics that came and went holds no more than the memory there is."""
+    engine = Harness(max_hot_bytes=1 << 20)
+    memory = engine.engine.state.memory
+    for n in range(8):
+        engine.put(f"e{n}", durability="ephemeral")
+        for _ in range(10):
+            engine.append(*["x" * 1000] * 20, name=f"e{n}")
+        engine.drop(f"e{n}")
+        assert sum(run.memory_bytes for run in memory.buried) <= 1 << 20

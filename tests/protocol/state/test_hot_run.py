@@ -253,3 +253,31 @@ def test_killing_twice_kills_once() -> None:
         run.delete(np.array(rows, np.int64))
 
     assert (run.dead, run.deleted_rows().tolist()) == (3, [1, 2, 3])
+
+
+MANY_TAGS = st.lists(st.integers(0, 300), min_size=1, max_size=120)
+
+
+@given(st.lists(MANY_TAGS, min_size=1, max_size=6), st.data())
+def test_the_tags_of_some_rows_are_all_that_is_asked_for(
+    batches: list[list[int]], draw: st.DataObject
+) -> None:
+    """Rows are kept alike whether all tags of the run are looked at, or those of the rows; the
+    sorted view takes in new tags between two questions. (§3, `match`)"""
+    run, tags = HotRun(1), []
+    question = begins_with("t1")
+    for batch in batches:
+        rendered = render_batch(
+            [b"1"] * len(batch), first_seq=len(tags) + 1, ts_ms=TS, tags=[f"t{n}" for n in batch]
+        )
+        run.append(rendered)
+        tags += [f"t{n}" for n in batch]
+        lo = draw.draw(st.integers(0, len(tags) - 1))
+        hi = draw.draw(st.integers(lo + 1, len(tags)))
+
+        expected = [row for row in range(lo, hi) if tags[row].startswith("t1")]
+        column = run.columns.tag_id
+        some, every = run.tag_ids(question, (lo, hi)), run.tag_ids(question)
+        assert [row for row in range(lo, hi) if column[row] in some] == expected
+        assert [row for row in range(lo, hi) if column[row] in every] == expected
+        assert some.tolist() == sorted(some.tolist())

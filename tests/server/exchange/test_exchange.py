@@ -27,9 +27,10 @@ class Desk:
         self,
         limits: Limits | None = None,
         origins: OriginRule | None = None,
+        shell: _Shell | None = None,
         guard: Guard | None = None,
     ) -> None:
-        self.shell = _Shell(limits or Limits(), START_MS)
+        self.shell = shell or _Shell(limits or Limits(), START_MS)
         self.exchange = TopicsExchange(self.shell, origins, guard=guard)
 
     def ask(

@@ -10,6 +10,7 @@ from topics.server.exchange.interface import Answer
 from topics.server.transport.limits import HEAD_BYTES_MAX, Limits, Timeouts
 
 from .http1_rig import CHUNKED, GET, POST, Rig, get, post
+from .http2_rig import Rig as Http2Rig
 from .http2_rig import ok
 
 BAD = (400, "invalid_request")
@@ -324,13 +325,43 @@ def test_a_refused_request_with_a_large_body_ends_its_connection() -> None:
 
 def test_all_bodies_share_one_budget() -> None:
     """Beyond it a body is refused with 429, and the others are not. (§0.6)"""
-    first = Rig(limits=Limits(bodies_bytes=1000))
+    first = Rig(limits=Limits(bodies_bytes=1000, body_free_bytes=0))
     second = Rig(shared=first.shared)
     first.send(POST + b"Content-Length: 900\r\n\r\n" + b"x" * 600)
     second.send(POST + b"Content-Length: 900\r\n\r\n" + b"y" * 600)
     assert second.code() == (429, "throttled")
     first.send(b"x" * 300)
     assert first.answer()[2] == b"x" * 900
+    assert first.shared.bodies.held_bytes == 0
+
+
+def test_a_body_that_holds_most_gives_way_to_another() -> None:
+    """A body that is never ended does not keep others out: it is refused for them. (§11)"""
+    first = Rig(limits=Limits(bodies_bytes=1000, body_free_bytes=0))
+    second = Rig(shared=first.shared)
+    first.send(POST + b"Content-Length: 1000\r\n\r\n" + b"x" * 999)
+    second.send(post(b"y" * 200))
+
+    assert second.answer()[2] == b"y" * 200
+    assert first.code() == (429, "throttled")
+    assert first.is_finished
+    assert first.shared.bodies.held_bytes == 0
+
+
+def test_a_body_of_http2_gives_way_alike() -> None:
+    """Its stream is refused; the connection goes on. (§11)"""
+    first = Http2Rig(limits=Limits(bodies_bytes=20_000, body_free_bytes=0))
+    stream = first.ask(end=False, body=b"x" * 16_000)
+    first.exchanged()
+    second = Rig(shared=first.shared)
+    second.send(post(b"y" * 10_000))
+    first.exchanged()
+
+    assert second.answer()[2] == b"y" * 10_000
+    assert first.status(stream) == 429
+    other = first.ask(end=True)
+    first.exchanged()
+    assert first.status(other) == 200
     assert first.shared.bodies.held_bytes == 0
 
 

@@ -671,7 +671,7 @@ def test_a_body_that_is_too_large_is_refused(chunk: int) -> None:
 
 def test_bodies_share_one_budget() -> None:
     """429 beyond it."""
-    rig = Rig(limits=Limits(bodies_bytes=30_000))
+    rig = Rig(limits=Limits(bodies_bytes=30_000, body_free_bytes=0))
     first = rig.ask(end=False, body=b"x" * 16_000)
     second = rig.ask(end=False, body=b"x" * 16_000)
     rig.exchanged()

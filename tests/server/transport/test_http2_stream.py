@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.server.transport.budget import Budget, Share
+from topics.server.transport.bodies import Bodies, BodyShare
 from topics.server.transport.http2.stream import (
     JOIN_BYTES,
     TABLE,
@@ -260,9 +260,9 @@ def test_a_body_is_taken_once() -> None:
 
 def test_a_stream_that_is_closed_holds_nothing() -> None:
     """Neither bytes nor its share of the memory for bodies, and it is due for nothing."""
-    budget = Budget(100)
+    bodies = Bodies(100, 0)
     stream = Stream(1, is_head=False, coming=None)
-    stream.body_share = Share(budget)
+    stream.body_share = BodyShare(bodies, "", stream.drop_body)
     assert stream.body_share.take(2)
     stream.keep(b"ab")
     stream.outbound.add([b"answer"])
@@ -270,7 +270,7 @@ def test_a_stream_that_is_closed_holds_nothing() -> None:
     stream.move(Input.RESET)
     stream.close()
 
-    assert budget.held_bytes == stream.outbound.size == 0
+    assert bodies.held_bytes == stream.outbound.size == 0
     assert stream.due_s is None
     assert stream.take_pieces() == []
 

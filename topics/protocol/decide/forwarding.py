@@ -34,13 +34,13 @@ from topics.protocol.state.selection import ReadQuery, select
 from topics.protocol.state.topic import Topic
 
 VISIT_ROWS: Final = 1000
-VISIT_BYTES: Final = 512 << 10
+VISIT_BYTES: Final = 256 << 10
 """Records, and bytes of their text, that one visit copies at most."""
 SLICE_ROWS: Final = 2000
-SLICE_BYTES: Final = 1 << 20
+SLICE_BYTES: Final = 256 << 10
 SLICE_ROUTERS: Final = 64
 """What one slice copies, and how many routers it visits, at most: requests have their turn between
-two slices."""
+two slices.  A record that is larger is copied alone."""
 SLICE_LOOKS: Final = 10_000
 """Routers that a slice finds with nothing to do, at most."""
 MOVE_BYTES: Final = 32

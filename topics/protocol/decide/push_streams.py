@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Grant
 from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.queue import Queue
+from topics.protocol.state.shares import Shares
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +28,7 @@ class PushStream:
         lapsed: The same, of those whose time ran out, and that no other worker has claimed since.
         given: What was leased and not taken yet.
         ended_by: Why the server ended it, where it did.
+        holder: In whose share it counts.
         owner: Whose connection it is.
     """
 
@@ -39,6 +42,7 @@ class PushStream:
     lapsed: dict[int, int] = field(default_factory=dict)
     given: list[Grant] = field(default_factory=list)
     ended_by: Rejection | None = None
+    holder: Holder = NOBODY
     owner: Caller = ANYONE
 
     @property
@@ -51,11 +55,21 @@ class PushStreams:
 
     Attributes:
         open_count: Connections, those included that the server has ended and that still stand.
+        shares: In which they count; the engine gives those of all streams (§11).
     """
 
     def __init__(self) -> None:
         self._holder: dict[int, PushStream] = {}
         self.open_count = 0
+        self.shares = Shares("max_sse_connections", 0)
+
+    def opened(self, stream: PushStream) -> None:
+        self.open_count += 1
+        self.shares.take(stream.holder)
+
+    def closed(self, stream: PushStream) -> None:
+        self.open_count -= 1
+        self.shares.give_back(stream.holder)
 
     def give(self, queue: Queue, stream: PushStream, grant: Grant) -> None:
         """Jobs were leased through the stream: it takes them when it can send."""

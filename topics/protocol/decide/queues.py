@@ -405,7 +405,7 @@ class QueueCommands:
     def open(self, stream: PushStream) -> None:
         """A push stream begins to take jobs."""
         self._waiting.open(stream.topic_id).streams[stream] = None
-        self.streams.open_count += 1
+        self.streams.opened(stream)
         stream.owner.streams += 1
 
     def take(self, stream: PushStream, moment: Moment) -> list[Jobs]:
@@ -434,7 +434,7 @@ class QueueCommands:
         """The connection is gone: what it holds may be claimed at once."""
         moment = self._unit.in_engine_time(moment)
         waiting = self._waiting.find(stream.topic_id)
-        self.streams.open_count -= 1
+        self.streams.closed(stream)
         stream.owner.streams -= 1
         if waiting is None or stream not in waiting.streams:
             return

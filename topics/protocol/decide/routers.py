@@ -54,6 +54,9 @@ class RouterCommands:
 
     Args:
         rested: Called when routers may have come to rest without having copied anything.
+
+    Attributes:
+        is_held: Nothing is copied for now (`driver.copy_pace`).
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class RouterCommands:
         self._routers = unit.state.routers
         self._rested = rested
         self._forwarding = Forwarding(unit, rested)
+        self.is_held = False
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutRouter: self._put,
             GetRouter: self._get,
@@ -111,11 +115,17 @@ class RouterCommands:
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        return self._forwarding.is_due
+        return self._forwarding.is_due and not self.is_held
 
     def step(self, moment: Moment) -> None:
         """Copy a bounded part of what routers have to copy."""
-        self._forwarding.step(moment)
+        if not self.is_held:
+            self._forwarding.step(moment)
+
+    @property
+    def wants_to_copy(self) -> bool:
+        """Whether there is something to copy, held back or not."""
+        return self._forwarding.is_due
 
     def alarm_ms(self) -> int | None:
         """When a blocked router tries again."""

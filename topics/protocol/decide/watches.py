@@ -1,7 +1,7 @@
 """Watch commands: sessions, streams and sockets, as far as the state of topics decides (§7).
 
 The joint between watches (positions and lifecycles, `state/watches.py`) and topics: which there are,
-which comes first in a stream, and how many connections may be open.
+which comes first in a stream, and how much of it one holder may have.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,8 @@ from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.limits import Limits, throttled
+from topics.protocol.model.holder import NOBODY, Holder, holder_of
+from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
 from topics.protocol.state.frames import Pulled
@@ -25,12 +26,10 @@ from topics.protocol.state.watches import SESSION_TTL_MS, Session, Watches, begi
 class WatchCommands:
     """Sessions and streams over the topics of one engine."""
 
-    def __init__(self, limits: Limits, unit: UnitOfWork, *, besides: Callable[[], int]) -> None:
-        """`besides` gives the number of connections that stream something else."""
+    def __init__(self, limits: Limits, unit: UnitOfWork) -> None:
         self._limits = limits
         self._unit = unit
-        self.watches = Watches(self._shown)
-        self._besides = besides
+        self.watches = Watches(self._shown, limits)
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             CreateWatch: self._create_watch
         }
@@ -38,9 +37,7 @@ class WatchCommands:
     def _create_watch(self, command: CreateWatch, moment: Moment) -> Outcome:
         """§7.2: a session with a position in each topic; no stream is open yet."""
         self.watches.forget_idle(moment.now_ms)
-        limit = self._limits.max_watch_sessions
-        if limit and len(self.watches.sessions) >= limit:
-            raise throttled("max_watch_sessions", limit)
+        self.watches.session_shares.require(holder_of(command.caller, command.holder))
         watched: dict[str, Watched] = {}
         for name, begin in command.topics.items():
             if command.lenient and name not in self._unit.state.topics:
@@ -50,8 +47,11 @@ class WatchCommands:
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
-        beat_ms, owner = command.heartbeat_ms, command.caller
-        session = Session(command.wid, watched, beat_ms, moment.now_ms, owner=owner)
+        owner, holder = command.caller, holder_of(command.caller, command.holder)
+        session = Session(
+            command.wid, watched, command.heartbeat_ms, moment.now_ms, holder=holder, owner=owner
+        )
+        self.watches.byte_shares.require(holder, session.memory_bytes)
         self.watches.add_session(session)
         return WatchCreated(
             session.wid,
@@ -82,7 +82,9 @@ class WatchCommands:
         """
         now_ms = self._unit.advance(now_ms)
         session = self.require_session(wid, now_ms, caller)
-        self.require_connection_slot(caller, taken_over=session.stream is not None)
+        self.watches.connection_shares.require(
+            session.holder, freed=int(session.stream is not None)
+        )
         known = Remembered()
         if rewind is not None:
             known = parse_composite(rewind, list(session.watched)) or known
@@ -99,10 +101,13 @@ class WatchCommands:
             raise unknown_key()
         return session
 
-    def open_socket(self, wake: Callable[[], None], caller: Caller = ANYONE) -> Stream:
-        """A WebSocket's stream, with nothing subscribed yet (§7.7)."""
-        self.require_connection_slot(caller, taken_over=False)
-        return self.watches.open_socket(wake, caller)
+    def open_socket(
+        self, wake: Callable[[], None], caller: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> Stream:
+        """A WebSocket's stream, with nothing subscribed yet (§7.7).  Raises Rejection: 429."""
+        holder = holder_of(caller, holder)
+        self.watches.connection_shares.require(holder)
+        return self.watches.open_socket(wake, caller, holder)
 
     def subscribe(
         self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int
@@ -121,6 +126,12 @@ class WatchCommands:
             except DamagedRun as damage:
                 raise damage.refusal() from damage
             added.append(Watched(name, topic.topic_id, cursor, own))
+        replaced = [w for name in topics if (w := stream.watched.get(name)) is not None]
+        self.watches.byte_shares.require(
+            stream.holder,
+            sum(watched.memory_bytes for watched in added),
+            freed=sum(watched.memory_bytes for watched in replaced),
+        )
         for watched in added:
             self.watches.subscribe(stream, watched)
         return added
@@ -140,13 +151,3 @@ class WatchCommands:
     def _priority(self, name: str) -> int:
         topic = self._unit.state.topics.get(name)
         return 0 if topic is None else effective_priority(topic, self._unit.state.now_ms)
-
-    def require_connection_slot(self, caller: Caller, *, taken_over: bool) -> None:
-        """429 where the server, or this key, has as many connections open as it may (§11)."""
-        limit = self._limits.max_sse_connections
-        streams = len(self.watches.streams) + self._besides()
-        if limit and streams - taken_over >= limit:
-            raise throttled("max_sse_connections", limit)
-        limit = self._limits.max_sse_connections_per_key
-        if limit and caller.is_key and caller.streams - taken_over >= limit:
-            raise throttled("max_sse_connections_per_key", limit)

@@ -1,19 +1,26 @@
 """Delayed writes: appends that wait before they are decided, first come, first served (§0.6).
 
 An append waits while the throttle says so, while more is planned than one write should carry, or
-while memory has no room for it and sealing is about to make some.  This module owns their queue and
-the pressure that paces the throttle; it does not know how a command is decided or answered.
+while memory has no room for it and sealing is about to make some.  Before all that it gives way where
+the load is too high for its priority.  This module owns their queues and the pressure that paces the
+throttle; it does not know how a command is decided or answered.
 
 Invariants: a write is let in no earlier than its turn and no later than `WAIT_MS_MAX` after it came,
-or it is refused; none overtakes another, but for a write that never had to wait.
+or it is refused (`LOADER_WAIT_MS_MAX` where it asked for no backpressure); once it stands in line none
+overtakes it, but for a write that never had to wait; what waits is bounded in number and bytes.
 """
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final
 
+from topics.protocol.decide.topics import effective_priority
+from topics.protocol.driver import load
 from topics.protocol.driver.group_commit import Deliver, GroupCommit, Reply, Ticket
+from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX, Load
 from topics.protocol.driver.maintenance import MaintenanceDriver
 from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
 from topics.protocol.engine import Engine
@@ -25,6 +32,8 @@ from topics.protocol.model.ports import Store
 UNIT_BYTES_MAX: Final = 8 << 20
 """Bytes planned for the log at which appends wait until a write is through: what is decided together
 is one write, and every command in it waits for all of it."""
+LOADER_WAIT_MS_MAX: Final = 30_000
+"""What a write with `disable_backpressure` may have to wait for those before it."""
 RETRY_MS: Final = 10
 """A write that memory had no room for is decided again after this, as long as it may wait."""
 
@@ -42,6 +51,11 @@ class _DelayedWrite:
     since_ms: int
     at_ms: float
     ticket: Ticket | None = None
+    is_cancelled: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.command.datas))
 
 
 class DelayedWrites:
@@ -51,6 +65,9 @@ class DelayedWrites:
         decide: Decides one; raises Rejection.
         answer: Delivers a reply.
         steady_ms: The monotonic clock.
+
+    Attributes:
+        load: What makes writes give way.
     """
 
     def __init__(
@@ -75,7 +92,13 @@ class DelayedWrites:
         self._decide = decide
         self._answer = answer
         self._steady_ms = steady_ms
+        self.load = Load()
+        self._giving_way: list[tuple[float, int, _DelayedWrite]] = []
+        """Writes that wait for their priority's sake, by the time at which they come."""
+        self._order = count()
         self._queue: deque[_DelayedWrite] = deque()
+        self._queued = self._queued_bytes = 0
+        """Of both."""
         self.is_open = False
         """Whether a write may wait for room in memory; at the end of the driver none may."""
 
@@ -95,6 +118,10 @@ class DelayedWrites:
 
     def submit(self, command: Append, deliver: Deliver) -> Reply | Ticket:
         """Decide a write now, or in its turn.  Raises Rejection."""
+        if self._queued or self.load.lag_ms >= 1.0:
+            waiting = self._give_way(command, deliver)
+            if waiting is not None:
+                return waiting
         delayed = self._throttled(command, deliver)
         if delayed is not None:
             return self._put(delayed)
@@ -106,6 +133,27 @@ class DelayedWrites:
             now_ms = self._steady_ms()
             return self._put(_DelayedWrite(command, deliver, now_ms, now_ms + RETRY_MS))
 
+    def _give_way(self, command: Append, deliver: Deliver) -> Ticket | None:
+        """Have a write wait for those of higher priority; None where it need not.  Raises Rejection
+        where it would wait too long (429, §0.6)."""
+        now_ms, queued_bytes = self._steady_ms(), self._queued_bytes
+        level = self.load.level(now_ms, self._queued, queued_bytes)
+        if level <= load.RUNG_LOWEST:
+            return None
+        topic, state = self._engine.state.topics.get(command.topic), self._engine.state
+        priority = 0 if topic is None else effective_priority(topic, state.now_ms)
+        wait_ms = load.wait_ms(level, priority)
+        is_full = self._queued >= QUEUED_MAX or queued_bytes >= QUEUED_BYTES_MAX
+        if command.disable_backpressure and not is_full:
+            wait_ms = min(wait_ms, WAIT_MS_MAX)
+        if wait_ms > WAIT_MS_MAX:
+            raise overloaded(wait_ms, "the server")
+        if wait_ms < 1:
+            return None
+        delayed = _DelayedWrite(command, deliver, now_ms, now_ms + wait_ms)
+        heappush(self._giving_way, (delayed.at_ms, next(self._order), delayed))
+        return self._counted(delayed)
+
     def _throttled(self, command: Append, deliver: Deliver) -> _DelayedWrite | None:
         """The write with its time; None where it need not wait.  Raises Rejection where it would
         wait too long (429, §0.6)."""
@@ -114,26 +162,47 @@ class DelayedWrites:
         if pressure < SOFT and is_free:
             return None
         now_ms = self._steady_ms()
-        if not command.disable_backpressure:
-            wait_ms = self._throttle.foresee_ms(now_ms, pressure)
-            if wait_ms > WAIT_MS_MAX:
-                self._maintenance.memory_is_full()
-                raise overloaded(wait_ms, "the log")
+        self._require_patience(command, now_ms, pressure, 0)
         size_bytes = sum(map(len, command.datas))
         wait_ms = self._throttle.wait_ms(size_bytes, now_ms, pressure)
         if wait_ms < 1 and is_free:
             return None
         return _DelayedWrite(command, deliver, now_ms, now_ms + wait_ms)
 
+    def _require_patience(
+        self, command: Append, now_ms: int, pressure: float, waited_ms: float
+    ) -> None:
+        """Refuse a write that would wait too long for room, with what it waited before."""
+        if command.disable_backpressure:
+            wait_ms, most_ms = self._throttle.line_ms(now_ms), LOADER_WAIT_MS_MAX
+        else:
+            wait_ms, most_ms = self._throttle.foresee_ms(now_ms, pressure), WAIT_MS_MAX
+        if wait_ms + waited_ms > most_ms:
+            self._maintenance.press()
+            raise overloaded(wait_ms, "the log")
+
     def _put(self, delayed: _DelayedWrite) -> Ticket:
+        self._queue.append(delayed)
+        return self._counted(delayed)
+
+    def _counted(self, delayed: _DelayedWrite) -> Ticket:
+        self._queued += 1
+        self._queued_bytes += delayed.size_bytes
+
         def cancel() -> None:
             if delayed.ticket is not None:
                 delayed.ticket.cancel()
             elif delayed in self._queue:
                 self._queue.remove(delayed)
+                self._uncount(delayed)
+            else:
+                delayed.is_cancelled = True  # it may give way still
 
-        self._queue.append(delayed)
         return Ticket(cancel)
+
+    def _uncount(self, delayed: _DelayedWrite) -> None:
+        self._queued -= 1
+        self._queued_bytes -= delayed.size_bytes
 
     def _may_find_room(self, command: Append, refusal: Rejection) -> bool:
         """Whether memory had no room for a write, and sealing will make some."""
@@ -148,21 +217,47 @@ class DelayedWrites:
     def move(self) -> None:
         """Let in the writes whose time has come, as long as one write of the log can take them."""
         now_ms = self._steady_ms()
+        while self._giving_way and self._giving_way[0][0] <= now_ms:
+            self._line_up(heappop(self._giving_way)[2], now_ms)
         while self._queue and self._queue[0].at_ms <= now_ms:
             if self._is_unit_full and self._commit.failure is None:
                 return  # the write that is under way moves the queue on
             if not self._let_in(self._queue.popleft()):
                 return
 
+    def _line_up(self, delayed: _DelayedWrite, now_ms: int) -> None:
+        """A write has given way: it stands in line now, behind those that wait for room."""
+        if delayed.is_cancelled:
+            self._uncount(delayed)
+            return
+        command, pressure = delayed.command, self.pressure
+        try:
+            # By what it was to wait: a loop that lags rings late, which is not the write's fault.
+            waited_ms = delayed.at_ms - delayed.since_ms
+            self._require_patience(command, now_ms, pressure, waited_ms)
+        except Rejection as refusal:
+            self._uncount(delayed)
+            self._answer(delayed.deliver, Reply(refusal))
+            return
+        delayed.at_ms = now_ms + self._throttle.wait_ms(delayed.size_bytes, now_ms, pressure)
+        self._queue.append(delayed)
+
     def let_all_in(self) -> None:
         """Decide every write that waits, without any further wait."""
         self.is_open = False
+        while self._giving_way:
+            delayed = heappop(self._giving_way)[2]
+            if delayed.is_cancelled:
+                self._uncount(delayed)
+            else:
+                self._queue.append(delayed)
         while self._queue:
             self._let_in(self._queue.popleft())
 
     def _let_in(self, delayed: _DelayedWrite) -> bool:
         """Decide a write; False where it went back to the head of the queue."""
         now_ms = self._steady_ms()
+        self._uncount(delayed)
         try:
             waited_ms = float(now_ms - delayed.since_ms)
             found = self._decide(delayed.command, delayed.deliver, waited_ms)
@@ -171,6 +266,7 @@ class DelayedWrites:
             if may_wait and self._may_find_room(delayed.command, refusal):
                 delayed.at_ms = now_ms + RETRY_MS
                 self._queue.appendleft(delayed)
+                self._counted(delayed)
                 return False
             found = Reply(refusal)
         except Exception as error:
@@ -182,10 +278,11 @@ class DelayedWrites:
         return True
 
     def __bool__(self) -> bool:
-        return bool(self._queue)
+        return bool(self._queued)
 
     def alarm_ms(self) -> int | None:
         """When `move` has something to do; None where the end of a write calls it."""
-        if not self._queue or self._is_unit_full:
-            return None
-        return int(self._queue[0].at_ms) + 1
+        times = [self._giving_way[0][0]] if self._giving_way else []
+        if self._queue and not self._is_unit_full:
+            times.append(self._queue[0].at_ms)
+        return int(min(times)) + 1 if times else None

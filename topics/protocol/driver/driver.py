@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.driver.copy_pace import COPIES_SOFT, CopyPace
 from topics.protocol.driver.delayed_writes import DelayedWrites
 from topics.protocol.driver.group_commit import (
     Deliver,
@@ -155,6 +156,7 @@ class Driver:
             limits, self.engine, store, self.commit, throttle, host
         )
         self.refused_for_room = 0
+        self._copy_pace = CopyPace()
         self._host = host
         self._is_open = False
         self._is_work_due = False
@@ -353,6 +355,8 @@ class Driver:
     def _copy_now(self, barrier: ReadBarrier) -> bool:
         """Copy what a command is to see, where that is little; False where it has to wait."""
         for _ in range(COPY_SLICES):
+            if not self._may_copy():
+                return False
             barrier.advance(self._moment_of_copies)
             self._begin_reading()
             self.commit.end_turn()
@@ -363,6 +367,14 @@ class Driver:
     def _room_for_copies(self, reserve: bool) -> int:
         """Copies multiply what was appended: they stop where writers are refused."""
         return self._room(reserve) if self.pressure < 1.0 else 0
+
+    def _may_copy(self) -> bool:
+        """Whether routers may copy now; where they may not, sealing is to make room for them."""
+        pressure, now_ms = self.pressure, self._host.steady_ms
+        may_go = self._copy_pace.may_go(pressure, self.engine.unit.planned_bytes, now_ms)
+        if not may_go and pressure >= COPIES_SOFT:
+            self.maintenance.press()
+        return may_go
 
     @property
     def pressure(self) -> float:
@@ -410,6 +422,8 @@ class Driver:
     def work_soon(self) -> None:
         """Copies for routers, jobs for waiting workers: once the commands that are here are
         decided."""
+        if self.engine.router_commands.wants_to_copy:
+            self.engine.router_commands.is_held = not self._may_copy()
         if self.engine.has_work and not self._is_work_due:
             self._is_work_due = True
             self._host.work_soon()
@@ -419,7 +433,12 @@ class Driver:
         self._is_work_due = False
         if not self._is_open:
             return
+        routers = self.engine.router_commands
+        routers.is_held = not self._may_copy()
+        is_copying = routers.is_due
         self.engine.work_off(self._moment_of_copies)
+        if is_copying:
+            self._copy_pace.went(self.pressure, self._host.steady_ms)
         self._begin_reading()
         self.commit.end_turn()
 
@@ -465,11 +484,17 @@ class Driver:
 
     # ------------------------------------------------------------------ time
 
+    def lagged(self, lag_ms: float) -> None:
+        """A turn waited so long for the host's thread: under pressure, writes give way (§0.6)."""
+        self._delayed.load.lagged(lag_ms, self._host.steady_ms)
+
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted though nothing happens until then, by the steady clock."""
         times = [self.commit.alarm_ms(), self.maintenance.alarm_ms(), self._delayed.alarm_ms()]
         if self._deadlines:
             times.append(self._deadlines[0][0])
+        if self.engine.router_commands.wants_to_copy:
+            times.append(self._copy_pace.alarm_ms(self._host.steady_ms))
         work_ms = self.engine.alarm_ms()
         if work_ms is not None:
             times.append(self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
@@ -489,6 +514,8 @@ class Driver:
         work_ms = self.engine.alarm_ms()
         if work_ms is not None and work_ms <= self._host.now_ms:
             self.work_off()
+        elif self._copy_pace.is_held:
+            self.work_soon()
         self.maintenance.ring()
 
 

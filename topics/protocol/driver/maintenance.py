@@ -126,15 +126,21 @@ class MaintenanceDriver:
         state = self._engine.state
         if (
             state.memory.full
-            or state.memory.unpacked
+            or state.memory.owes
             or state.memory.logged_weight > state.memory.logged_share
             or self.schedule.is_checkpoint_due()
         ):
             self.soon()
 
-    def memory_is_full(self) -> None:
+    def press(self) -> None:
+        """Seal what there is, however little: writers or routers wait for room."""
         self.schedule.sealing.press()
         self.soon()
+
+    def memory_is_full(self) -> None:
+        """A write found no room in memory: free what deletes left there, too."""
+        self._engine.state.memory.want_room()
+        self.press()
 
     def disk_is_full(self, room_bytes: int, need_bytes: int = 0) -> None:
         """A write was refused for want of room.

@@ -63,6 +63,10 @@ class Throttle:
             return float(WAIT_MS_MAX + 1)
         return max(self._free_at_ms - now_ms, 0.0)
 
+    def line_ms(self, now_ms: int) -> float:
+        """How long the writes take that were let in before."""
+        return max(self._free_at_ms - now_ms, 0.0)
+
     def _let_in(self, pressure: float) -> float:
         """Bytes a millisecond."""
         return max(2.0 * self._pace * (1.0 - pressure) / (1.0 - SOFT), PACE_LEAST)

@@ -1,7 +1,12 @@
-"""Metrics (§8.3): what is counted, as Prometheus text or as JSON, from one list of families."""
+"""Metrics (§8.3): what is counted, as Prometheus text or as JSON, from one list of families.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+Bounded whatever the number of topics: so many topics have gauges of their own, those that were
+written to last, and of the others there are sums.  All of it is made in slices (`rendering`).
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Literal
 
 import orjson
@@ -9,8 +14,8 @@ import orjson
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
-from topics.protocol.state.queue import Queue
 from topics.protocol.state.routers import Router
+from topics.protocol.state.shares import Shares
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watches import Watches
@@ -18,9 +23,15 @@ from topics.protocol.state.watches import Watches
 Kind = Literal["gauge", "counter", "histogram"]
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 TOPICS_SHOWN_MAX: Final = 1000
-"""Topics with gauges of their own; beyond it `topics_topic_metrics_truncated` is 1."""
+"""Topics with gauges of their own where no setting says another number; beyond it
+`topics_topic_metrics_truncated` is 1."""
+REST: Final = "(rest)"
+"""The label of a sum over the topics without gauges of their own; no topic can have this name."""
 ROUTERS_SHOWN_MAX: Final = 1000
 """The same for routers, and `topics_router_metrics_truncated`."""
+TOPICS_A_SLICE: Final = 100
+QUEUES_A_SLICE: Final = 500
+"""Looked at in one slice: some hundred microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,66 +64,144 @@ class Process:
     read_only: bool
 
 
-def families(
-    state: State | None,
-    watches: Watches,
-    stats: StoreStats,
-    process: Process,
-    *,
-    push_streams: int = 0,
-    caller: Caller = ANYONE,
-) -> list[Family]:
-    """All metrics, aggregates first; those of the state only where there is one.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What metrics are made of, beside the process.
 
-    Args:
-        caller: Whose topics and routers have gauges of their own; aggregates count all of them.
+    Attributes:
         state: None while another thread changes it: during replay, and at the end of a stop.
+        active: Topic ids, the last one written to last; may lack some.
         push_streams: How many are open.
+        shares: Limited resources and their holders.
+        shown_max: Topics with gauges of their own; of the others there are sums.
+        more: Families of others.
+        caller: Whose topics and routers have gauges of their own; aggregates count all of them.
     """
-    topics = [] if state is None else list(state.by_id.values())
+
+    state: State | None
+    watches: Watches
+    stats: StoreStats
+    active: dict[int, None] = field(default_factory=dict)
+    push_streams: int = 0
+    shares: Sequence[Shares] = ()
+    shown_max: int = TOPICS_SHOWN_MAX
+    more: Sequence[Family] = ()
+    caller: Caller = ANYONE
+
+
+def families(source: Source, process: Process) -> list[Family]:
+    """All metrics, aggregates first; those of the state only where there is one."""
+    work = collecting(source, process)
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            found: list[Family] = done.value
+            return found
+
+
+def collecting(source: Source, process: Process) -> Generator[None, None, list[Family]]:
+    """The same in slices, between which commands may run: each looks at a bounded number of topics,
+    and a topic's gauges are of one moment."""
+    state = source.state
+    jobs = _Jobs()
+    rows: list[_Row] = []
     if state is not None:
-        for queue in state.queues.values():
+        for n, queue in enumerate(list(state.queues.values()), 1):
             queue.settle(state.now_ms)
-    gauges = _aggregates(state, topics, watches, process, push_streams)
-    known = [*gauges, *_wal(stats, process)]
-    if state is None:
-        return [*known, *_per_topic(topics, {}), *_per_router([], {})]
-    named, routers = topics, list(state.routers.by_name.values())
-    if caller.prefixes:
-        named = [topic for topic in topics if caller.covers(topic.name)]
-        routers = [router for router in routers if caller.covers_all(*router.names)]
+            jobs.leased += queue.in_flight
+            jobs.damaged += queue.damaged
+            if n % QUEUES_A_SLICE == 0:
+                yield
+        for n, topic in enumerate(_shown(state, source), 1):
+            rows.append(_row(topic, state, source.caller))
+            if n % TOPICS_A_SLICE == 0:
+                yield
+    routers = yield from _per_router(source)
     return [
-        *known,
-        *_per_topic(named, state.queues),
-        *_per_queue(named, state, caller),
-        *_per_router(routers, state.by_id),
+        *_aggregates(source, process, jobs),
+        *_limits(source.shares),
+        *_wal(source.stats, process),
+        *_per_topic(source, rows),
+        *_per_queue(rows),
+        *routers,
+        *source.more,
     ]
+
+
+def _shown(state: State, source: Source) -> list[Topic]:
+    """The topics with gauges of their own: those that were written to last, then any."""
+    shown: dict[int, Topic] = {}
+    topic_id: int
+    for topic_id in chain(reversed(source.active), state.by_id):
+        if len(shown) >= source.shown_max:
+            break
+        topic = state.by_id.get(topic_id)
+        if topic is not None and source.caller.covers(topic.name):
+            shown[topic_id] = topic
+    return [shown[topic_id] for topic_id in sorted(shown)]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:
     return Family(name, kind, text, [Sample(value, {})])
 
 
-def _aggregates(
-    state: State | None,
-    topics: Sequence[Topic],
-    watches: Watches,
-    process: Process,
-    push_streams: int,
-) -> Iterable[Family]:
-    records = total = hot = 0
+@dataclass(slots=True)
+class _Jobs:
+    leased: int = 0
+    damaged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One topic's gauges; `ready` is None where it is no queue."""
+
+    name: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    size_bytes: int
+    ready: int | None = None
+    leased: int = 0
+    damaged: int = 0
+    delayed: int = 0
+    dead: int | None = None
+
+
+def _row(topic: Topic, state: State, caller: Caller) -> _Row:
+    count, size_bytes = topic.shown()
+    name, head_seq, first = topic.name, topic.published_seq, topic.earliest_seq
+    queue = state.queues.get(topic.topic_id)
+    if queue is None:
+        return _Row(name, head_seq, first, count, size_bytes)
+    letters = state.topics.get(topic.config.dead_letter or "")
+    is_shown = letters is not None and caller.covers(letters.name)
+    return _Row(
+        name,
+        head_seq,
+        first,
+        count,
+        size_bytes,
+        ready=count - queue.in_flight - queue.delayed,
+        leased=queue.in_flight,
+        damaged=queue.damaged,
+        delayed=queue.delayed,
+        dead=letters.shown()[0] if letters is not None and is_shown else None,
+    )
+
+
+def _aggregates(source: Source, process: Process, jobs: _Jobs) -> Iterable[Family]:
+    state, watches = source.state, source.watches
+    records = total = hot = topics = 0
+    classes: Mapping[str, int] = dict.fromkeys(DURABILITIES, 0)
+    queues = routers = 0
     if state is not None:
         records, total, hot = state.records_total, state.total_bytes, state.memory.total_bytes
-    classes = dict.fromkeys(DURABILITIES, 0)
-    queues = routers = leased = damaged = 0
-    if state is not None:
-        queues, routers = len(state.queues), len(state.routers)
-        leased = sum(queue.in_flight for queue in state.queues.values())
-        damaged = sum(queue.damaged for queue in state.queues.values())
-    for topic in topics:
-        classes[topic.config.durability] += 1
+        queues, routers, topics = len(state.queues), len(state.routers), len(state.by_id)
+        classes = {name: state.by_class[name] for name in DURABILITIES}
+    leased, damaged = jobs.leased, jobs.damaged
     by_class = [Sample(n, {"class": name}) for name, n in classes.items()]
-    yield _one("topics_topics", "gauge", "Topics.", len(topics))
+    yield _one("topics_topics", "gauge", "Topics.", topics)
     yield Family("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
     yield _one("topics_routers", "gauge", "Routers.", routers)
     yield _one("topics_records_live", "gauge", "Live records.", records)
@@ -121,7 +210,7 @@ def _aggregates(
     yield _one("topics_queue_leases_in_flight", "gauge", "Jobs under a live lease.", leased)
     text = "Jobs that cannot be read and are passed over."
     yield _one("topics_queue_jobs_damaged", "gauge", text, damaged)
-    streams, sessions = len(watches.streams) + push_streams, len(watches.sessions)
+    streams, sessions = len(watches.streams) + source.push_streams, len(watches.sessions)
     yield _one("topics_sse_connections", "gauge", "Event streams and WebSockets.", streams)
     yield _one("topics_watch_sessions", "gauge", "Watch sessions.", sessions)
     yield _one("topics_ready", "gauge", "1 while requests are served.", int(process.ready))
@@ -165,94 +254,149 @@ def _fsync_histogram(stats: StoreStats) -> Family:
     return Family("topics_wal_fsync_latency_us", "histogram", text, samples)
 
 
-def _per_topic(topics: Sequence[Topic], queues: Mapping[int, Queue]) -> Iterable[Family]:
-    shown = topics[:TOPICS_SHOWN_MAX]
-    counts = [topic.shown() for topic in shown]
+def _limits(shares: Sequence[Shares]) -> Iterable[Family]:
+    """How near clients are to what is limited for all of them, and for one."""
     columns = (
-        ("head_seq", "Highest assigned seq per topic.", [t.published_seq for t in shown]),
-        ("earliest_seq", "First live seq per topic.", [t.earliest_seq for t in shown]),
-        ("records_live", "Live records per topic.", [count for count, _ in counts]),
-        ("bytes_live", "Bytes of live records per topic.", [size for _, size in counts]),
+        ("used", "gauge", "What is used of a limited resource.", [s.used for s in shares]),
+        ("max", "gauge", "How much there is of it; 0: no bound.", [s.limit for s in shares]),
+        ("most_held", "gauge", "What its largest holder has.", [s.most_held for s in shares]),
+        ("refused_total", "counter", "Requests refused for it.", [s.refused for s in shares]),
     )
-    for name, text, values in columns:
-        samples = [Sample(v, {"topic": t.name}) for t, v in zip(shown, values, strict=True)]
+    kind: Kind
+    for name, kind, text, values in columns:  # type: ignore[assignment]
+        samples = [Sample(v, {"limit": s.name}) for s, v in zip(shares, values, strict=True)]
+        yield Family(f"topics_limit_{name}", kind, text, samples)
+
+
+def _per_topic(source: Source, rows: Sequence[_Row]) -> Iterable[Family]:
+    state, caller = source.state, source.caller
+    is_truncated = state is not None and len(state.by_id) > len(rows)
+    if caller.prefixes:
+        is_truncated = len(rows) >= source.shown_max
+    # A sum over topics of others says nothing to a key with prefixes.
+    has_rest = is_truncated and not caller.prefixes
+    columns = (
+        ("head_seq", "Highest assigned seq per topic.", [row.head_seq for row in rows], None),
+        ("earliest_seq", "First live seq per topic.", [row.earliest_seq for row in rows], None),
+        (
+            "records_live",
+            "Live records per topic.",
+            [row.count for row in rows],
+            state.records_total if state is not None and has_rest else None,
+        ),
+        (
+            "bytes_live",
+            "Bytes of live records per topic.",
+            [row.size_bytes for row in rows],
+            state.total_bytes if state is not None and has_rest else None,
+        ),
+    )
+    for name, text, values, total in columns:
+        samples = [Sample(v, {"topic": row.name}) for row, v in zip(rows, values, strict=True)]
+        if total is not None:
+            samples.append(Sample(max(total - sum(values), 0), {"topic": REST}))
         yield Family(f"topics_topic_{name}", "gauge", text, samples)
-    jobs = [(t, queues[t.topic_id], n) for t, (n, _) in zip(shown, counts, strict=True)
-            if t.topic_id in queues]  # fmt: skip
-    ready = [Sample(n - q.in_flight - q.delayed, {"topic": t.name}) for t, q, n in jobs]
-    leased = [Sample(q.in_flight, {"topic": t.name}) for t, q, _ in jobs]
+    jobs = [row for row in rows if row.ready is not None]
+    ready = [Sample(row.ready or 0, {"topic": row.name}) for row in jobs]
+    leased = [Sample(row.leased, {"topic": row.name}) for row in jobs]
     yield Family("topics_topic_queue_ready", "gauge", "Claimable jobs per queue.", ready)
     yield Family("topics_topic_queue_in_flight", "gauge", "Leased jobs per queue.", leased)
-    damaged = [Sample(q.damaged, {"topic": t.name}) for t, q, _ in jobs]
+    damaged = [Sample(row.damaged, {"topic": row.name}) for row in jobs]
     yield Family("topics_topic_queue_damaged", "gauge", "Unreadable jobs per queue.", damaged)
     text = "1 where not every topic has gauges of its own."
-    truncated = int(len(topics) > TOPICS_SHOWN_MAX)
-    yield _one("topics_topic_metrics_truncated", "gauge", text, truncated)
+    yield _one("topics_topic_metrics_truncated", "gauge", text, int(is_truncated))
 
 
-def _per_queue(topics: Sequence[Topic], state: State, caller: Caller) -> Iterable[Family]:
-    shown = [(t, state.queues[t.topic_id]) for t in topics[:TOPICS_SHOWN_MAX]
-             if t.topic_id in state.queues]  # fmt: skip
-    delayed = [Sample(q.delayed, {"topic": t.name}) for t, q in shown]
+def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
+    jobs = [row for row in rows if row.ready is not None]
+    delayed = [Sample(row.delayed, {"topic": row.name}) for row in jobs]
     yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
-    dead = []
-    for topic, _ in shown:
-        letters = state.topics.get(topic.config.dead_letter or "")
-        if letters is not None and caller.covers(letters.name):
-            dead.append(Sample(letters.shown()[0], {"topic": topic.name}))
+    dead = [Sample(row.dead, {"topic": row.name}) for row in jobs if row.dead is not None]
     text = "Live records of the queue's dead-letter topic."
     yield Family("topics_topic_queue_dead", "gauge", text, dead)
 
 
-def _per_router(routers: Sequence[Router], topics: Mapping[int, Topic]) -> Iterable[Family]:
-    shown = routers[:ROUTERS_SHOWN_MAX]
-    lags, blocks = [], []
-    for router in shown:
+def _per_router(source: Source) -> Generator[None, None, list[Family]]:
+    state, caller = source.state, source.caller
+    routers: list[Router] = [] if state is None else list(state.routers.by_name.values())
+    if caller.prefixes:
+        routers = [router for router in routers if caller.covers_all(*router.names)]
+    lags, blocks, forwarded, lost = [], [], [], []
+    for n, router in enumerate(routers[: min(source.shown_max, ROUTERS_SHOWN_MAX)], 1):
+        assert state is not None
         label = {"router": router.name}
-        source = topics.get(router.source_id)
-        if source is not None:
-            lags.append(Sample(max(source.published_seq - router.cursor, 0), label))
+        topic = state.by_id.get(router.source_id)
+        if topic is not None:
+            lags.append(Sample(max(topic.published_seq - router.cursor, 0), label))
         blocks.append(Sample(int(router.blocked is not None), label))
+        forwarded.append(Sample(router.forwarded_total, label))
+        lost.append(Sample(router.lost_total, label))
+        if n % TOPICS_A_SLICE == 0:
+            yield
     text = "Seqs of the source that are shown and not forwarded yet."
-    yield Family("topics_router_lag", "gauge", text, lags)
-    text = "1 while the destination refuses what is forwarded."
-    yield Family("topics_router_blocked", "gauge", text, blocks)
-    forwarded = [Sample(r.forwarded_total, {"router": r.name}) for r in shown]
-    yield Family("topics_router_forwarded_total", "counter", "Copies appended.", forwarded)
-    lost = [Sample(r.lost_total, {"router": r.name}) for r in shown]
-    text = "Seqs of the source that were lost before they were forwarded."
-    yield Family("topics_router_lost_total", "counter", text, lost)
-    text = "1 where not every router has gauges of its own."
-    truncated = int(len(routers) > ROUTERS_SHOWN_MAX)
-    yield _one("topics_router_metrics_truncated", "gauge", text, truncated)
+    blocked = "1 while the destination refuses what is forwarded."
+    trimmed = "Seqs of the source that were lost before they were forwarded."
+    truncated = "1 where not every router has gauges of its own."
+    return [
+        Family("topics_router_lag", "gauge", text, lags),
+        Family("topics_router_blocked", "gauge", blocked, blocks),
+        Family("topics_router_forwarded_total", "counter", "Copies appended.", forwarded),
+        Family("topics_router_lost_total", "counter", trimmed, lost),
+        _one(
+            "topics_router_metrics_truncated", "gauge", truncated, int(len(routers) > len(blocks))
+        ),
+    ]
 
 
 def as_text(metrics: Iterable[Family]) -> bytes:
     """Prometheus text exposition, version 0.0.4.  Label values are names: nothing to escape."""
-    lines = []
-    for family in metrics:
-        lines.append(f"# HELP {family.name} {family.help}")
-        lines.append(f"# TYPE {family.name} {family.kind}")
-        for sample in family.samples:
-            labels = ",".join(f'{key}="{value}"' for key, value in sample.labels.items())
-            name = family.name + sample.suffix + (f"{{{labels}}}" if labels else "")
-            lines.append(
-                f"{name} {sample.value:g}"
-                if isinstance(sample.value, float)
-                else f"{name} {sample.value}"
-            )
-    return ("\n".join(lines) + "\n").encode()
+    return b"".join(text_of(family) for family in metrics)
+
+
+def text_of(family: Family) -> bytes:
+    """The lines of one family."""
+    name = family.name
+    lines = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
+    for sample in family.samples:
+        value = f"{sample.value:g}" if isinstance(sample.value, float) else f"{sample.value}"
+        labels = ",".join([f'{key}="{label}"' for key, label in sample.labels.items()])
+        lines.append(f"{name}{sample.suffix}{{{labels}}} {value}" if labels else
+                     f"{name}{sample.suffix} {value}")  # fmt: skip
+    lines.append("")
+    return "\n".join(lines).encode()
 
 
 def as_json(metrics: Iterable[Family]) -> bytes:
     """One key a family: a number, or a list of `{labels..., "value"}`; the last brace is left out."""
-    out: dict[str, object] = {}
-    for family in metrics:
-        if len(family.samples) == 1 and not family.samples[0].labels:
-            out[family.name] = family.samples[0].value
+    return b"{" + b",".join(json_of(family) for family in metrics)
+
+
+def json_of(family: Family) -> bytes:
+    """The key and the value of one family."""
+    samples = family.samples
+    value: object
+    if len(samples) == 1 and not samples[0].labels:
+        value = samples[0].value
+    else:
+        value = [
+            {**s.labels, **({"sample": s.suffix[1:]} if s.suffix else {}), "value": s.value}
+            for s in samples
+        ]
+    return b'"%b":%b' % (family.name.encode(), orjson.dumps(value))
+
+
+def rendering(
+    source: Source, process: Process, *, as_json: bool
+) -> Generator[None, None, list[bytes]]:
+    """The document in pieces, in slices between which commands may run; of JSON without the last
+    brace."""
+    found = yield from collecting(source, process)
+    pieces = [b"{"] if as_json else []
+    for n, family in enumerate(found):
+        if as_json:
+            pieces.append((b"," if n else b"") + json_of(family))
         else:
-            out[family.name] = [
-                {**s.labels, **({"sample": s.suffix[1:]} if s.suffix else {}), "value": s.value}
-                for s in family.samples
-            ]
-    return orjson.dumps(out)[:-1]
+            pieces.append(text_of(family))
+        if len(family.samples) >= TOPICS_A_SLICE:
+            yield
+    return pieces

@@ -25,7 +25,7 @@ from topics.protocol.state.topic import Topic
 
 TOPICS_MAX: Final = 64
 """Topics looked at in one slice: a millisecond or two."""
-FREED_BYTES_MAX: Final = 32 << 20
+FREED_BYTES_MAX: Final = 4 << 20
 """Memory of runs that are dropped in one slice: the kernel takes a millisecond or two to take it
 back."""
 
@@ -97,7 +97,7 @@ class Compaction:
             if topic_id in state.by_id and self._drop_of(topic, now_ms):
                 again[topic_id] = topic
         attention.update(again)
-        is_more = bool(attention or self._unestimated or state.memory.unpacked)
+        is_more = bool(attention or self._unestimated or state.memory.owes)
         return is_more or state.expiry.is_due(now_ms) or state.keys.has_old(now_ms)
 
     def _drop_of(self, topic: Topic, now_ms: int) -> bool:

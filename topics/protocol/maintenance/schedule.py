@@ -46,6 +46,10 @@ SEALS_MAX: Final = 8
 LOG_FILES: Final = 4
 """Log files that hold the log's bound (`log_bound`): a checkpoint begins one, and what is written
 until it is done has the others."""
+LAST_TOPICS_MAX: Final = 10_000
+"""Topics that a clean stop seals: some seconds.  To replay one takes a tenth of that."""
+LAST_MS: Final = 3000
+"""How long a clean stop seals: with the grace for requests it ends within ten seconds (§8.2)."""
 RETRY_MS: Final = 1000
 RETRY_MS_MAX: Final = 60_000
 """A checkpoint that failed is tried again after one second, then two, four, up to this: a full disk
@@ -92,6 +96,7 @@ class Schedule:
     """
 
     def __init__(self, limits: Limits, engine: Engine, store: Store, host: ScheduleHost) -> None:
+        self._engine = engine
         self.sealing = Sealing(engine)
         self.compaction = Compaction(engine, self.sealing)
         self.erasure = Erasure(engine, self.compaction)
@@ -155,14 +160,28 @@ class Schedule:
     def last(self) -> Task:
         """Before a clean end: seal what is hot, write the image, leave the mark, close.
 
+        Many small topics take longer to seal than the next start takes to replay them: where there
+        are too many, or `LAST_MS` are over, the log keeps them, and the mark follows at once.
+
         Raises:
             OSError, StoreError: It ends without the mark; the store is not closed yet.
         """
+        until_ms = self._host.steady_ms + LAST_MS
+        if self._is_left_to_the_log():
+            yield from self._end_unsealed()
+            return
         plan = self.checkpointing.begin(self._host.now_ms, is_last=True)
         yield from self._make_images(plan)
         while (
             job := (yield from self._planned(self.checkpointing.planning_seal(plan)))
         ) is not None:
+            if self._host.steady_ms >= until_ms:
+                self.sealing.fail(job)
+                self.checkpointing.abandon(plan)
+                if self._engine.state.has_unlogged_jobs:
+                    self._host.warn("there is no time to seal all: leases end with this process")
+                yield from self._end_unsealed()
+                return
             refs = yield from self._write_segment(job, plan, whole=False)
             if refs is not None:
                 self.sealing.install(job, refs, self._host.now_ms, plan.images)
@@ -170,6 +189,17 @@ class Schedule:
         yield UntilWritten()
         image = plan.image
         yield Blocking(lambda: self._store.close(image))
+
+    def _is_left_to_the_log(self) -> bool:
+        """Whether there is too much to seal at the end, and nothing that only the image would hold:
+        leases that were not logged."""
+        if self.sealing.hot_topics <= LAST_TOPICS_MAX:
+            return False
+        return not self._engine.state.has_unlogged_jobs
+
+    def _end_unsealed(self) -> Task:
+        yield UntilWritten()
+        yield Blocking(self._store.close_unsealed)
 
     # ------------------------------------------------------------------ giving space back
 

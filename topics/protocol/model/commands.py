@@ -12,6 +12,7 @@ import msgspec
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
 
@@ -144,6 +145,7 @@ class CreateWatch(OnBehalf, frozen=True):
     Attributes:
         wid: Its name; the shell's entropy.
         cursors: Positions of a composite id that the client kept; they win over `topics`.
+        holder: Who made it, and whose share it counts in.
     """
 
     wid: str
@@ -152,6 +154,11 @@ class CreateWatch(OnBehalf, frozen=True):
     heartbeat_ms: int
     lenient: bool
     cursors: Mapping[str, int]
+    holder: Holder = NOBODY
+
+    def by(self, holder: Holder) -> "CreateWatch":
+        """The same, made by a holder."""
+        return msgspec.structs.replace(self, holder=holder)
 
 
 class PutRouter(OnBehalf, frozen=True):

@@ -1,6 +1,7 @@
 """Every bound in force (§2, §11), as one value that the core takes as an argument.
 
-Where §11 says so, 0 means unlimited.  All sizes are bytes.  `dead_letter_after_ms` is how long a
+Where §11 says so, 0 means unlimited.  All sizes are bytes.  Limits that end in `per_ip` are those of
+one address.  `dead_letter_after_ms` is how long a
 job that was delivered too often may be claimable before it goes to the dead-letter topic without
 being claimed; 0: it does not.
 """
@@ -29,6 +30,16 @@ class Limits:
     max_sse_connections: int = 10_000
     max_sse_connections_per_key: int = 1000
     max_inflight_per_key: int = 1000
+    max_connections: int = 0
+    max_connections_per_ip: int = 0
+    max_watch_sessions_per_ip: int = 0
+    max_sse_connections_per_ip: int = 0
+    max_inflight_per_ip: int = 0
+    max_long_polls: int = 20_000
+    max_long_polls_per_ip: int = 0
+    max_watch_bytes: int = 64 << 20
+    max_body_memory: int = 256 << 20
+    max_topic_metrics: int = 1000
     max_total_bytes: int = 0
     max_idempotency_keys: int = 1_000_000
     max_hot_bytes: int = 256 << 20
@@ -42,6 +53,8 @@ class Limits:
 
 
 META_KEYS_MAX = 64
+NODES_MAX = 64
+"""Nodes that one reader may leave out: they are compared at every publication."""
 KEY_CHARS_MAX = 256
 LIMIT_DEFAULT = 256
 PAGE_SIZE_DEFAULT = 100

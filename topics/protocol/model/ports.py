@@ -110,8 +110,13 @@ class Run(Protocol):
     def tag(self, tag_id: int) -> str:
         """The tag of an id from `columns.tag_id`, which is not 0."""
 
-    def tag_ids(self, match: TagMatch) -> NDArray[np.uint32]:
-        """Ids of the tags that match, ascending; empty where none does.  Never scans records."""
+    def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
+        """Ids of the tags that match, ascending; empty where none does.
+
+        Args:
+            rows: Only the tags of rows [lo, hi) are asked for: others may be left out where that is
+                cheaper.
+        """
 
     def tag_rows(self, match: TagMatch) -> NDArray[np.int64]:
         """Rows whose tag matches, ascending, deleted ones included.  Never scans records."""
@@ -192,7 +197,7 @@ class Recovery:
     """How the log was found.
 
     Attributes:
-        clean: The last process stopped cleanly: heads are exact, nothing is lost.
+        clean: The last process stopped cleanly: nothing that was logged is lost.
         same_boot: The kernel has not rebooted since: what was written is there, synced or not.
         fresh: The data directory was empty.
         events: Events replayed.
@@ -210,6 +215,12 @@ class Recovery:
     notes: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     incarnation: int = 1
+
+    @property
+    def is_complete(self) -> bool:
+        """The checkpoint of a clean stop was used: what is in no log is known, too, which is the
+        heads of topics in memory only, and leases that were not logged."""
+        return self.clean and not self.events
 
 
 @dataclass(slots=True)
@@ -400,3 +411,7 @@ class Store(Protocol):
     def close(self, image: Image | None) -> None:
         """*Blocking.* With an image, stop cleanly: sync, write it, leave the clean mark.  Without
         one, as after a failure: only close the files and release the lock."""
+
+    def close_unsealed(self) -> None:
+        """*Blocking.* Stop cleanly without a checkpoint: sync, leave the clean mark.  The next start
+        replays the log from the last checkpoint."""

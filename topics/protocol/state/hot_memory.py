@@ -10,7 +10,8 @@ are the sums of `memory_bytes` over the hot runs of either kind.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final
 
@@ -31,6 +32,10 @@ _PACKED_BYTES_MAX: Final = 512 << 10
 """Text of runs that are packed in one go after a delete; the others follow in later slices."""
 _HIT_BYTES_FEW: Final = 1 << 20
 """A delete that hit runs of more text has done enough for one turn: all are packed later."""
+_FREED_BYTES_MAX: Final = 4 << 20
+"""What is given back to the allocator in one go: a millisecond or two."""
+_LOOKS_MAX: Final = 200
+"""Topics that are looked at for waste in one go."""
 _COPY_FACTOR: Final = 16
 """How much dearer it is to copy what lives in a run than to inspect it, or to free it as a whole."""
 
@@ -68,6 +73,7 @@ class HotMemory:
         logged_bytes, volatile_bytes: What unsealed records hold, of either kind.
         unpacked: Volatile runs, by topic id and first seq, that waste what a delete hit in them.
         firm_bytes: What of `volatile_bytes` may not be evicted (`discard: "reject"`).
+        buried: Runs of deleted topics, which are counted no more and freed a part at a time.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -82,6 +88,21 @@ class HotMemory:
         self.logged_bytes = 0
         self.volatile_bytes = 0
         self.firm_bytes = 0
+        self.buried: deque[HotRun] = deque()
+        self._buried_bytes = 0
+        self._to_look: deque[int] = deque()
+        """Topics that may waste something, where a write found no room."""
+        self._is_wanted = False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether memory is nearly full, so that small waste counts."""
+        return self.total_bytes * 8 > self._limits.max_hot_bytes * 7
+
+    @property
+    def owes(self) -> bool:
+        """Whether `free_some` has something to do."""
+        return bool(self.unpacked or self.buried or self._to_look)
 
     @property
     def total_bytes(self) -> int:
@@ -184,6 +205,48 @@ class HotMemory:
         self.unsealed.pop(topic.topic_id, None)
         self.full.pop(topic.topic_id, None)
         self.unpacked.pop(topic.topic_id, None)
+        self._bury(run for run in topic.runs if isinstance(run, HotRun))
+
+    def _bury(self, runs: Iterable[HotRun]) -> None:
+        """Keep runs that were released, and free them later: to free the memory of a large topic at
+        once takes a millisecond a megabyte.  A replay frees those that are too many at once."""
+        for run in runs:
+            self.buried.append(run)
+            self._buried_bytes += run.memory_bytes
+        while self._buried_bytes > self._limits.max_hot_bytes:
+            self._buried_bytes -= self.buried.popleft().memory_bytes
+
+    def want_room(self) -> None:
+        """A write found no room: free what topics waste, however little."""
+        self._is_wanted = True
+        if not self._to_look:
+            self._to_look.extend(self.volatile)
+
+    def free_some(self, topics: Mapping[int, Topic]) -> Iterator[Topic]:
+        """Free a part of what `owes` says; yields each topic before its runs change."""
+        left = _FREED_BYTES_MAX
+        while self.buried and left > 0:
+            size_bytes = self.buried.popleft().memory_bytes
+            self._buried_bytes -= size_bytes
+            left -= max(size_bytes, 1)
+        for _ in range(min(len(self._to_look), _LOOKS_MAX)):
+            topic = topics.get(self._to_look.popleft())
+            if topic is not None:
+                self._note_waste(topic)
+        if self.unpacked:
+            topic = topics[next(iter(self.unpacked))]
+            yield topic
+            self.pack_some_deleted(topic)
+        self._is_wanted = self._is_wanted and self.owes
+
+    def _note_waste(self, topic: Topic) -> None:
+        wasteful = [
+            run.first_seq
+            for run in topic.runs
+            if isinstance(run, HotRun) and run.volatile and 4 * run.wasted_bytes > run.memory_bytes
+        ]
+        if wasteful:
+            self.unpacked.setdefault(topic.topic_id, {}).update(dict.fromkeys(wasteful))
 
     # ------------------------------------------------------------------ packing
 
@@ -225,7 +288,7 @@ class HotMemory:
             run = topic.runs.at(first_seq)
             if run is not None and is_volatile(run):
                 runs = len(topic.runs)
-                self._pack(topic, [run])
+                self._pack(topic, [run], pressed=self._is_wanted or self.is_short)
                 is_copied = len(topic.runs) >= runs and topic.runs.at(first_seq) is not run
                 left -= run.text_bytes if is_copied else run.text_bytes // _COPY_FACTOR
         if not firsts:

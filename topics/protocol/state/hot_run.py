@@ -10,7 +10,7 @@ small, so that it is freed as a whole, and `packed` copies its live rows once th
 
 import copy
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, cast
 
@@ -55,6 +55,10 @@ _PACKERS: Final = {name: struct.Struct(dtype.char) for name, dtype in _PARTS.ite
 
 _STRETCHES_FEW: Final = 64
 """Stretches of live rows up to which a loop costs less than a mask over their text."""
+_INSERTS_FEW: Final = 32
+"""Strings up to which inserting each into the sorted view costs less than sorting it."""
+_LOOKS_LESS: Final = 4
+"""How many times as many tags as rows there must be for a look at the rows to cost less."""
 _GAP_ROWS: Final = 128
 """Adjacent dead rows above which two runs cost no more than one with those rows."""
 
@@ -77,10 +81,20 @@ class _Strings:
         return known
 
     def in_order(self) -> list[tuple[bytes, int]]:
-        """(UTF-8 text, id), ascending.  Sorted when asked for: deletes are rarer than appends."""
-        if len(self._order) != len(self.texts):
-            self._order = sorted((t.encode(), i) for i, t in enumerate(self.texts, 1))
-        return self._order
+        """(UTF-8 text, id), ascending.  Sorted when asked for: deletes are rarer than appends.  What
+        was sorted before stays: a delete after each of many appends does not sort all each time."""
+        order, texts = self._order, self.texts
+        if len(order) != len(texts):
+            order = order.copy()  # another thread may be going through it
+            news = [(texts[i].encode(), i + 1) for i in range(len(order), len(texts))]
+            if len(news) <= _INSERTS_FEW:
+                for new in news:
+                    insort(order, new)
+            else:
+                order += news
+                order.sort()
+            self._order = order
+        return order
 
 
 _NO_STRINGS: Final = _Strings()
@@ -461,7 +475,14 @@ class HotRun:
     def tag(self, tag_id: int) -> str:
         return self._tags.texts[tag_id - 1]
 
-    def tag_ids(self, match: TagMatch) -> NDArray[np.uint32]:
+    def tag_ids(self, match: TagMatch, rows: tuple[int, int] | None = None) -> NDArray[np.uint32]:
+        if rows is not None and (rows[1] - rows[0]) * _LOOKS_LESS <= len(self._tags.texts):
+            # A reader at the head asks at each publication: for the few tags of the new rows, not
+            # for all that the run has.
+            present = np.unique(self.columns.tag_id[rows[0] : rows[1]]).tolist()
+            texts = self._tags.texts
+            kept = [i for i in present if i and _matches(match, texts[i - 1].encode())]
+            return np.array(kept, np.uint32)
         order = self._tags.in_order()
         lo = bisect_left(order, match.lower, key=_text_of)
         hi = len(order) if match.upper is None else bisect_left(order, match.upper, key=_text_of)
@@ -540,3 +561,8 @@ def _ids(table: _Strings, texts: str | Sequence[str | None]) -> NDArray[np.uint3
         return table.intern(texts)
     intern = table.intern
     return np.fromiter((0 if t is None else intern(t) for t in texts), np.uint32, len(texts))
+
+
+def _matches(match: TagMatch, tag: bytes) -> bool:
+    is_within = match.lower <= tag and (match.upper is None or tag < match.upper)
+    return is_within and (match.exact or match.accepts(tag))

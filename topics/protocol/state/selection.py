@@ -100,7 +100,7 @@ def _collect(topic: Topic, cursor: int, end_seq: int, query: ReadQuery) -> Selec
                 page.next_seq, page.is_partial = run.first_seq + lo - 1, True
                 break
             looks -= look_cost(run)
-        filters = _filters(run, query)
+        filters = _filters(run, query, lo, stop)
         if filters is None:
             continue
         if not run.dead and not filters:
@@ -131,19 +131,23 @@ class _Filter(NamedTuple):
 
     def keep(self, lo: int, hi: int) -> NDArray[np.bool_]:
         cells = self.column[lo:hi]
+        first, last = int(self.ids[0]), int(self.ids[-1])
+        if not self.drop and last - first == len(self.ids) - 1:
+            # A range of a sealed run's sorted tags: no table of them is made for a few rows.
+            return (cells >= first) & (cells <= last)
         if len(self.ids) > 1:
             return np.isin(cells, self.ids, invert=self.drop)
         equal: NDArray[np.bool_] = cells == self.ids[0]
         return ~equal if self.drop else equal
 
 
-def _filters(run: Run, query: ReadQuery) -> list[_Filter] | None:
-    """The reader's filters in the run's own ids; None where no row of the run can be kept."""
+def _filters(run: Run, query: ReadQuery, lo: int, hi: int) -> list[_Filter] | None:
+    """The reader's filters in the run's own ids; None where no row of [lo, hi) can be kept."""
     filters = []
     if query.skip_nodes and len(ids := run.node_ids(query.skip_nodes)):
         filters.append(_Filter(run.columns.node_id, ids, drop=True))
     if query.match is not None:
-        ids = run.tag_ids(query.match)
+        ids = run.tag_ids(query.match, (lo, hi))
         if not len(ids):
             return None
         filters.append(_Filter(run.columns.tag_id, ids, drop=False))

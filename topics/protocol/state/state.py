@@ -19,6 +19,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.events import (
     Cause,
     Checkpoint,
@@ -68,6 +69,7 @@ class State:
 
     Attributes:
         topics, by_id: By name and by id.
+        by_class: How many topics there are of each durability class.
         now_ms: Engine time: never below the greatest time of any event.
         memory: The hot runs of all topics.
         attention: Topics in which a run may have lost its last live record.
@@ -86,6 +88,7 @@ class State:
         self._store = store
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
+        self.by_class: dict[str, int] = dict.fromkeys(DURABILITIES, 0)
         self._names = SortedNames()
         self.now_ms = 0
         self.next_topic_id = 1
@@ -171,6 +174,7 @@ class State:
     def _add_topic(self, topic: Topic) -> None:
         self.images.keep(topic.topic_id)
         self.topics[topic.name] = self.by_id[topic.topic_id] = topic
+        self.by_class[topic.config.durability] += 1
         self._names.add(topic.name)
         self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
 
@@ -191,7 +195,9 @@ class State:
         if queue is not None and event.config.leases_durable != topic.config.leases_durable:
             queue.lose_track()
         self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
+        self.by_class[topic.config.durability] -= 1
         topic.configure(event.config)
+        self.by_class[topic.config.durability] += 1
         self.queues.limit(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
@@ -208,6 +214,7 @@ class State:
             self.images.keep_router(router.router_id)
         self.routers.remove_of(topic.topic_id)
         del self.by_id[topic.topic_id]
+        self.by_class[topic.config.durability] -= 1
         del self.topics[topic.name]
         self._names.remove(topic.name)
         self.keys.remove(topic.topic_id)
@@ -388,11 +395,9 @@ class State:
         self.memory.pack(topic, wanted_bytes)
 
     def pack_some(self) -> None:
-        """Free a part of what a large delete left to be freed, of one topic."""
-        if self.memory.unpacked:
-            topic_id = next(iter(self.memory.unpacked))
-            self.images.keep(topic_id)
-            self.memory.pack_some_deleted(self.by_id[topic_id])
+        """Free a part of what deletes left to be freed."""
+        for topic in self.memory.free_some(self.by_id):
+            self.images.keep(topic.topic_id)
 
     # ------------------------------------------------------------------ loss
 
@@ -469,6 +474,14 @@ class State:
             # Jobs of a checkpoint may be in memory only, like their records.
             lost = np.array(image.volatile, np.uint64).reshape(-1, 2)
             self.queues.restore(topic.topic_id, image.queue, lost)
+
+    @property
+    def has_unlogged_jobs(self) -> bool:
+        """Whether a job is in a place that is in no log: leases that are not durable."""
+        return any(
+            queue.jobs and not self.by_id[topic_id].config.leases_durable
+            for topic_id, queue in self.queues.items()
+        )
 
     def recover_jobs(self, *, clean: bool) -> None:
         """After a replay: leases outlive a clean stop, and a crash only where each was logged

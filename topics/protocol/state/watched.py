@@ -11,7 +11,13 @@ from typing import Final
 
 from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import View
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.state.frames import Frame
+
+WATCHED_BYTES: Final = 600
+"""What a watched topic takes in memory, about, beside its names and filters."""
+TEXT_BYTES: Final = 60
+"""What a string takes beside its characters, about."""
 
 
 class WatchPlace(Enum):
@@ -77,6 +83,14 @@ class Watched:
     stream: "Stream | None" = None
     is_queued: bool = False
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it holds, the filters with it although topics of a session may share them."""
+        view = self.view
+        nodes = sum(TEXT_BYTES + len(node) for node in view.nodes)
+        match = 0 if view.match is None else 2 * (TEXT_BYTES + len(view.match.lower))
+        return WATCHED_BYTES + TEXT_BYTES + len(self.name) + nodes + match
+
     def step(self, step: WatchStep) -> None:
         self.place = WATCH_TRANSITIONS[self.place, step]
 
@@ -98,6 +112,7 @@ class Stream:
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did.
+        holder: In whose share it counts.
         owner: Whose connection it is.
     """
 
@@ -107,6 +122,7 @@ class Stream:
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: StreamEnd | None = None
+    holder: Holder = NOBODY
     owner: Caller = ANYONE
 
     def queue(self, watched: Watched) -> None:

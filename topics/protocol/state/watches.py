@@ -17,7 +17,8 @@ from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
-from topics.protocol.model.limits import FRAME_TEXT_BYTES
+from topics.protocol.model.holder import NOBODY, Holder
+from topics.protocol.model.limits import FRAME_TEXT_BYTES, Limits
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
 from topics.protocol.state.frames import (
@@ -31,6 +32,7 @@ from topics.protocol.state.frames import (
     TombstoneFrame,
 )
 from topics.protocol.state.selection import ReadQuery, seek, select
+from topics.protocol.state.shares import Shares
 from topics.protocol.state.topic import Tombstone, Topic
 from topics.protocol.state.watched import Stream, StreamEnd, Watched, WatchPlace, WatchStep
 
@@ -47,13 +49,35 @@ class Session:
     last_access_ms: int
     stream: Stream | None = None
     owner: Caller = ANYONE
+    holder: Holder = NOBODY
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it holds of `max_watch_bytes`."""
+        return sum(watched.memory_bytes for watched in self.watched.values())
 
 
 class Watches:
-    """Every session and stream, and the watched topics by topic id."""
+    """Every session and stream, and the watched topics by topic id.
 
-    def __init__(self, find: Callable[[str], Topic | None]) -> None:
+    Attributes:
+        session_shares: Sessions, by the holder that made them.
+        connection_shares: Open streams and WebSockets, push streams of queues included (§11).
+        byte_shares: What sessions and subscriptions hold in memory.
+    """
+
+    def __init__(self, find: Callable[[str], Topic | None], limits: Limits) -> None:
         """`find` gives the present instance of a name, without its expired records."""
+        self.session_shares = Shares(
+            "max_watch_sessions", limits.max_watch_sessions, per_ip=limits.max_watch_sessions_per_ip
+        )
+        self.connection_shares = Shares(
+            "max_sse_connections",
+            limits.max_sse_connections,
+            per_key=limits.max_sse_connections_per_key,
+            per_ip=limits.max_sse_connections_per_ip,
+        )
+        self.byte_shares = Shares("max_watch_bytes", limits.max_watch_bytes)
         self.sessions: OrderedDict[str, Session] = OrderedDict()
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
@@ -67,6 +91,8 @@ class Watches:
 
     def add_session(self, session: Session) -> None:
         self.sessions[session.wid] = session
+        self.session_shares.take(session.holder)
+        self.byte_shares.take(session.holder, session.memory_bytes)
         for watched in session.watched.values():
             self._by_topic.setdefault(watched.topic_id, {})[watched] = None
 
@@ -81,6 +107,8 @@ class Watches:
 
     def _forget(self, session: Session) -> None:
         del self.sessions[session.wid]
+        self.session_shares.give_back(session.holder)
+        self.byte_shares.give_back(session.holder, session.memory_bytes)
         for watched in session.watched.values():
             self._unlist(watched)
 
@@ -104,7 +132,8 @@ class Watches:
         if session.stream is not None:
             session.stream.end(StreamEnd.TAKEN_OVER)
             self.close(session.stream)
-        stream = self._add(Stream(wake, dict(session.watched), owner=session.owner))
+        made = Stream(wake, dict(session.watched), owner=session.owner, holder=session.holder)
+        stream = self._add(made)
         session.stream = stream
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
@@ -124,13 +153,16 @@ class Watches:
 
     # ------------------------------------------------------------------ streams
 
-    def open_socket(self, wake: Callable[[], None], owner: Caller = ANYONE) -> Stream:
+    def open_socket(
+        self, wake: Callable[[], None], owner: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> Stream:
         """A stream that begins with no topic (§7.7)."""
-        return self._add(Stream(wake, owner=owner))
+        return self._add(Stream(wake, owner=owner, holder=holder))
 
     def _add(self, stream: Stream) -> Stream:
         self.streams.add(stream)
         stream.owner.streams += 1
+        self.connection_shares.take(stream.holder)
         return stream
 
     def _discard(self, stream: Stream) -> None:
@@ -138,11 +170,13 @@ class Watches:
         if stream in self.streams:
             self.streams.discard(stream)
             stream.owner.streams -= 1
+            self.connection_shares.give_back(stream.holder)
 
     def subscribe(self, stream: Stream, watched: Watched) -> None:
         """Add a topic to a socket; a second subscription of a name replaces the first."""
         self.unsubscribe(stream, watched.name)
         stream.watched[watched.name] = watched
+        self.byte_shares.take(stream.holder, watched.memory_bytes)
         self._by_topic.setdefault(watched.topic_id, {})[watched] = None
         self._attach(stream, watched)
 
@@ -150,6 +184,7 @@ class Watches:
         watched = stream.watched.pop(name, None)
         if watched is None:
             return False
+        self.byte_shares.give_back(stream.holder, watched.memory_bytes)
         self._detach(stream, watched)
         self._unlist(watched)
         stream.pending = deque(frame for frame in stream.pending if frame.topic != name)

@@ -25,13 +25,14 @@ from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamK
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.http.trace_context import traced
 from topics.protocol.model.access import ANYONE, Caller, gone
-from topics.protocol.model.commands import Append, Claim, Command, Diff
+from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Grant, Granted, Jobs, Outcome, Page, Records
 from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
 from topics.server.exchange import usage
+from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import (
@@ -47,7 +48,9 @@ from topics.server.exchange.measures import LABELS, OTHER
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.payload import is_large, one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
+from topics.server.exchange.scraping import Scrape, Scraping
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
+from topics.server.exchange.slots import Slot, Slots
 from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
@@ -65,7 +68,7 @@ EVENT_STREAM: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
-_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"authorization"))
+_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"authorization", b"x-forwarded-for"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
 list, too, and so they are none (§0.2)."""
 GZIP_MIN_BYTES: Final = 1024
@@ -90,6 +93,7 @@ class TopicsExchange:
     Args:
         origins: Which origins and hosts are allowed; None: all.
         observer: What notes every request; None: one that only counts.
+        holders: Says who sent a request that has no key.
         guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
     """
@@ -99,6 +103,7 @@ class TopicsExchange:
         runtime: Shell,
         origins: OriginRule | None = None,
         observer: Observer | None = None,
+        holders: Holders | None = None,
         *,
         guard: Guard | None = None,
         trace_meta: bool = False,
@@ -109,6 +114,8 @@ class TopicsExchange:
         self._guard = guard
         self._in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
         self._trace_meta = trace_meta
+        self.slots = Slots(runtime.limits, holders or Holders())
+        self._scraping = Scraping(runtime, self._source)
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
@@ -134,8 +141,12 @@ class TopicsExchange:
             if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
                 self._require_serving()
             call.route = LABELS[id(route)]
+            slot = self.slots.of(head, header, call.caller)
+            if not isinstance(route.target, Probe):
+                slot.begin_request()
+            in_flight, scraping, traces = self._in_flight, self._scraping, self._trace_meta
             admitted = _Admitted(
-                call, route, name, head.query, self._in_flight, traces=self._trace_meta
+                call, route, name, head.query, in_flight, slot, scraping, traces=traces
             )
             admitted.check_head()
             return admitted
@@ -156,6 +167,32 @@ class TopicsExchange:
             return admitted.connect()
         finally:
             admitted.close()
+
+    def _source(self, caller: Caller) -> metrics.Source:
+        """What metrics are made of.  Before the phase is READY, and after it, another thread owns the
+        state."""
+        runtime, engine = self._runtime, self._runtime.engine
+        is_ready = runtime.phase is Phase.READY
+        if is_ready:
+            engine.let_pass(runtime.now_ms)
+        watches, slots = engine.watches, self.slots
+        return metrics.Source(
+            engine.state if is_ready else None,
+            watches,
+            runtime.store.stats,
+            active=engine.active,
+            push_streams=engine.push_streams.open_count,
+            shares=(
+                watches.session_shares,
+                watches.connection_shares,
+                watches.byte_shares,
+                slots.inflight,
+                slots.polls,
+            ),
+            shown_max=runtime.limits.max_topic_metrics,
+            more=(*self._observer.measures.families(), *usage.families()),
+            caller=caller,
+        )
 
     @property
     def has_keys_file(self) -> bool:
@@ -331,12 +368,16 @@ class _Admitted:
         name: str,
         query: bytes,
         in_flight: "InFlight[_Admitted]",
+        slot: Slot,
+        scraping: Scraping,
         *,
         traces: bool,
     ) -> None:
         self._call = call
         self._in_flight = in_flight
         self._waiting: _LateAnswer | None = None
+        self._scraping = scraping
+        self._slot = slot
         self._route = route
         self._name = name
         self._query = query
@@ -372,7 +413,7 @@ class _Admitted:
             if call.caller.is_revoked:
                 raise gone()
             if isinstance(self._route.target, Probe):
-                return _probe(call, self._route.target)
+                return _probe(call, self._route.target, self._scraping)
             if isinstance(self._route.target, StreamKind):
                 streaming = self._stream(self._route.target)
                 self.close()  # a stream is no request in flight (§11)
@@ -439,7 +480,10 @@ class _Admitted:
         self._require_ready()
         if isinstance(command, Claim):
             waiting.claims(command)
-        if isinstance(command, Claim | Diff) and command.wait_ms:
+        if isinstance(command, CreateWatch):
+            command = command.by(self._slot.holder)
+        elif isinstance(command, Diff | Claim) and command.wait_ms:
+            self._slot.begin_poll()
             self._call.is_timed = False
         found = self._call.runtime.submit(command, waiting.on_reply)
         if isinstance(found, Ticket):
@@ -480,14 +524,14 @@ class _Admitted:
         if call.is_head:
             call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
             return call.streaming(None)
-        return call.streaming(WorkFeed(call.runtime, asked, call.caller))
+        return call.streaming(WorkFeed(call.runtime, asked, call.caller, self._slot.holder))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
             if self._route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            feed = SocketFeed(call.runtime, call.caller)
+            feed = SocketFeed(call.runtime, call.caller, self._slot.holder)
             call.is_timed = False
             call.observe(101)
             return feed
@@ -508,6 +552,7 @@ class _Admitted:
     def close(self) -> None:
         if self._call.caller.is_key:
             self._in_flight.leave(self._call.caller, self)
+        self._slot.close()
 
     def revoke(self) -> None:
         """The key was removed: an answer that waits for news is one that says so."""
@@ -760,7 +805,7 @@ def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
     return known.get
 
 
-def _probe(call: _Responder, probe: Probe) -> Answer:
+def _probe(call: _Responder, probe: Probe, scraping: Scraping) -> Answer | Pending:
     """The page, probes and metrics (§8): answered in every phase."""
     runtime = call.runtime
     match probe:
@@ -780,25 +825,46 @@ def _probe(call: _Responder, probe: Probe) -> Answer:
 
             return call.fixed((JSON,), openapi.document())
         case Probe.METRICS:
-            # Before the phase is READY, and after it, another thread owns the state.
-            state = None
-            if runtime.phase is Phase.READY:
-                runtime.engine.let_pass(runtime.now_ms)
-                state = runtime.engine.state
-            watches, stats = runtime.engine.watches, runtime.store.stats
-            known = metrics.families(
-                state,
-                watches,
-                stats,
-                runtime.process(),
-                push_streams=runtime.engine.push_streams.open_count,
-                caller=call.caller,
-            )
-            known = [*known, *call.observer.measures.families(), *usage.families()]
-            if routes.prefers_json(call.header(b"accept")):
-                return _plain(call, metrics.as_json(known))
-            text = (b"content-type", metrics.CONTENT_TYPE)
-            return call.answer(200, (text,), [metrics.as_text(known)])
+            return _Metrics(call, scraping)
+
+
+class _Metrics:
+    """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
+
+    waits_for_news = False
+
+    def __init__(self, call: _Responder, scraping: Scraping) -> None:
+        self._call = call
+        self._scraping = scraping
+        self._scrape: Scrape | None = None
+        self._deliver: Callable[[Answer], None] | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        self._deliver = deliver
+        as_json = routes.prefers_json(self._call.header(b"accept"))
+        found, caller = partial(self._found, as_json), self._call.caller
+        self._scrape = self._scraping.ask(found, caller, as_json=as_json)
+
+    def cancel(self) -> None:
+        self._deliver = None
+        if self._scrape is not None:
+            self._scrape.cancel()
+
+    def _found(self, as_json: bool, pieces: list[bytes]) -> None:
+        call = self._call
+        kind = JSON if as_json else (b"content-type", metrics.CONTENT_TYPE)
+        body = [*pieces, call.performance(Reply(Outcome()))] if as_json else pieces
+        if not pieces:
+            self._done(call.refuse(Rejection(ErrorCode.INTERNAL, "internal error")))
+        elif call.zips_apart(body):
+            zipping = call.runtime.zip_in_thread(lambda: call.answer(200, (kind,), body))
+            zipping.add_done_callback(lambda done: self._done(done.result()))
+        else:
+            self._done(call.answer(200, (kind,), body))
+
+    def _done(self, answer: Answer) -> None:
+        if self._deliver is not None:
+            self._deliver(answer)
 
 
 def _plain(call: _Responder, text: bytes) -> Answer:

@@ -81,6 +81,9 @@ class Shell(Protocol):
 
     def process(self) -> Process: ...
 
+    def later(self, delay_s: float, call: Callable[[], object]) -> object:
+        """Make a call after a while; other requests have their turn before."""
+
     def read_in_thread(self, call: Callable[[], T]) -> ThreadCall[T]:
         """Wait for a disk on a thread, where no client is held up."""
 

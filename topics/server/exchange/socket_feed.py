@@ -15,6 +15,7 @@ from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import websocket
 from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
@@ -35,11 +36,11 @@ class SocketFeed:
         Rejection: Too many connections.
     """
 
-    def __init__(self, shell: Shell, caller: Caller = ANYONE) -> None:
+    def __init__(self, shell: Shell, caller: Caller = ANYONE, holder: Holder = NOBODY) -> None:
         self._shell = shell
         self._caller = caller
         self._news = asyncio.Event()
-        self._stream = shell.engine.watch_commands.open_socket(self._on_news, caller)
+        self._stream = shell.engine.watch_commands.open_socket(self._on_news, caller, holder)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()

@@ -15,6 +15,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.protocol.model.outcomes import Gate, Jobs
 from topics.protocol.model.records import Buffer
@@ -30,12 +31,15 @@ class WorkFeed:
 
     Args:
         asked: The queue, the worker, and how many jobs at once.
+        holder: In whose share the stream counts.
 
     Raises:
         Rejection: No such queue, or too many connections.
     """
 
-    def __init__(self, shell: Shell, asked: Claim, caller: Caller = ANYONE) -> None:
+    def __init__(
+        self, shell: Shell, asked: Claim, caller: Caller = ANYONE, holder: Holder = NOBODY
+    ) -> None:
         self._shell = shell
         self._news = asyncio.Event()
         topic = shell.engine.queue_commands.require_queue(asked.topic, shell.now_ms)
@@ -47,6 +51,7 @@ class WorkFeed:
             asked.lease_ms,
             self._news.set,
             owner=caller,
+            holder=holder,
         )
         shell.engine.open_push_stream(self._stream)
         self._is_begun = False

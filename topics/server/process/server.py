@@ -8,7 +8,7 @@ sockets.  Knows nothing of what is served.  The socket, the signals and the exit
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
@@ -36,6 +36,8 @@ class ServerSettings(ProcessSettings, Protocol):
     def keep_alive_ms(self) -> int: ...
     @property
     def limits(self) -> Any: ...
+    @property
+    def trusted_proxies(self) -> Sequence[str]: ...
 
 
 class ServedRuntime(Protocol):
@@ -94,6 +96,7 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: ServedRuntime, collector: Collector) -> None:
+        from topics.server.exchange.holders import Holders
         from topics.server.transport.connection import Connection, Shared
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
@@ -102,12 +105,16 @@ class _Server:
         await runtime.start()
         self._stop.reload = lambda: runtime.exchange.reload()
         settings = self._settings
+        most = max_connections(settings.limits.max_connections)
         shared = Shared(
             runtime.exchange,
             limits=Limits(
-                connections=max_connections(),
+                connections=most,
+                connections_per_ip=settings.limits.max_connections_per_ip or most,
+                bodies_bytes=settings.limits.max_body_memory,
                 message_bytes=min(settings.limits.max_body_bytes, MESSAGE_BYTES_MAX),
             ),
+            peer=Holders(settings.trusted_proxies).peer,
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))

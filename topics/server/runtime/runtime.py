@@ -87,6 +87,7 @@ class Runtime:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
         self._checked_ms = self.clock.steady_ms
+        self._asked_s = 0.0
         self._syncer = Worker("topics-sync")
         self._writer = Worker("topics-log")
         self._maintainer = Worker("topics-maintain")
@@ -252,9 +253,11 @@ class Runtime:
         self.clock.not_before(seen_ms)
 
     def turn_soon(self) -> None:
+        self._asked_s = time.perf_counter()
         self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
+        self.driver.lagged((time.perf_counter() - self._asked_s) * 1000)
         self.driver.end_turn()
         self._set_alarm()
 
@@ -417,6 +420,10 @@ class Runtime:
     @property
     def uptime_ms(self) -> int:
         return self.clock.steady_ms - self._started_ms
+
+    def later(self, delay_s: float, call: Callable[[], object]) -> object:
+        """Make a call after a while; other requests have their turn before."""
+        return self._loop.call_later(delay_s, call)
 
     def read_in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Wait for a disk without blocking the event loop."""

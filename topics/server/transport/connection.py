@@ -18,8 +18,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.model.records import Buffer
+from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
+from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget, Meter
 from topics.server.transport.deadline import Deadline
 from topics.server.transport.limits import Limits, Timeouts
@@ -92,8 +96,10 @@ class Shared:
         timeouts: Timeouts | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         clock: Callable[[], float] | None = None,
+        peer: Callable[[str], Holder] = holder_at,
     ) -> None:
         self.exchange = exchange
+        self.peer = peer
         self.limits = limits or Limits()
         self.timeouts = timeouts or Timeouts()
         self.loop = loop or asyncio.get_running_loop()
@@ -103,12 +109,14 @@ class Shared:
         """CPU time of the loop's thread, by which a client is light or heavy: time in which the
         process waits for a CPU is not the client's fault.  Reading it costs ten times as much."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
-        self.bodies = Budget(self.limits.bodies_bytes)
+        self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
         self.answers = Budget(self.limits.answers_bytes)
         self.connections: set[Connection] = set()
+        self.connection_shares = Shares(
+            "max_connections", self.limits.connections, per_ip=self.limits.connections_per_ip
+        )
         self.is_draining = False
         self.busy = 0
-        self.refused = 0
         self.when_quiet: Callable[[], None] | None = None
 
     def drain(self) -> None:
@@ -151,6 +159,7 @@ class Connection(asyncio.Protocol):
         self.shared = shared
         self._loop_s = shared.loop.time
         self.client = ""
+        self._holder: Holder
         self.is_paused = False
         """Backpressure: the client does not read.  Write no more, except small refusals."""
         self.is_ended = False
@@ -178,15 +187,18 @@ class Connection(asyncio.Protocol):
         # uvloop's transport is not an asyncio.Transport by descent.
         self._transport = cast(asyncio.Transport, transport)
         shared = self.shared
-        if len(shared.connections) >= shared.limits.connections:
-            shared.refused += 1
-            log.warning("connections are at their bound of %d", shared.limits.connections)
+        peer = transport.get_extra_info("peername")  # None where the client has reset it already
+        self.client = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._holder = shared.peer(self.client)
+        try:
+            shared.connection_shares.require(self._holder)
+        except Rejection as refusal:
+            log.warning("connections are reset as they come: %s", refusal.message)
             self.state = ConnectionState.LOST
             self._transport.abort()
             return
         shared.connections.add(self)
-        peer = transport.get_extra_info("peername")  # None where the client has reset it already
-        self.client = str(peer[0]) if isinstance(peer, tuple) else ""
+        shared.connection_shares.take(self._holder)
         self._transport.set_write_buffer_limits(high=HIGH_BYTES, low=LOW_BYTES)
         self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
 
@@ -224,7 +236,9 @@ class Connection(asyncio.Protocol):
             self._speaker.close()
         self._speaker = None
         self.set_busy(False)
-        self.shared.connections.discard(self)
+        if self in self.shared.connections:
+            self.shared.connections.discard(self)
+            self.shared.connection_shares.give_back(self._holder)
 
     def pause_writing(self) -> None:
         self.is_paused = True

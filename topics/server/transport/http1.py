@@ -16,6 +16,7 @@ from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.interface import Admission, Answer, Head, Pending, Source, Streaming
 from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
+from topics.server.transport.bodies import BodyShare
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
 from topics.server.transport.http1_parser import Malformed, Message, Parser
@@ -58,7 +59,8 @@ class Http1:
         self._now_s = shared.loop.time
         self._parser = Parser(shared.limits.feed_bytes)
         self._state = State.IDLE
-        self._bodies = Share(shared.bodies)
+        self._body_share: BodyShare | None = None
+        """Of a body that is not small."""
         self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
         self._message: Message | None = None
         self._admission: Admission | None = None
@@ -205,15 +207,27 @@ class Http1:
         size = parser.body_bytes - before_bytes
         if parser.body_bytes > admission.max_body_bytes:
             self._answer(admission.too_large())
-        elif not self._bodies.take(size):
-            limit = {"limit": "max_body_memory", "max": self._limits.bodies_bytes}
-            why = "too many bytes of bodies are in flight"
-            self._answer(refusal(ErrorCode.THROTTLED, why, limit, close=True))
+        elif parser.body_bytes > self._limits.body_free_bytes and not self._take_room(size):
+            self._give_way()
         elif parser.is_complete:
             self._finish(admission, parser.take_body())
         else:
             self._keep_pace(before_bytes, size)
         return taken
+
+    def _take_room(self, size: int) -> bool:
+        share = self._body_share
+        if share is None:
+            share = BodyShare(self._shared.bodies, self._connection.client, self._give_way)
+            self._body_share = share
+            size = self._parser.body_bytes
+        return share.take(size)
+
+    def _give_way(self) -> None:
+        """Refuse a body for want of memory: its own, or that of another one (`bodies`)."""
+        limit = {"limit": "max_body_memory", "max": self._limits.bodies_bytes}
+        why = "too many bytes of bodies are in flight"
+        self._answer(refusal(ErrorCode.THROTTLED, why, limit, close=True))
 
     def _keep_pace(self, before_bytes: int, size: int) -> None:
         """Move the deadline where enough of the body came."""
@@ -224,6 +238,8 @@ class Http1:
             self._connection.deadline.set(min(next_s, self._body_until_s))
 
     def _finish(self, admission: Admission, pieces: list[bytes]) -> None:
+        if self._body_share is not None:
+            self._body_share.settle()
         answer: Any = admission.finish(pieces)
         if type(answer) is Answer:
             self._answer(answer)
@@ -334,8 +350,9 @@ class Http1:
         admission, self._admission = self._admission, None
         if admission is not None:
             admission.close()
-        if self._bodies.held_bytes:
-            self._bodies.close()
+        share, self._body_share = self._body_share, None
+        if share is not None:
+            share.close()
         source, self._source = self._source, None
         if source is not None:
             source.close()

@@ -45,7 +45,9 @@ class Limits:
 
     Attributes:
         connections: Beyond it a connection is reset as soon as it is accepted.
+        connections_per_ip: The same, of one address.
         bodies_bytes: Of all request bodies in memory; beyond it a body is refused with 429.
+        body_free_bytes: A body up to this size is never refused for want of room.
         answers_bytes: Of all answers that wait to be taken; beyond it an answer of more than
             `answer_free_bytes` becomes a 429.
         connection_answers_bytes: The same of one connection.
@@ -65,7 +67,9 @@ class Limits:
     """
 
     connections: int = 1000
+    connections_per_ip: int = 1000
     bodies_bytes: int = 256 << 20
+    body_free_bytes: int = 64 << 10
     answers_bytes: int = 64 << 20
     connection_answers_bytes: int = 32 << 20
     answer_free_bytes: int = 64 << 10

@@ -74,8 +74,12 @@ async def accept(
     return server
 
 
-def max_connections() -> int:
-    """How many connections the process may hold; raises its limit of files to the hard one."""
+def max_connections(wanted: int = 0) -> int:
+    """How many connections the process may hold; raises its limit of files to the hard one.
+
+    Args:
+        wanted: No more than so many; 0: as many as there may be files.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -83,7 +87,8 @@ def max_connections() -> int:
             soft = hard
         except (OSError, ValueError):
             log.warning("the bound of open files stays at %d", soft)
-    return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft - SPARE_FILES, 16)
+    most = 1 << 20 if soft == resource.RLIM_INFINITY else max(soft - SPARE_FILES, 16)
+    return min(most, wanted) if wanted else most
 
 
 def bound_address(listener: socket.socket) -> str:

@@ -18,6 +18,7 @@ from topics.protocol.model.limits import (
     HEARTBEAT_MS_MAX,
     HEARTBEAT_MS_MIN,
     LIMIT_DEFAULT,
+    NODES_MAX,
     WAIT_MS_MAX,
     Limits,
 )
@@ -31,14 +32,13 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
     asked = decode(_DIFF, body)
     if asked.from_seq is not None and asked.from_ts is not None:
         raise invalid("from_seq and from_ts exclude each other", "$.from_ts")
-    nodes = [asked.node] if isinstance(asked.node, str) else (asked.node or [])
     return Diff(
         topic=topic,
         from_seq=u64(asked.from_seq, "$.from_seq"),
         from_ts=None if asked.from_ts is None else min(u64(asked.from_ts, "$.from_ts"), TS_MAX),
         limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
         budget_bytes=min(asked.max_batch_bytes or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
-        nodes=tuple(nodes),
+        nodes=_skipped(asked.node, limits) or (),
         match=tag_match(asked.match, limits),
         include_tags=bool(asked.include_tags),
         include_meta=given(asked.include_meta, True),
@@ -84,26 +84,37 @@ def parse_begin(asked: BeginBody, limits: Limits, path: str) -> Begin:
     if asked.from_seq is not None and asked.from_ts is not None:
         raise invalid("from_seq and from_ts exclude each other", f"{path}.from_ts")
     from_ts = None if asked.from_ts is None else min(u64(asked.from_ts, path), TS_MAX)
-    nodes = (asked.node,) if isinstance(asked.node, str) else asked.node
     return Begin(
         from_seq=u64(asked.from_seq, f"{path}.from_seq"),
         from_ts=from_ts,
         tail=bool(asked.tail),
         match=tag_match(asked.match, limits, f"{path}.match"),
-        nodes=None if nodes is None else tuple(nodes),
+        nodes=_skipped(asked.node, limits, f"{path}.node"),
     )
 
 
 def parse_view(asked: ViewBody, limits: Limits) -> View:
-    nodes = [asked.node] if isinstance(asked.node, str) else (asked.node or [])
     budget = FRAME_BYTES_DEFAULT if asked.max_batch_bytes is None else asked.max_batch_bytes
     return View(
         limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
         budget_bytes=min(budget or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
-        nodes=tuple(nodes),
+        nodes=_skipped(asked.node, limits) or (),
         match=tag_match(asked.match, limits),
         tags=bool(asked.include_tags),
         meta=given(asked.include_meta, True),
         data=given(asked.include_data, True),
         strong=asked.consistency == "strong",
     )
+
+
+def _skipped(
+    node: str | list[str] | None, limits: Limits, path: str = "$.node"
+) -> tuple[str, ...] | None:
+    """The nodes whose records a reader leaves out, each once; None where it says nothing."""
+    if node is None:
+        return None
+    nodes = tuple(dict.fromkeys([node] if isinstance(node, str) else node))
+    if len(nodes) > NODES_MAX:
+        raise invalid(f"{len(nodes)} nodes exceed {NODES_MAX}", path)
+    # A longer one wrote no record: it is left out here, as it may be as long as the body.
+    return tuple(node for node in nodes if len(node) <= limits.max_node_bytes)

@@ -14,7 +14,7 @@ from h2.errors import ErrorCodes
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.interface import Answer, Head, SourceSocket, Streaming
 from topics.server.exchange.refusals import refusal
-from topics.server.transport.budget import Share
+from topics.server.transport.bodies import BodyShare
 from topics.server.transport.http2.fields import (
     Fields,
     content_length,
@@ -152,10 +152,9 @@ class Receiver:
         if stream.received_bytes + size > admission.max_body_bytes:
             self._refuse(stream, admission.too_large())
             return
-        if stream.body_share is None:
-            stream.body_share = Share(link.shared.bodies)
-        if not stream.body_share.take(size):
-            self._refuse(stream, _no_room(link.limits.bodies_bytes))
+        is_small = stream.received_bytes + size <= link.limits.body_free_bytes
+        if not is_small and not self._take_room(stream, size):
+            self._give_way(stream)
             return
         stream.keep(piece)
         if stream.progress_bytes >= link.limits.window_bytes or stream.received_bytes == size:
@@ -216,6 +215,19 @@ class Receiver:
         assert stream.admission is not None
         self._refuse(stream, stream.admission.too_slow())
 
+    def _take_room(self, stream: Stream, size: int) -> bool:
+        if stream.body_share is None:
+            give_way = partial(self._give_way, stream)
+            link = self._link
+            stream.body_share = BodyShare(link.shared.bodies, link.connection.client, give_way)
+            size += stream.received_bytes
+        return stream.body_share.take(size)
+
+    def _give_way(self, stream: Stream) -> None:
+        """Refuse a body for want of memory: its own, or that of another one (`bodies`)."""
+        self._refuse(stream, _no_room(self._link.limits.bodies_bytes))
+        self._link.connection.work_soon()
+
     def _refuse(self, stream: Stream, answer: Answer) -> None:
         """Answer a request whose body is not whole; the rest of it is dropped."""
         stream.drop_body()
@@ -235,6 +247,8 @@ class Receiver:
     def _finish(self, stream: Stream) -> None:
         """The request is whole: submit it, or wait until the client has read more answers."""
         stream.due_s = None
+        if stream.body_share is not None:
+            stream.body_share.settle()
         if self._link.is_full:
             self._link.asks.append(stream)
         else:

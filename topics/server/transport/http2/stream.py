@@ -11,7 +11,7 @@ from typing import Final
 
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Admission, Answer, Pending, Source, Streaming
-from topics.server.transport.budget import Share
+from topics.server.transport.bodies import BodyShare
 from topics.server.transport.http2.tunnel import Tunnel
 
 JOIN_BYTES: Final = 16 << 10
@@ -95,7 +95,7 @@ class Stream:
         self.admission: Admission | None = None
         self._pieces: list[bytes] = []
         self._small = bytearray()
-        self.body_share: Share | None = None
+        self.body_share: BodyShare | None = None
         self.coming = coming
         """Bytes of body still to come, where the head said how many."""
         self.received_bytes = 0
@@ -163,8 +163,9 @@ class Stream:
     def drop_body(self) -> None:
         self._pieces = []
         self._small.clear()
-        if self.body_share is not None:
-            self.body_share.close()
+        share, self.body_share = self.body_share, None
+        if share is not None:
+            share.close()
 
     def close(self) -> None:
         """Give up what it holds.  The state is CLOSED by then."""
