@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
+import msgspec
+
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import ErrorCode, Rejection, WriteFailed
@@ -31,8 +33,7 @@ INLINE_BYTES: Final = 64 << 10
 40 µs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer to a command: an outcome, or why there is none.
 
     Attributes:
@@ -50,7 +51,7 @@ class Reply:
 Deliver: TypeAlias = Callable[[Reply], None]
 
 
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True, eq=False):
     """A command that waits for its answer; `cancel` it when its client is gone.
 
     Attributes:
@@ -58,13 +59,11 @@ class Ticket:
             the log or a disk.
     """
 
-    def __init__(self, cancel: Callable[[], None], *, waits_for_news: bool = False) -> None:
-        self.cancel = cancel
-        self.waits_for_news = waits_for_news
+    cancel: Callable[[], None]
+    waits_for_news: bool = False
 
 
-@dataclass(slots=True)
-class PendingAnswer:
+class PendingAnswer(msgspec.Struct, eq=False):
     """An answer that waits for the log; `lsn` is that of the write that it waits for."""
 
     deliver: Deliver
@@ -80,8 +79,7 @@ class PendingAnswer:
 # ---------------------------------------------------------------------- what the host is asked
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """`Store.write` these frames; then `GroupCommit.wrote` or `failed`.  Where it `may_wait` for a
     disk, on a thread."""
 

@@ -22,6 +22,7 @@ from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.budget import Budget, Meter
 from topics.server.transport.deadline import Deadline
+from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import Limits, Timeouts
 from topics.server.transport.turns import Turns
 
@@ -105,6 +106,7 @@ class Shared:
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
         self.bodies = Budget(self.limits.bodies_bytes)
         self.answers = Budget(self.limits.answers_bytes)
+        self.heads = Heads()
         self.connections: set[Connection] = set()
         self.is_draining = False
         self.busy = 0

@@ -18,7 +18,8 @@ from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
-from topics.server.transport.http1_parser import Malformed, Message, Parser
+from topics.server.transport.http1_heads import Message
+from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.outgoing import Outgoing
 from topics.server.transport.pump import source_of
 from topics.server.transport.websocket import open_on_http1
@@ -56,7 +57,7 @@ class Http1:
         self._exchange = shared.exchange
         self._limits, self._timeouts = shared.limits, shared.timeouts
         self._now_s = shared.loop.time
-        self._parser = Parser(shared.limits.feed_bytes)
+        self._parser = Parser(shared.limits.feed_bytes, shared.heads)
         self._state = State.IDLE
         self._bodies = Share(shared.bodies)
         self._answers = Share(shared.answers, shared.limits.connection_answers_bytes)
@@ -157,7 +158,12 @@ class Http1:
         self._connection.set_busy(True)
         self._closes = not message.keeps_alive
         head = Head(
-            message.method, message.path, message.query, message.headers, self._connection.client
+            message.method,
+            message.path,
+            message.query,
+            message.headers,
+            self._connection.client,
+            message.memo,
         )
         if message.opens_websocket:
             self._open_websocket(head, is_early=at + taken < len(data))

@@ -1,0 +1,108 @@
+"""The answers to one request: the envelope, the performance block, compression.
+
+Owns the bytes around what an outcome says (§0.5, §0.9) and what of the request's head they depend
+on.  Knows nothing of routes and commands.
+"""
+
+import gzip
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from topics.protocol.driver.group_commit import Reply
+from topics.protocol.http import answers, routes
+from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import Outcome, Page
+from topics.protocol.model.records import Buffer
+from topics.server.exchange.interface import Answer, Headers
+from topics.server.exchange.shell import Shell
+
+log = logging.getLogger("topics.exchange")
+
+JSON: Final = (b"content-type", b"application/json")
+GZIP_MIN_BYTES: Final = 1024
+GZIP_APART_BYTES: Final = 64 << 10
+"""A larger answer is compressed on a thread: 8 MiB take a tenth of a second."""
+
+
+class Responder(msgspec.Struct):
+    """Makes the answers to one request, and holds what they need of its head.
+
+    Attributes:
+        header: A header of the request by its name, in lower case.
+        begun: When the request came, by `time.perf_counter`.
+        is_head: Its answer has no body.
+    """
+
+    runtime: Shell
+    header: Callable[[bytes], bytes | None]
+    begun: float
+    is_head: bool
+
+    def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
+        body = routes.error_body(refusal) + self.performance(Reply(refusal))
+        headers = (JSON, *routes.error_headers(refusal))
+        return self.answer(STATUSES[refusal.code], headers, [body], close=close)
+
+    def fail(self) -> Answer:
+        """A bug: the request gets a 500, the log gets the traceback."""
+        log.exception("internal error")
+        return self.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
+
+    def respond(self, reply: Reply, payload: Sequence[Buffer]) -> Answer:
+        """The answer of an outcome whose records were read."""
+        assert isinstance(reply.result, Outcome)
+        body = [*payload, self.performance(reply)]
+        return self.answer(answers.status_of(reply.result), (JSON,), body)
+
+    def performance(self, reply: Reply) -> bytes:
+        """The performance block and the object's last brace (§0.9)."""
+        total_ms = (time.perf_counter() - self.begun) * 1000
+        more = b""
+        if isinstance(reply.result, Outcome):
+            if reply.result.is_logged:
+                sync_ms = reply.sync_ms if reply.result.is_fsync else 0.0
+                more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (reply.write_ms, sync_ms)
+            if isinstance(reply.result, Page):
+                more += b',"records_scanned":%d' % reply.result.scanned
+        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
+            total_ms,
+            more,
+            reply.throttle_ms,
+        )
+
+    def zips_apart(self, payload: Sequence[Buffer]) -> bool:
+        """Whether the answer is to be compressed, and too large for the event loop to do it."""
+        if sum(map(len, payload)) < GZIP_APART_BYTES:
+            return False
+        return routes.accepts_gzip(self.header(b"accept-encoding"))
+
+    def fixed(self, headers: Headers, document: bytes) -> Answer:
+        """An answer that is the same for every client, and compressed once."""
+        if routes.accepts_gzip(self.header(b"accept-encoding")):
+            zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
+            headers, document = (*headers, *zipped), zipped_once(document)
+        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        return Answer(200, headers, [] if self.is_head else [document])
+
+    def answer(
+        self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
+    ) -> Answer:
+        size = sum(map(len, body))
+        zipped = size >= GZIP_MIN_BYTES and routes.accepts_gzip(self.header(b"accept-encoding"))
+        if zipped:
+            body = [gzip.compress(b"".join(body), compresslevel=1)]
+            size = len(body[0])
+            headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+        headers = (*headers, (b"content-length", b"%d" % size))
+        return Answer(status, headers, [] if self.is_head else body, close)
+
+
+@lru_cache(maxsize=8)
+def zipped_once(document: bytes) -> bytes:
+    return gzip.compress(document)
