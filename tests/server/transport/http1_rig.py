@@ -4,10 +4,11 @@ import json
 from typing import Any
 
 from topics.protocol.model.records import Buffer
-from topics.server.transport.connection import Connection, Shared
+from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
 from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.shared import Shared
 
 from .http2_rig import Exchange, Loop, Transport
 

@@ -148,10 +148,11 @@ class _Server:
             collector.close()
 
     async def _run(self, runtime: ServedRuntime, collector: Collector) -> int:
-        from topics.server.transport.connection import Connection, Shared
+        from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
         from topics.server.transport.limits import Limits, Timeouts
+        from topics.server.transport.shared import Shared
 
         await runtime.start()
         settings = self._settings

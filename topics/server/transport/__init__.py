@@ -5,7 +5,7 @@ It knows bytes, frames, clocks and limits.  It knows nothing of what a request m
 
     listener    the listening socket, and what all connections share
     connection  one accepted socket: reading in small turns, writing, deadlines, the end
-    http1       HTTP/1.1 by httptools        } each implements `connection.Speaker`
+    http1       HTTP/1.1 by httptools        } each implements `speaker.Speaker`
     http2       HTTP/2 by h2                 }
     websocket   WebSocket by wsproto         }
     limits      every bound and time-out, in one place

@@ -6,6 +6,7 @@ Owns status lines, header lines, chunks.  Knows nothing of when they are written
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -52,10 +53,16 @@ DATES: Final = Dates()
 
 def head(status: int, headers: Headers, *more: tuple[bytes, bytes]) -> bytes:
     """The head of an answer, with its blank line."""
-    lines = [b"\r\n%b: %b" % each for each in headers]
-    lines += [b"\r\n%b: %b" % each for each in more]
-    first = _LINES.get(status) or b"HTTP/1.1 %d " % status
-    return b"%b%b%b\r\n\r\n" % (first, b"".join(lines), DATES.line())
+    return b"%b%b\r\n\r\n" % (_lines(status, tuple(headers), more), DATES.line())
+
+
+@lru_cache(maxsize=1024)
+def _lines(
+    status: int, headers: tuple[tuple[bytes, bytes], ...], more: tuple[tuple[bytes, bytes], ...]
+) -> bytes:
+    """The head of an answer without its date: most are like one that went before, of the same size."""
+    lines = [b"\r\n%b: %b" % each for each in (*headers, *more)]
+    return (_LINES.get(status) or b"HTTP/1.1 %d " % status) + b"".join(lines)
 
 
 def chunk(piece: Buffer) -> bytes:
