@@ -28,7 +28,7 @@ from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.moment import Moment
+from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
 from topics.protocol.model.ports import Recovery, RunSource
 from topics.protocol.state.state import State
@@ -185,13 +185,16 @@ class Engine:
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
-        times = (self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
-        return min((at for at in times if at is not None), default=None)
+        return earlier(self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
         """Text to read for this work; `work_off` is wanted after each was handed over."""
         fetches, self.unit.fetches = self.unit.fetches, []
         return fetches
+
+    @property
+    def has_wakes(self) -> bool:
+        return bool(self.unit.wakes)
 
     def take_wakes(self) -> list[Wake]:
         wakes, self.unit.wakes = self.unit.wakes, []

@@ -45,6 +45,8 @@ class ExhaustedJobs:
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
+        if not self._alarms and not self._state.ending:
+            return bool(self._due)
         at_ms = self.alarm_ms()
         return bool(self._due) or (at_ms is not None and at_ms <= self._state.now_ms)
 
@@ -52,9 +54,10 @@ class ExhaustedJobs:
         """When `step` has something to do though nothing happens until then."""
         if self._unit.read_only:
             return None
-        ending, self._state.ending = self._state.ending, {}
-        for topic_id in ending:
-            self._set_alarm(topic_id)
+        if self._state.ending:
+            ending, self._state.ending = self._state.ending, {}
+            for topic_id in ending:
+                self._set_alarm(topic_id)
         while self._alarms:
             at_ms, topic_id = self._alarms[0]
             if self._alarm_of.get(topic_id) == at_ms:

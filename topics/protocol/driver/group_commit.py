@@ -17,7 +17,7 @@ Invariants:
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -113,7 +113,7 @@ class LeaveMark:
 LogStep: TypeAlias = Write | Rotate | Mark | Sync | LeaveMark
 
 
-class WriterState(Enum):
+class WriterState(StrEnum):
     """What the writer of the log is doing: one step at a time, because their order is the log's."""
 
     FREE = "free"
@@ -220,7 +220,12 @@ class GroupCommit:
     def _move(self, state: WriterState) -> None:
         assert state in WRITER_TRANSITIONS[self.writer], (self.writer, state)
         self.writer = state
-        self._writer_since_ms = self._host.steady_ms if self._timeout_ms else 0
+
+    def _begin(self, step: Write | Rotate | Mark) -> None:
+        """Have the host begin a step of the writer; its time runs where it is not over at once."""
+        self._host.perform(step)
+        if self._timeout_ms and self.writer is not WriterState.FREE:
+            self._writer_since_ms = self._host.steady_ms
 
     # ------------------------------------------------------------------ one write a turn
 
@@ -228,6 +233,11 @@ class GroupCommit:
         """Deliver an outcome of this turn when its gate opens."""
         self._unit.append(PendingAnswer(deliver, outcome, throttle_ms=throttle_ms))
         self.turn_soon()
+
+    @property
+    def is_turn_due(self) -> bool:
+        """Whether the host will call `end_turn`."""
+        return self._is_turn_due
 
     def turn_soon(self) -> None:
         """Have this turn ended, once the commands that are here now were submitted."""
@@ -249,8 +259,8 @@ class GroupCommit:
             self.fail(error)
             return
         self._move(WriterState.WRITING)
-        if frames:
-            self._host.perform(Write(frames, may_wait))
+        if frames.count:
+            self._begin(Write(frames, may_wait))
         else:
             self._finish(self._store.written_lsn, 0.0, wrote=False)
 
@@ -343,7 +353,7 @@ class GroupCommit:
         assert self.is_written
         self._when_rotated = call
         self._move(WriterState.ROTATING)
-        self._host.perform(Rotate(fresh, stay))
+        self._begin(Rotate(fresh, stay))
 
     def rotated(self, boundary: int) -> None:
         """The log goes on behind this boundary."""
@@ -483,7 +493,7 @@ class GroupCommit:
             self.want_sync()
         elif self.is_written and self._sync_since_ms is None:
             self._move(WriterState.MARKING)
-            self._host.perform(Mark())
+            self._begin(Mark())
 
     def _hangs_since(self, since_ms: int) -> bool:
         return (self._sync_since_ms is not None and self._sync_since_ms <= since_ms) or (

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 from topics.protocol.commit.unit_of_work import StateUnknown
@@ -202,8 +203,8 @@ class Runtime:
         except Rejection:
             self._set_alarm()  # maintenance may be due, to make room
             raise
-        if isinstance(found, Ticket):
-            self._set_alarm()
+        if isinstance(found, Ticket) and not self.driver.commit.is_turn_due:
+            self._set_alarm()  # else the end of the turn does
         return found
 
     def nudge(self) -> None:
@@ -302,20 +303,20 @@ class Runtime:
         self._steps[type(step)](step)
 
     def _write(self, step: Write) -> None:
-        def write() -> tuple[int, float]:
-            begun = time.perf_counter()
-            lsn = self.store.write(step.frames)
-            return lsn, (time.perf_counter() - begun) * 1000
-
         if step.may_wait:
-            self._writer.do(write, self._wrote)
+            self._writer.do(partial(self._written, step), self._wrote)
             return
         try:
-            lsn, took_ms = write()
+            lsn, took_ms = self._written(step)
         except BaseException as error:
             self.driver.commit.failed(error)
         else:
             self.driver.commit.wrote(lsn, took_ms)
+
+    def _written(self, step: Write) -> tuple[int, float]:
+        begun = time.perf_counter()
+        lsn = self.store.write(step.frames)
+        return lsn, (time.perf_counter() - begun) * 1000
 
     def _wrote(self, written: tuple[int, float], error: BaseException | None) -> None:
         commit = self.driver.commit
