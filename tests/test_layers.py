@@ -45,14 +45,14 @@ ALLOWED: dict[str, set[str]] = {
     "client": STDLIB
     | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
-    | {"uvloop", "httptools", "h2", "hpack", "websockets", "orjson"}
+    | {"uvloop", "httptools", "h2", "hpack", "websockets", "msgspec", "orjson"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "arrow": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson"}
     | {"topics.arrow", "topics.client", "topics.protocol.model", "topics.protocol.state"}
     | {"topics.store.files", "topics.store.reader", "topics.store.runs"},
     "asgi": STDLIB
-    | {"hypercorn", "orjson"}
+    | {"hypercorn", "msgspec", "orjson"}
     | {"topics.asgi", "topics.server", "topics.protocol", "topics.store", "topics.settings"},
 }
 """What a package, or a module beside packages, may import."""

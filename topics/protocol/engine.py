@@ -102,16 +102,18 @@ class Engine:
             Rejection: Nothing has changed, but for what time took.
         """
         moment = self.unit.in_engine_time(moment)
+        decide = self._decide.get(type(command))
         try:
+            if decide is not None:
+                return decide(command, moment)
             if isinstance(command, Diff):
                 return self.reads.diff(command, token, moment.now_ms)
             if isinstance(command, Claim):
                 return self.queue_commands.claim(command, token, moment)
             if isinstance(command, DeleteRecords):
                 return self._records.delete(command, token, moment)
-            if isinstance(command, Purge):
-                return self._records.purge(command, token, moment)
-            return self._decide[type(command)](command, moment)
+            assert isinstance(command, Purge)
+            return self._records.purge(command, token, moment)
         except DamagedRun as damage:
             raise damage.refusal() from damage
 

@@ -54,6 +54,9 @@ class FakeRuntime:
         await asyncio.Event().wait()
         raise AssertionError
 
+    def end_turns_by(self, soon: Any) -> None:
+        """It has no turns."""
+
     def drain(self) -> None:
         self.note("drain")
         if self.fault == "endless":

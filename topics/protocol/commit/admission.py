@@ -49,7 +49,7 @@ class Admission:
         n, config = len(command.datas), topic.config
         if config.discard == "reject" and config.cap_records:
             self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
-        key = self._admitted_key(topic, command)
+        key = self._admitted_key(topic, command) if command.key else b""
         batch = render_batch(
             command.datas,
             first_seq=topic.head_seq + 1,
@@ -97,7 +97,8 @@ class Admission:
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
         floors, gone = self._evicted(topic, batch, n, size_bytes, pressed=pressed)
-        self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
+        if self.limits.max_total_bytes:
+            self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
         event = RecordsAppended(
             now_ms=now_ms,
             topic_id=topic.topic_id,
@@ -116,7 +117,7 @@ class Admission:
         return event, log_bytes
 
     def _admitted_key(self, topic: Topic, command: Append) -> bytes:
-        if not command.key or not topic.config.idempotency_window_ms:
+        if not topic.config.idempotency_window_ms:
             return b""
         limit = self.limits.max_idempotency_keys
         if limit and self.state.keys.count >= limit:
@@ -134,7 +135,7 @@ class Admission:
 
     def _require_quota(self, more_bytes: int) -> None:
         limit = self.limits.max_total_bytes
-        if limit and more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
+        if more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
             raise throttled("max_total_bytes", limit)
 
     def _evicted(

@@ -15,13 +15,13 @@ its topic does.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from topics.protocol.state.topic import Topic
 
 
-@dataclass(slots=True)
-class _PendingHead:
+class _PendingHead(msgspec.Struct, eq=False):
     """What one unit's appends to a topic have still to show: the head for which the write is enough,
     and the head that a sync must cover; None where there is none.
 

@@ -21,7 +21,7 @@ from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer
 from topics.server.exchange.payload import one_by_one, spliced
 from topics.server.exchange.payload import payload as payload_of
-from topics.server.exchange.responder import Responder
+from topics.server.exchange.responder import GZIP_APART_BYTES, Responder
 from topics.server.exchange.shell import Phase, ThreadCall
 
 PROBE_MAX: Final = 1000
@@ -120,7 +120,7 @@ class LateAnswer(msgspec.Struct, eq=False):
 
     def _respond_or_zip(self, reply: Reply, payload: list[Buffer]) -> "Answer | LateAnswer":
         """The answer; or `self`, where a thread compresses it first."""
-        if not self._call.zips_apart(payload):
+        if sum(map(len, payload)) < GZIP_APART_BYTES or not self._call.accepts_gzip:
             return self._call.respond(reply, payload)
         self._call.runtime.zip_in_thread(partial(self._respond, reply, payload)).add_done_callback(
             lambda done: self._done(done.result())

@@ -76,15 +76,15 @@ class Responder(msgspec.Struct):
             reply.throttle_ms,
         )
 
-    def zips_apart(self, payload: Sequence[Buffer]) -> bool:
-        """Whether the answer is to be compressed, and too large for the event loop to do it."""
-        if sum(map(len, payload)) < GZIP_APART_BYTES:
-            return False
-        return routes.accepts_gzip(self.header(b"accept-encoding"))
+    @property
+    def accepts_gzip(self) -> bool:
+        """Whether the client takes a compressed answer."""
+        offered = self.header(b"accept-encoding")
+        return offered is not None and routes.accepts_gzip(offered)
 
     def fixed(self, headers: Headers, document: bytes) -> Answer:
         """An answer that is the same for every client, and compressed once."""
-        if routes.accepts_gzip(self.header(b"accept-encoding")):
+        if self.accepts_gzip:
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), zipped_once(document)
         headers = (*headers, (b"content-length", b"%d" % len(document)))
@@ -94,8 +94,7 @@ class Responder(msgspec.Struct):
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
     ) -> Answer:
         size = sum(map(len, body))
-        zipped = size >= GZIP_MIN_BYTES and routes.accepts_gzip(self.header(b"accept-encoding"))
-        if zipped:
+        if size >= GZIP_MIN_BYTES and self.accepts_gzip:
             body = [gzip.compress(b"".join(body), compresslevel=1)]
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))

@@ -66,6 +66,10 @@ class ServedRuntime(Protocol):
     async def wait_failed(self) -> Exception: ...
 
     async def wait_ready(self) -> None: ...
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have `soon` called for what is due once the requests that are here now were submitted."""
+
     def drain(self) -> object: ...
     async def stop(self) -> None: ...
 
@@ -164,6 +168,7 @@ class _Server:
             ),
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
+        runtime.end_turns_by(shared.turns.when_given)
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
             failure = self._write_port_file() or await self._until_signalled(runtime, collector)

@@ -82,6 +82,7 @@ class Runtime:
         self.exchange: Exchange
         self._started_ms = self.clock.steady_ms
         self._loop: asyncio.AbstractEventLoop
+        self._soon: Callable[[Callable[[], None]], object]
         self._failed: asyncio.Future[Exception]
         self._ready: asyncio.Event
         self._living: asyncio.Task[None] | None = None
@@ -113,6 +114,7 @@ class Runtime:
     async def start(self) -> None:
         """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
         self._loop = asyncio.get_running_loop()
+        self._soon = self._loop.call_soon
         self._failed = self._loop.create_future()
         self._ready = asyncio.Event()
         self._living = self._loop.create_task(self._recover())
@@ -261,7 +263,12 @@ class Runtime:
         self.clock.not_before(seen_ms)
 
     def turn_soon(self) -> None:
-        self._loop.call_soon(self._end_turn)
+        self._soon(self._end_turn)
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have `soon` say when the commands that are here now were submitted; by default, and
+        before, that is when the loop has run what is ready."""
+        self._soon = soon
 
     def _end_turn(self) -> None:
         self.driver.end_turn()

@@ -90,8 +90,11 @@ class Connection(asyncio.Protocol):
         inbox = self._inbox
         inbox.put(data)
         turns = self.shared.turns
-        if self._meter.is_heavy(self._loop_s()) or not turns.may_skip:
+        if not turns.may_skip:
             self.work_soon()
+        elif self._meter.is_heavy(self._loop_s()):
+            if not self._is_queued:
+                self._queue(is_light=False)
         else:
             clock = self.shared.cpu_clock
             begun_s = clock()
@@ -143,11 +146,11 @@ class Connection(asyncio.Protocol):
     def work_soon(self) -> None:
         """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
         if not self._is_queued and self.state in LIVE:
-            self._is_queued = True
-            meter = self._meter
-            self.shared.turns.add(
-                self, is_light=not meter.is_heavy(self._loop_s()), debt_s=meter.debt_s
-            )
+            self._queue(is_light=not self._meter.is_heavy(self._loop_s()))
+
+    def _queue(self, *, is_light: bool) -> None:
+        self._is_queued = True
+        self.shared.turns.add(self, is_light=is_light, debt_s=self._meter.debt_s)
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker can go on."""

@@ -255,7 +255,11 @@ class Http1:
             held = {"limit": "max_answer_memory", "max": self._limits.answers_bytes}
             why = "too many bytes of answers wait to be taken"
             return self._answer(refusal(ErrorCode.THROTTLED, why, held))
-        if answer.close or self._shared.is_draining or self._must_close():
+        if (
+            answer.close
+            or self._shared.is_draining
+            or (not self._parser.is_complete and self._must_close())
+        ):
             self._closes = True
         more = (writer.CLOSE,) if self._closes else ()
         head = writer.head(answer.status, answer.headers, *more)
@@ -271,9 +275,10 @@ class Http1:
         return None
 
     def _must_close(self) -> bool:
-        """Whether what is left of the body is too much to be read, or may never come."""
+        """Whether what is left of a body that is not whole is too much to be read, or may never
+        come."""
         message, parser = self._message, self._parser
-        if message is None or parser.is_complete:
+        if message is None:
             return False
         if message.expects_leave:
             return True

@@ -6,7 +6,7 @@ the others.  After `slice_s` of turns the loop polls its sockets and timers, so 
 for heavy ones at most one slice and one turn, however many they are.  Knows nothing of what is done
 in a turn.
 
-Invariant: `add` runs no turn; a turn that raises costs no other turn.
+Invariant: `add` and `when_given` run nothing; a turn that raises costs no other turn.
 """
 
 import logging
@@ -51,6 +51,8 @@ class Turns:
         self._order = count()
         self._is_due = False
         self._must_pass = False
+        self._is_running = False
+        self._ended: list[Callable[[], None]] = []
         self.direct_s = 0.0
 
     @property
@@ -79,6 +81,17 @@ class Turns:
             self._is_due = True
             self._call_soon(self._run)
 
+    def when_given(self, call: Callable[[], None]) -> None:
+        """Call once the turns of this slice are given; where none are given now, soon.
+
+        What many turns ask for is done once, behind the last of them, and without another pass of
+        the loop over its sockets.
+        """
+        if self._is_running:
+            self._ended.append(call)
+        else:
+            self._call_soon(call)
+
     def _run(self) -> None:
         light, heavy = self._light, self._heavy
         if self._must_pass and heavy:
@@ -89,23 +102,29 @@ class Turns:
             return
         self._must_pass = False
         self.direct_s = 0.0
+        self._is_running = True
         until_s = self._clock() + self._slice_s
         while light:
-            self._give(light.popleft())
+            _guarded(light.popleft().take_turn)
             if self._clock() >= until_s:
                 break
         while heavy:  # one at least: the light ones together may be more than the CPU can do
-            self._give(heappop(heavy)[2])
+            _guarded(heappop(heavy)[2].take_turn)
             if self._clock() >= until_s:
                 break
+        self._is_running = False
         if light or heavy:
             self._call_soon(self._run)
         else:
             self._is_due = False
+        if self._ended:
+            ended, self._ended = self._ended, []
+            for call in ended:
+                _guarded(call)
 
-    @staticmethod
-    def _give(turn: Turn) -> None:
-        try:
-            turn.take_turn()
-        except Exception:
-            log.exception("a turn failed")
+
+def _guarded(call: Callable[[], None]) -> None:
+    try:
+        call()
+    except Exception:
+        log.exception("a turn failed")
