@@ -10,9 +10,11 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
+
+import msgspec
 
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
@@ -160,6 +162,11 @@ class Stream:
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether there is no frame to pull before `wake` is called."""
+        return not (self.waiting or self.passing or self.pending)
 
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:
@@ -527,7 +534,7 @@ def begin_at(topic: Topic, begin: Begin) -> int:
 def own_view(view: View, begin: Begin) -> View:
     """The view, with a topic's own filters where it has any."""
     if begin.match is not None:
-        view = replace(view, match=begin.match)
+        view = msgspec.structs.replace(view, match=begin.match)
     if begin.nodes is not None:
-        view = replace(view, nodes=begin.nodes)
+        view = msgspec.structs.replace(view, nodes=begin.nodes)
     return view

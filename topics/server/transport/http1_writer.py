@@ -18,6 +18,8 @@ CHUNKED: Final = (b"transfer-encoding", b"chunked")
 CLOSE: Final = (b"connection", b"close")
 KEEP_ALIVE: Final = (b"connection", b"keep-alive")
 LAST_CHUNK: Final = b"0\r\n\r\n"
+KEPT_BYTES_MAX: Final = 4 << 10
+"""A larger chunk is not kept for the next stream: its bytes take longer than its frame."""
 
 _LINES: Final = {
     status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode())
@@ -65,5 +67,21 @@ def _lines(
     return (_LINES.get(status) or b"HTTP/1.1 %d " % status) + b"".join(lines)
 
 
-def chunk(piece: Buffer) -> bytes:
-    return b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
+class _Chunks:
+    """Pieces as chunks.  Many streams send the same piece, one right after the other."""
+
+    def __init__(self) -> None:
+        self._piece: bytes | None = None
+        self._chunk = b""
+
+    def make(self, piece: Buffer) -> bytes:
+        if piece is self._piece:
+            return self._chunk
+        made = b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
+        if isinstance(piece, bytes) and len(piece) <= KEPT_BYTES_MAX:
+            self._piece, self._chunk = piece, made
+        return made
+
+
+chunk: Final = _Chunks().make
+"""One piece as a chunk."""
