@@ -257,8 +257,11 @@ class Engine:
     def _on_published(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)
         self.reads.on_published(topic)
-        self.router_commands.on_published(topic)
-        self.queue_commands.on_published(topic)
+        # Asked of every write: most topics have neither a router nor a worker.
+        if self.state.routers.by_id:
+            self.router_commands.on_published(topic)
+        if self.state.queues:
+            self.queue_commands.on_published(topic)
 
     def _on_settled(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)

@@ -232,7 +232,8 @@ class GroupCommit:
     def wait(self, deliver: Deliver, outcome: Outcome, throttle_ms: float = 0.0) -> None:
         """Deliver an outcome of this turn when its gate opens."""
         self._unit.append(PendingAnswer(deliver, outcome, throttle_ms=throttle_ms))
-        self.turn_soon()
+        if not self._is_turn_due:
+            self.turn_soon()
 
     @property
     def is_turn_due(self) -> bool:

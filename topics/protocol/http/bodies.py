@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -246,6 +247,10 @@ _CLAIM: Final = msgspec.json.Decoder(ClaimBody)
 _ACK: Final = msgspec.json.Decoder(HeldBody)
 _NACK: Final = msgspec.json.Decoder(NackBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+_DATA: Final = attrgetter("data")
+_TAG: Final = attrgetter("tag")
+_NODE: Final = attrgetter("node")
+_META: Final = attrgetter("meta")
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -315,8 +320,8 @@ def parse_append(
         raise invalid("expected at least one record", "$.records")
     if len(records) > limits.max_batch_records:
         raise _batch_too_large(limits)
-    datas = [r.data for r in records]
-    tags = [r.tag for r in records]
+    datas = list(map(_DATA, records))
+    tags = list(map(_TAG, records))
     metas = _metas(records, limits)
     nodes = _nodes(records, asked.node, limits)
     is_tagged = tags.count(None) < len(tags)
@@ -378,7 +383,7 @@ def digest_of_key(key: str) -> bytes:
 def _nodes(
     records: Sequence[RecordBody], batch_node: str | None, limits: Limits
 ) -> str | list[str | None] | None:
-    own = [r.node for r in records]
+    own = list(map(_NODE, records))
     if batch_node is not None:
         _check_lengths([batch_node], limits.max_node_bytes, "node", path="$.node")
     if own.count(None) == len(own):
@@ -398,7 +403,7 @@ def _check_lengths(
 
 
 def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
-    metas: list[Any] = [r.meta or None for r in records]
+    metas: list[Any] = list(map(_META, records))
     if metas.count(None) == len(metas):
         return None
     for i, meta in enumerate(metas):

@@ -7,7 +7,8 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 import msgspec
@@ -34,6 +35,7 @@ EVENT_STREAM: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
+_NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTS: Final = frozenset((b"accept", b"accept-encoding"))
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
 APART_BYTES: Final = 1 << 20
@@ -49,6 +51,7 @@ class Judged(msgspec.Struct):
     """What follows from a head alone, for as long as the server runs.
 
     Attributes:
+        needs_serving: It is answered only when the log was replayed.
         has_kind: It says what its body is, and that is JSON.
         is_gzipped: Its body is.
     """
@@ -56,14 +59,13 @@ class Judged(msgspec.Struct):
     header: Callable[[bytes], bytes | None]
     route: Route
     name: str
+    needs_serving: bool = True
     has_kind: bool = False
     is_gzipped: bool = False
 
-    @property
-    def needs_serving(self) -> bool:
-        """Whether it is answered only when the log was replayed."""
+    def __post_init__(self) -> None:
         target = self.route.target
-        return not isinstance(target, Probe) or target is Probe.LIMITS
+        self.needs_serving = not isinstance(target, Probe) or target is Probe.LIMITS
 
     def check(self, max_body_bytes: int) -> None:
         """Refuse what the head alone decides: 406, then 413, then 415."""
@@ -173,7 +175,8 @@ class _Admitted(msgspec.Struct, eq=False):
 
     def _parse_apart(self, pieces: list[bytes]) -> Pending:
         """Parse a large body on a thread; the event loop does everything after that."""
-        self._require_ready()
+        if self._call.runtime.phase is not Phase.READY:
+            raise shutting_down()
 
         def work() -> Command | Rejection:
             try:
@@ -197,12 +200,13 @@ class _Admitted(msgspec.Struct, eq=False):
         if not body and self._is_bare():
             body = b"{}"
         limits = call.runtime.limits
-        query = routes.parse_query(self._query)
+        query = routes.parse_query(self._query) if self._query else _NO_QUERY
         return target(Request(self._judged.name, query, call.header, body, limits, _entropy))
 
     def _submit(self, command: Command, waiting: LateAnswer) -> Answer | LateAnswer:
         """The answer, or `waiting` where it comes later."""
-        self._require_ready()
+        if self._call.runtime.phase is not Phase.READY:
+            raise shutting_down()
         if isinstance(command, Claim):
             waiting.claims(command)
         found = self._call.runtime.submit(command, waiting.on_reply)
@@ -210,10 +214,6 @@ class _Admitted(msgspec.Struct, eq=False):
             waiting.ticket = found
             return waiting
         return waiting.payload_or_wait(found)
-
-    def _require_ready(self) -> None:
-        if self._call.runtime.phase is not Phase.READY:
-            raise shutting_down()
 
     def _is_bare(self) -> bool:
         """Whether an empty body stands for `{}` here."""
