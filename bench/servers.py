@@ -15,8 +15,8 @@ from typing import Final
 import click
 
 from bench.conftest import machine
+from bench.peers.topics import http_reply
 from bench.serving import Serving, serve_application, serve_topics
-from bench.wire import http_reply
 
 BODY: Final = (
     b'{"records":[{"data":"0123456789012345678901234567890123456789012345678901234567890"}]}'

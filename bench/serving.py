@@ -5,7 +5,6 @@ what is asked of it.
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,7 +19,7 @@ START_S: Final = 60.0
 POLL_S: Final = 0.001
 
 
-@dataclass(slots=True)
+@dataclass
 class Serving:
     """A process that serves on `port` of the loopback interface."""
 
@@ -53,6 +52,28 @@ class Serving:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
+
+
+class Running(Serving):
+    """A server that somebody else started and stops.
+
+    Args:
+        pid: Its process, for the CPU time; None: that is told as 0.
+    """
+
+    def __init__(self, host: str, port: int, pid: int | None) -> None:
+        self.name, self.port = "running", port
+        self._host, self._pid = host, pid
+
+    def connect(self) -> socket.socket:
+        made = socket.create_connection((self._host, self.port))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def cpu_s(self) -> float:
+        return 0.0 if self._pid is None else time.clock_gettime((~self._pid << 3) | 2)
+
+    def kill(self) -> None: ...
 
 
 def serve_topics(home: Path, checkout: Path | None = None, *options: str) -> Serving:
@@ -90,20 +111,23 @@ def serve_application(home: Path, *command: str) -> Serving:
     return served
 
 
-def has_redis() -> bool:
-    return shutil.which("redis-server") is not None
-
-
 def serve_redis(home: Path, *, fsync: str) -> Serving:
     """Redis with an append-only file: `fsync` is `everysec` or `always`."""
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
     options += ["--appendonly", "yes", "--appendfsync", fsync, "--auto-aof-rewrite-percentage", "0"]
-    process = _started(["redis-server", *options], home, dict(os.environ))
-    served = Serving("redis", process, port)
-    _wait(process, lambda: _answers(served, b"PING\r\n", b"+PONG"))
+    command = ["redis-server", *options]
+    return serve_program("redis", home, command, port, b"PING\r\n", b"+PONG")
+
+
+def serve_program(
+    name: str, home: Path, command: Sequence[str], port: int, request: bytes, ready: bytes
+) -> Serving:
+    """Another server: it is ready when its answer to `request` begins with `ready`."""
+    served = Serving(name, _started(command, home, dict(os.environ)), port)
+    _wait(served.process, lambda: _answers(served, request, ready))
     return served
 
 

@@ -7,7 +7,7 @@ from bench.desk import NOTHING_SEALED, Desk
 from bench.loads import put
 from topics.protocol.http import bodies, sse
 from topics.protocol.model.cursor import composite
-from topics.protocol.state.watches import RecordFrame
+from topics.protocol.state.frames import RecordFrame
 from topics.server.exchange.payload import read
 
 

@@ -45,7 +45,8 @@ ALLOWED: dict[str, set[str]] = {
     "client": STDLIB
     | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
-    | {"uvloop", "httptools", "h2", "hpack", "websockets", "msgspec", "orjson"}
+    | {"uvloop", "httptools", "h2", "hpack", "websockets"}
+    | {"msgspec", "orjson", "opentelemetry"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "arrow": STDLIB
     | {"numpy", "pyarrow", "msgspec", "orjson"}
@@ -67,6 +68,7 @@ MAYBE: dict[str, set[str]] = {
     "hpack": {"server/transport/http2/library.py"},
     "httptools": {"server/transport/http1_parser.py"},
     "websockets": {"server/transport/websocket.py"},
+    "opentelemetry": {"server/exchange/tracing.py"},
     "topics.store": {"server/assembly.py"},
     "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
     "xxhash": {"store/layout.py"},

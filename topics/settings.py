@@ -267,6 +267,15 @@ class Settings:
     log_format: str = _row(
         "json", _choice("text", "json"), LOGGING, "text or json; by default text on a terminal."
     )
+    slow_request_ms: int = _row(
+        1000,
+        _integer(0, 3_600_000),
+        LOGGING,
+        "A request that takes longer has a line in the log, ms; 0: none has.",
+    )
+    trace_meta: bool = _row(
+        False, _flag, LOGGING, "Keep an append's traceparent in its records' meta.", is_flag=True
+    )
 
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
     """The origin of each value, by name; a missing name is a default."""

@@ -9,6 +9,10 @@ import pytest
 
 import topics.client
 from topics.client import AsyncClient, AsyncWatch, Client, Watch, _generate
+from topics.client.aioqueues import AsyncQueueCalls
+from topics.client.aiorouters import AsyncRouterCalls
+from topics.client.queues import QueueCalls
+from topics.client.routers import RouterCalls
 
 HERE = Path(_generate.__file__).parent
 
@@ -37,7 +41,14 @@ def test_a_phrase_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "other"), [(AsyncClient, Client), (AsyncWatch, Watch)], ids=lambda kind: kind.__name__
+    ("kind", "other"),
+    [
+        (AsyncClient, Client),
+        (AsyncQueueCalls, QueueCalls),
+        (AsyncRouterCalls, RouterCalls),
+        (AsyncWatch, Watch),
+    ],
+    ids=lambda kind: kind.__name__,
 )
 def test_both_classes_have_the_same_calls(kind: type[Any], other: type[Any]) -> None:
     """Names, arguments and defaults; only what only one of them can be differs."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from .api import Api
 from .conftest import MAX_BODY_BYTES, PROTOCOLS
@@ -83,7 +84,8 @@ COUNTERS = {
     for name in ("frames", "batches", "fsyncs", "bytes_written", "rotations", "submit_full")
 }
 HISTOGRAMS = {"topics_wal_fsync_latency_us"}
-LINE = re.compile(r'([a-z_]+)(?:\{([a-z_]+)="([^"\\\n]*)"\})? (-?[0-9][0-9.e+-]*|\+Inf|NaN)')
+LABEL = r'[a-z_]+="[^"\\\n]*"'
+LINE = re.compile(rf"([a-z_]+)(?:\{{({LABEL}(?:,{LABEL})*)\}})? (-?[0-9][0-9.e+-]*|\+Inf|NaN)")
 Samples = dict[tuple[str, str], float]
 
 
@@ -103,11 +105,11 @@ def parsed(text: str) -> tuple[dict[str, str], Samples]:
         else:
             found = LINE.fullmatch(line)
             assert found, line
-            sample, label, value, number = found.groups()
+            sample, labels, number = found.groups()
             suffixes = ("", "_bucket", "_sum", "_count")
             known = suffixes if kinds[family] == "histogram" else ("",)
             assert sample in {family + suffix for suffix in known}, line
-            key = (sample, f"{label}={value}" if label else "")
+            key = (sample, (labels or "").replace('"', ""))
             assert key not in samples, line
             samples[key] = float(number)
     return kinds, samples
@@ -124,6 +126,10 @@ def test_every_metric_is_there_with_its_kind(api: Api, name: str) -> None:
     kinds, _ = parsed(answer.body.decode())
 
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    read = {family.name for family in text_string_to_metric_families(answer.body.decode())}
+    assert {kind.removesuffix("_total") for kind in kinds} == {
+        n.removesuffix("_total") for n in read
+    }
     for names, kind in ((GAUGES, "gauge"), (COUNTERS, "counter"), (HISTOGRAMS, "histogram")):
         for metric in names:
             assert kinds[metric] == kind

@@ -14,15 +14,15 @@ import orjson
 from topics.protocol.http import bodies
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import composite
-from topics.protocol.state.watches import (
+from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,
     Frame,
     RecordFrame,
-    Session,
-    Stream,
     TombstoneFrame,
 )
+from topics.protocol.state.watched import Stream
+from topics.protocol.state.watches import Session
 
 from .harness import Harness, _records, shown
 

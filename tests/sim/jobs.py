@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.state.queue import JobPlace, Queue
+from topics.protocol.state.job import JobPlace
+from topics.protocol.state.queue import Queue
 
 BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 50, 5000
 

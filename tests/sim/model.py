@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from topics.protocol.model.config import TopicConfig
-from topics.protocol.state.queue import JobPlace
+from topics.protocol.state.job import JobPlace
 
 from .jobs import Jobs
 

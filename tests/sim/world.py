@@ -25,7 +25,7 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.outcomes import Parked
 from topics.protocol.model.ports import Recovery, Store
-from topics.protocol.state.queue import JobPlace
+from topics.protocol.state.job import JobPlace
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 

@@ -21,7 +21,8 @@ from hypercorn.config import Config
 from topics.asgi.hosted import Hosted, StoppedEarly
 from topics.asgi.limits import HEAD_BYTES_MAX
 from topics.asgi.streaming import MESSAGE_BYTES_MAX
-from topics.server.process.foreground import GRACE_S, STOP_S, Stop, announce, run
+from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
+from topics.server.process.signals import STOP_S, Stop
 from topics.server.runtime.collector import Collector
 from topics.server.transport.listener import BACKLOG
 
@@ -49,6 +50,7 @@ def serve(settings: Any, create: Callable[[Any], Any] | None = None) -> int:
     make = create or _create()
 
     async def main(listener: socket.socket, stop: Stop) -> None:
+        write_port_file(settings, listener)
         await _serve(settings, listener, stop, make(settings))
 
     return run(settings, main)

@@ -2,8 +2,9 @@
 
 The package knows the contract, and nothing of the server's own code.  From the top:
 
-- `aio`, `sync`: the clients.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and three more are generated (`_generate`).
+- `aio`, `sync`: the clients; their calls for queues and routers are in `aioqueues`, `aiorouters`,
+  and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
+  what they return for longer work.  `sync` and five more are generated (`_generate`).
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`), pages

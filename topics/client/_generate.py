@@ -67,6 +67,8 @@ MODULES: Final[Mapping[str, Phrases]] = {
         "import asyncio": "import time",
     },
     "aiopool_httpx.py": {},
+    "aioqueues.py": {},
+    "aiorouters.py": {},
     "aiosession.py": {},
     "aiowatch.py": {
         "; for one task": "; for one thread",

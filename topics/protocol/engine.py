@@ -245,7 +245,8 @@ class Engine:
                 self.unit.emit(lost)
             self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=recovery.clean)
-        self.state.next_lease = max(self.state.next_lease, recovery.incarnation << LEASES_BITS)
+        queues = self.state.queues
+        queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
 
     @staticmethod

@@ -5,6 +5,8 @@ Owns the one place that knows all of them: the store on disk, the runtime, the e
 
 from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
 from topics.server.exchange.exchange import TopicsExchange
+from topics.server.exchange.observer import Observer
+from topics.server.exchange.tracing import spans
 from topics.server.runtime.runtime import Runtime
 from topics.settings import Settings, is_loopback
 from topics.store.files import OsFiles
@@ -26,5 +28,11 @@ def create(settings: Settings) -> Runtime:
     if is_loopback(settings.host):
         hosts |= LOOPBACK_HOSTS
     origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
-    runtime.exchange = TopicsExchange(runtime, OriginRule(hosts, origins))
+    slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
+    runtime.exchange = TopicsExchange(
+        runtime,
+        OriginRule(hosts, origins),
+        Observer(slow_s, spans()),
+        trace_meta=settings.trace_meta,
+    )
     return runtime

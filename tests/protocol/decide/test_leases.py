@@ -31,7 +31,7 @@ def test_each_delivery_has_a_number_of_its_own_and_is_counted() -> None:
     engine = queue(lease_ms=7000)
     engine.append(*"abc", name="q")
     leases, topic = leases_of(engine), engine.topic("q")
-    first = engine.engine.state.next_lease
+    first = engine.engine.state.queues.next_lease
 
     grant = leases.grant(topic, held_by(engine), asks(), [1, 3], engine.now_ms)
     assert (grant.seqs, grant.deliveries) == ([1, 3], [1, 1])
@@ -245,7 +245,7 @@ def test_lease_numbers_are_never_given_twice() -> None:
             Recovery(clean=True, same_boot=True, fresh=False, events=0, incarnation=incarnation),
             START_MS,
         )
-        firsts.append(engine.state.next_lease)
+        firsts.append(engine.state.queues.next_lease)
 
     assert firsts == [1 << 40, 2 << 40, 3 << 40]
 

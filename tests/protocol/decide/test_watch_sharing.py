@@ -7,8 +7,8 @@ import pytest
 from protocol.harness import Harness, tagged
 from protocol.viewers import Socket, Viewer, records_of
 from topics.protocol.model.commands import Begin
-from topics.protocol.state import watches
-from topics.protocol.state.watches import RecordFrame
+from topics.protocol.state import frames
+from topics.protocol.state.frames import RecordFrame
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def test_a_shared_frame_survives_no_change_of_its_topic(engine: Harness) -> None
 
 def test_shared_frames_are_bounded(engine: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """In number and in bytes; one that is larger than all may be is not kept. (§7.6)"""
-    monkeypatch.setattr(watches, "FRAMES_SHARED_MAX", 10)
-    monkeypatch.setattr(watches, "FRAMES_SHARED_BYTES_MAX", 5000)
+    monkeypatch.setattr(frames, "FRAMES_SHARED_MAX", 10)
+    monkeypatch.setattr(frames, "FRAMES_SHARED_BYTES_MAX", 5000)
     engine.append(*["x" * 900] * 30)
     shared = engine.engine.watches._shared
     sizes = []

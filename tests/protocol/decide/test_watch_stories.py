@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 
 from protocol.harness import Harness, tagged
 from protocol.viewers import Viewer, records_of
-from topics.protocol.state.watches import (
+from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,
     Frame,

@@ -79,3 +79,40 @@ def test_json_has_the_same_names() -> None:
     assert set(snapshot) == {family.name for family in found}
     assert snapshot["topics_records_live"] == 1
     assert snapshot["topics_topic_head_seq"] == [{"topic": "jobs", "value": 1}]
+
+
+def test_queues_tell_what_is_delayed_and_what_is_dead() -> None:
+    """Dead are the live records of the dead-letter topic. (§10.7)"""
+    engine = Harness()
+    engine.put("jobs", type="queue", max_deliveries=1, dead_letter="graves")
+    engine.put("other", type="queue")
+    engine.append(1, 2, name="jobs")
+    engine.append(1, name="graves")
+    engine.claimed("jobs", limit=2)
+    engine.nack(1, name="jobs", delay_ms=5000)
+    told = lines(engine)
+
+    for line in (
+        'topics_topic_queue_delayed{topic="jobs"} 1', 'topics_topic_queue_delayed{topic="other"} 0',
+        'topics_topic_queue_dead{topic="jobs"} 1',
+    ):  # fmt: skip
+        assert line in told
+    assert not [line for line in told if line.startswith('topics_topic_queue_dead{topic="other"')]
+
+
+def test_routers_tell_lag_and_blocks() -> None:
+    """A full destination blocks its router; what it did not take is its lag. (§6)"""
+    engine = Harness()
+    engine.put("full", cap_records=1, discard="reject")
+    engine.put("source")
+    engine.route("r", "source", "full")
+    engine.append(1, 2, 3, name="source")
+    engine.work_off()
+    told = lines(engine)
+
+    for line in (
+        'topics_router_lag{router="r"} 2', 'topics_router_blocked{router="r"} 1',
+        'topics_router_forwarded_total{router="r"} 1', 'topics_router_lost_total{router="r"} 0',
+        "topics_router_metrics_truncated 0",
+    ):  # fmt: skip
+        assert line in told

@@ -15,14 +15,14 @@ from topics.protocol.http import sse, websocket
 from topics.protocol.model.commands import View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Records
-from topics.protocol.state.topic import Tombstone
-from topics.protocol.state.watches import (
+from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,
     Frame,
     RecordFrame,
     TombstoneFrame,
 )
+from topics.protocol.state.topic import Tombstone
 
 VIEW = View(limit=1, budget_bytes=1)
 

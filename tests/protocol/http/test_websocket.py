@@ -13,8 +13,8 @@ from topics.protocol.http import websocket
 from topics.protocol.model.commands import Begin
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
+from topics.protocol.state.frames import CaughtUpFrame, DeletedFrame, RecordFrame, TombstoneFrame
 from topics.protocol.state.topic import Tombstone
-from topics.protocol.state.watches import CaughtUpFrame, DeletedFrame, RecordFrame, TombstoneFrame
 
 LIMITS = Limits()
 

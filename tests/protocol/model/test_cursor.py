@@ -13,7 +13,8 @@ from protocol.http.test_sse import JSON, VIEW
 from protocol.viewers import Viewer
 from topics.protocol.model import cursor
 from topics.protocol.model.cursor import Remembered, composite
-from topics.protocol.state.watches import TombstoneFrame, Watched
+from topics.protocol.state.frames import TombstoneFrame
+from topics.protocol.state.watched import Watched
 
 
 def watching(count: int, seq: int = 7) -> list[Watched]:

@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Callable
-from itertools import product
 
 import msgspec
 import numpy as np
@@ -10,145 +9,26 @@ import pytest
 
 from protocol.harness import Harness
 from protocol.workers import held_by, queue
-from topics.protocol.model.events import JobsLeased, JobsReleased
+from topics.protocol.model.events import JobsLeased
 from topics.protocol.state import queue as queues
-from topics.protocol.state.queue import JOB_TRANSITIONS, Job, JobPlace, JobStep, Queue
+from topics.protocol.state.job import JobPlace
+from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
 
-NOW = 1000
-
-
-def lease(
-    jobs: Queue,
-    *seqs: int,
-    until_ms: int = NOW,
-    node: str = "w",
-    first: int = 1,
-    deliveries: int = 1,
-) -> None:
-    leases = list(range(first, first + len(seqs)))
-    event = JobsLeased(0, 1, node, until_ms, list(seqs), leases, [deliveries] * len(seqs))
-    jobs.lease(event)
-
-
-def release(jobs: Queue, *seqs: int, ready_ms: int = 0) -> None:
-    jobs.release(JobsReleased(0, 1, ready_ms, list(seqs), [1] * len(seqs)))
-
-
-def remove(jobs: Queue, *spans: tuple[int, int]) -> None:
-    jobs.remove(np.array(spans, np.uint64).reshape(-1, 2))
-
-
-def counted(queue: Queue) -> tuple[int, int]:
-    return queue.in_flight, queue.delayed
-
-
-def again(jobs: Queue, limit: int = 1000) -> list[int]:
-    return [job.seq for job in jobs.take_again(limit)]
+from .jobs import (
+    NOW,
+    again,
+    counted,
+    dying,
+    everywhere,
+    lease,
+    release,
+    remove,
+)
 
 
 def heaps(jobs: Queue) -> list[int]:
     return [len(heap) for heap in (jobs._again, jobs._times, jobs._held, jobs._known)]
-
-
-# ---------------------------------------------------------------------- the table
-
-
-def fresh(jobs: Queue) -> Job:
-    return jobs._job(1)
-
-
-def leased(jobs: Queue) -> Job:
-    lease(jobs, 1, until_ms=500)
-    return jobs.jobs[1]
-
-
-def claimable(jobs: Queue) -> Job:
-    leased(jobs)
-    jobs.settle(501)
-    return jobs.jobs[1]
-
-
-def delayed(jobs: Queue) -> Job:
-    leased(jobs)
-    release(jobs, 1, ready_ms=700)
-    return jobs.jobs[1]
-
-
-def dying(jobs: Queue) -> Job:
-    job = claimable(jobs)
-    assert jobs.take_again(1) == [job]
-    jobs.exhaust(job)
-    return job
-
-
-def damaged(jobs: Queue) -> Job:
-    job = dying(jobs)
-    assert jobs.spoil(job, 700)
-    return job
-
-
-BEGIN: dict[JobPlace, Callable[[Queue], Job]] = {
-    JobPlace.FRESH: fresh,
-    JobPlace.LEASED: leased,
-    JobPlace.AGAIN: claimable,
-    JobPlace.DELAYED: delayed,
-    JobPlace.DYING: dying,
-    JobPlace.DAMAGED: damaged,
-}
-CALLS: dict[JobStep, Callable[[Queue, Job], None]] = {
-    JobStep.LEASED: lambda jobs, job: lease(jobs, 1, until_ms=900, first=7),
-    JobStep.RELEASED: lambda jobs, job: release(jobs, 1),
-    JobStep.POSTPONED: lambda jobs, job: release(jobs, 1, ready_ms=800),
-    JobStep.RAN_OUT: lambda jobs, job: jobs.settle(501),
-    JobStep.FELL_DUE: lambda jobs, job: jobs.settle(700),
-    JobStep.EXHAUSTED: lambda jobs, job: jobs.exhaust(job),
-    JobStep.SPOILED: lambda jobs, job: jobs.spoil(job, 900),  # type: ignore[dict-item, return-value]
-    JobStep.REMOVED: lambda jobs, job: remove(jobs, (1, 1)),
-}
-BY_TIME = {
-    JobStep.RAN_OUT: {JobPlace.LEASED},
-    JobStep.FELL_DUE: {JobPlace.DELAYED, JobPlace.DAMAGED},
-}
-
-
-@pytest.mark.parametrize(
-    ("place", "step"), list(product(BEGIN, JobStep)), ids=lambda cell: cell.name
-)
-def test_every_cell_of_the_table(place: JobPlace, step: JobStep) -> None:
-    """A job moves as the table says, its counters with it; where the table has no row, nothing
-    moves it so: time passes it over, and all else fails loudly. (§10.1)"""
-    jobs = Queue()
-    job = BEGIN[place](jobs)
-    assert job.place is place
-    expected = JOB_TRANSITIONS.get((place, step))
-
-    if expected is None and step not in BY_TIME:
-        with pytest.raises(KeyError):
-            CALLS[step](jobs, job)
-        return
-    if expected is None:
-        # Time is told apart by where the job is, never by what is asked.
-        assert place not in BY_TIME[step]
-        return
-    CALLS[step](jobs, job)
-
-    assert job.place is expected
-    is_gone = expected is JobPlace.GONE
-    assert jobs.jobs == ({} if is_gone else {1: job})
-    assert counted(jobs) == (
-        int(expected is JobPlace.LEASED),
-        int(expected in (JobPlace.DELAYED, JobPlace.DYING, JobPlace.DAMAGED)),
-    )
-    assert jobs.damaged == (expected is JobPlace.DAMAGED)
-    assert again(jobs) == ([1] if expected is JobPlace.AGAIN else [])
-    assert jobs.first_held() == (1 if expected is JobPlace.LEASED else None)
-
-
-def test_what_is_gone_stays_gone() -> None:
-    """No row leads out of it, and none leads back to a job that was never delivered. (§10.4)"""
-    assert not [cell for cell in JOB_TRANSITIONS if cell[0] is JobPlace.GONE]
-    assert JobPlace.FRESH not in JOB_TRANSITIONS.values()
 
 
 def test_a_refused_dead_letter_waits_longer_each_time() -> None:
@@ -374,18 +254,6 @@ def test_no_step_looks_at_jobs_that_wait(steps: list[int]) -> None:
 
 
 # ---------------------------------------------------------------------- checkpoints and replays
-
-
-def everywhere() -> Queue:
-    """Jobs in every place that there is, and some that are gone."""
-    jobs = Queue(dead_lettered=5)
-    lease(jobs, 1, 2, 3, 4, 5, 7, 8, until_ms=500, first=101)
-    jobs.settle(501)
-    lease(jobs, 2, 3, until_ms=900, node="v", first=201, deliveries=2)
-    release(jobs, 3)
-    release(jobs, 4, ready_ms=700)
-    remove(jobs, (5, 5))
-    return jobs
 
 
 def facts(jobs: Queue) -> object:

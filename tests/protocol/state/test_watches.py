@@ -2,7 +2,6 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from itertools import product
 
 import pytest
 
@@ -10,19 +9,11 @@ from protocol.harness import Harness, by, refusal, tagged
 from protocol.viewers import Socket, Viewer, short
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.commands import View
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
-from topics.protocol.state.watches import (
-    SESSION_TTL_MS,
-    WATCH_TRANSITIONS,
-    RecordFrame,
-    Watched,
-    WatchPlace,
-    WatchStep,
-    own_view,
-)
+from topics.protocol.state.frames import RecordFrame
+from topics.protocol.state.watches import SESSION_TTL_MS, own_view
 
 
 @pytest.fixture
@@ -30,39 +21,6 @@ def engine() -> Harness:
     made = Harness()
     made.put()
     return made
-
-
-# ---------------------------------------------------------------------- the table
-
-IMPOSSIBLE = {(WatchPlace.GONE, step) for step in WatchStep if step is not WatchStep.OPENED}
-"""What is gone is not looked at again before the next stream."""
-
-EXPECTED = {
-    WatchStep.OPENED: dict.fromkeys(WatchPlace, WatchPlace.CONNECTING),
-    WatchStep.DELETED: dict.fromkeys(WatchPlace, WatchPlace.GONE),
-    WatchStep.UNREADABLE: dict.fromkeys(WatchPlace, WatchPlace.GONE),
-    WatchStep.DRAINED: dict.fromkeys(WatchPlace, WatchPlace.LIVE),
-    WatchStep.CUT_SHORT: {
-        WatchPlace.CONNECTING: WatchPlace.CONNECTING,
-        WatchPlace.BEHIND: WatchPlace.BEHIND,
-        WatchPlace.LIVE: WatchPlace.BEHIND,
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("place", "step"), list(product(WatchPlace, WatchStep)), ids=lambda c: c.value
-)
-def test_every_cell_of_the_table(place: WatchPlace, step: WatchStep) -> None:
-    """Each place moves by each step as said, and by no other. (§7.5)"""
-    watched = Watched("t", 1, 0, View(limit=1, budget_bytes=1), place)
-    if (place, step) in IMPOSSIBLE:
-        assert (place, step) not in WATCH_TRANSITIONS
-        with pytest.raises(KeyError):
-            watched.step(step)
-    else:
-        watched.step(step)
-        assert watched.place is EXPECTED[step][place]
 
 
 def test_no_story_leads_to_an_impossible_cell(engine: Harness) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from topics.protocol.model.errors import Corrupt, Unusable
-from topics.server.process import port_file
+from topics.server.process import port_file, signals
 from topics.server.process import server as process
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a program, and no module of the tests
@@ -99,7 +99,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
     if fault == "endless":
         process.GRACE_S = 0.1  # type: ignore[misc]
     if fault == "spins":
-        process.STOP_S = 0.3  # type: ignore[misc]
+        signals.STOP_S = 0.3  # type: ignore[misc]
 
     if fault == "port taken":
         # What stands there comes between the check and the writing.

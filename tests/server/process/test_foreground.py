@@ -1,8 +1,5 @@
 """The socket, the signals and the exit codes of a server in the foreground."""
 
-import asyncio
-import logging
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +7,9 @@ from pathlib import Path
 import pytest
 
 from topics.protocol.model.errors import Corrupt, InUse, Unusable
-from topics.server.process import foreground
-from topics.server.process.foreground import (
-    EXIT_CORRUPT,
-    EXIT_HUNG,
-    EXIT_UNUSABLE,
-    Stop,
-    exit_code,
-)
+from topics.server.process.foreground import EXIT_CORRUPT, EXIT_UNUSABLE, exit_code
 from topics.server.process.port_file import BadPortFile
+from topics.server.process.signals import EXIT_HUNG
 from topics.server.transport.listener import Unbindable
 
 
@@ -37,30 +28,6 @@ from topics.server.transport.listener import Unbindable
 def test_a_failure_has_an_exit_code(failure: Exception, code: int) -> None:
     """2 where starting again will not help, 3 where the data is corrupt, 1 for a bug. (§0.2)"""
     assert exit_code(failure) == code
-
-
-def test_a_hangup_is_no_stop(caplog: pytest.LogCaptureFixture) -> None:
-    """SIGHUP is logged; SIGTERM is what `Stop` waits for."""
-
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        stop = Stop()
-        stop.hear(loop)
-        waiting = asyncio.ensure_future(stop.wait())
-        signal.raise_signal(signal.SIGHUP)
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        signal.raise_signal(signal.SIGTERM)
-        async with asyncio.timeout(100):
-            await waiting
-        assert stop.is_signalled
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)
-
-    with caplog.at_level(logging.INFO, "topics"):
-        asyncio.run(story())
-    foreground.faulthandler.cancel_dump_traceback_later()
-    assert ["SIGHUP" in record.getMessage() for record in caplog.records] == [True]
 
 
 SCRIPT = """

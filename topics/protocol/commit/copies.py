@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
 from topics.protocol.model.render import JsonText
-from topics.protocol.state.topic import rows_of
+from topics.protocol.state.run_list import rows_of
 
 Stamp = Callable[[int], dict[str, bytes]]
 """From a source seq to keys of `meta` and their values as JSON text."""

@@ -46,8 +46,9 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Wake
 from topics.protocol.state.hot_run import hot_bytes_of
+from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.state import State
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.topic import Topic
 
 EXPIRE_MAX: Final = 8192
 """Topics whose records one call expires at most; more would hold up the loop."""
@@ -419,7 +420,7 @@ class UnitOfWork:
             return 0, self.repeated(topic)
         spans = seq_spans(seqs)
         size_bytes = 0
-        for run, rows in topic.rows_of(spans):
+        for run, rows in topic.runs.rows_of(spans):
             size_bytes += int(topic.sizes(run)[rows].sum(dtype=np.int64))
         raw = spans.astype("<u8", copy=False).tobytes()
         return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, moment)

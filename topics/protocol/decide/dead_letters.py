@@ -24,8 +24,10 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import GATES, Fetch, Gate
 from topics.protocol.model.ports import Extent
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.queue import Job, JobPlace, Queue
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.job import Job, JobPlace
+from topics.protocol.state.queue import Queue
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import Topic
 
 MOVED_MAX: Final = 1000
 """Jobs that one claim, or one turn, moves to the dead-letter topic at most; the next moves more."""
@@ -68,7 +70,7 @@ class DeadLetters:
 
     def _read(self, topic: Topic, queue: Queue, jobs: list[Job], moment: Moment) -> Gate:
         jobs = sorted(jobs, key=lambda job: job.seq)
-        extents = topic.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
+        extents = topic.runs.extents(seq_spans(np.array([job.seq for job in jobs], np.uint64)))
         texts: list[list[Buffer]] = []
         for run, spans in extents:
             try:
@@ -138,7 +140,7 @@ class DeadLetters:
         for job, error in jobs:
             if queue.spoil(job, now_ms + DAMAGED_REST_MS):
                 news.setdefault(str(error), []).append(job.seq)
-        self._state.note_job_ends(topic.topic_id)
+        self._state.queues.note_ends(topic.topic_id)
         for what, seqs in news.items():
             named = f"job {seqs[0]}" if len(seqs) == 1 else f"jobs {', '.join(map(str, seqs))}"
             self._report(f'{named} of queue "{topic.name}" cannot be read: {what}')
@@ -235,12 +237,12 @@ class DeadLetters:
         return created
 
     def _refused(self, topic: Topic, job: Job, now_ms: int) -> None:
-        self._state.postpone_job(topic, job, now_ms + backoff_ms(job.refusals))
+        self._state.queues.postpone(topic.topic_id, job, now_ms + backoff_ms(job.refusals))
 
 
 def _size_of(topic: Topic, spans: NDArray[np.uint64]) -> int:
     """Bytes of the text of records."""
-    rows_of = topic.rows_of(spans)
+    rows_of = topic.runs.rows_of(spans)
     return sum(int(topic.sizes(run)[rows].sum(dtype=np.int64)) for run, rows in rows_of)
 
 

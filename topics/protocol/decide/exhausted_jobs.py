@@ -14,7 +14,7 @@ from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
 from topics.protocol.model.backoff import backoff_ms
 from topics.protocol.model.moment import Moment
-from topics.protocol.state.queue import Job, JobPlace
+from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.topic import Topic
 
 
@@ -45,8 +45,6 @@ class ExhaustedJobs:
     @property
     def is_due(self) -> bool:
         """Whether `step` has something to do now."""
-        if not self._alarms and not self._state.ending:
-            return bool(self._due)
         at_ms = self.alarm_ms()
         return bool(self._due) or (at_ms is not None and at_ms <= self._state.now_ms)
 
@@ -54,10 +52,9 @@ class ExhaustedJobs:
         """When `step` has something to do though nothing happens until then."""
         if self._unit.read_only:
             return None
-        if self._state.ending:
-            ending, self._state.ending = self._state.ending, {}
-            for topic_id in ending:
-                self._set_alarm(topic_id)
+        ending = self._state.queues.take_ending()
+        for topic_id in ending:
+            self._set_alarm(topic_id)
         while self._alarms:
             at_ms, topic_id = self._alarms[0]
             if self._alarm_of.get(topic_id) == at_ms:

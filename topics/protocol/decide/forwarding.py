@@ -29,8 +29,9 @@ from topics.protocol.model.outcomes import Fetch
 from topics.protocol.model.ports import Extent, Span
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.routers import Router
+from topics.protocol.state.run_list import spans_of
 from topics.protocol.state.selection import ReadQuery, select
-from topics.protocol.state.topic import Topic, spans_of
+from topics.protocol.state.topic import Topic
 
 VISIT_ROWS: Final = 1000
 VISIT_BYTES: Final = 512 << 10

@@ -18,8 +18,10 @@ from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Gate, Grant, Jobs
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.queue import Job, Queue
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.job import Job
+from topics.protocol.state.queue import Queue
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import Topic
 
 LEASE_BYTES: Final = 64
 """Room that one lease may take in a frame."""
@@ -90,7 +92,7 @@ class Leases:
     ) -> Grant:
         """Lease jobs that may be claimed, ascending; each delivery gets a number of its own."""
         lease_ms = topic.config.lease_ms if claimant.lease_ms is None else claimant.lease_ms
-        first = self._state.next_lease
+        first = self._state.queues.next_lease
         leases = list(range(first, first + len(seqs)))
         jobs = queue.jobs
         deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
@@ -166,7 +168,7 @@ def held_jobs(queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
 
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
     """The jobs of a grant, and where their text lies."""
-    return Jobs(grant, topic.extents(seq_spans(np.array(grant.seqs, np.uint64))))
+    return Jobs(grant, topic.runs.extents(seq_spans(np.array(grant.seqs, np.uint64))))
 
 
 def each_alone(jobs: Jobs) -> Jobs:

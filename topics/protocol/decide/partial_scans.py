@@ -25,7 +25,8 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Wake
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost, seq_spans
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost
 
 LOOKS_AGAIN_MAX: Final = 8
 """After so many looks at pieces that changed meanwhile, those that changed again are looked at in
@@ -213,7 +214,7 @@ class Finding:
                     self.left = LOOKS_MAX
                     more = stale[at : at + WARMED_MAX]
                     yield [one for one in more if not one.is_warm]
-                if self.topic.run_at(run.first_seq) is run:  # else another stands there now
+                if self.topic.runs.at(run.first_seq) is run:  # else another stands there now
                     self._look(run)
 
     def _stale(self) -> list[Run]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Grant
-from topics.protocol.state.queue import Job, JobPlace, Queue
+from topics.protocol.state.job import Job, JobPlace
+from topics.protocol.state.queue import Queue
 
 
 @dataclass(slots=True, eq=False)

@@ -35,8 +35,10 @@ from topics.protocol.model.outcomes import (
     Parked,
     Wake,
 )
-from topics.protocol.state.queue import Job, Queue
-from topics.protocol.state.topic import Topic, seq_spans
+from topics.protocol.state.job import Job
+from topics.protocol.state.queue import Queue
+from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.topic import Topic
 
 ROOM_RETRY_MS: Final = 1000
 """When waiters are looked at again, where the log had no room for lasting leases."""
@@ -253,7 +255,7 @@ class QueueCommands:
         if len(seqs) * self._limits.max_record_bytes <= budget_bytes:
             return len(seqs)
         spans = seq_spans(np.array(seqs, np.uint64))
-        sizes = [topic.sizes(run)[rows] for run, rows in topic.rows_of(spans)]
+        sizes = [topic.sizes(run)[rows] for run, rows in topic.runs.rows_of(spans)]
         total = np.cumsum(np.concatenate(sizes), dtype=np.int64)
         return max(int(total.searchsorted(budget_bytes, "right")), 1)
 

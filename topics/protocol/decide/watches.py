@@ -15,17 +15,10 @@ from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits, throttled
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, WatchCreated, WatchPosition
+from topics.protocol.state.frames import Pulled
 from topics.protocol.state.topic import Topic
-from topics.protocol.state.watches import (
-    SESSION_TTL_MS,
-    Pulled,
-    Session,
-    Stream,
-    Watched,
-    Watches,
-    begin_at,
-    own_view,
-)
+from topics.protocol.state.watched import Stream, Watched
+from topics.protocol.state.watches import SESSION_TTL_MS, Session, Watches, begin_at, own_view
 
 
 class WatchCommands:

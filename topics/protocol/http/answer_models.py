@@ -458,7 +458,7 @@ METRICS: Final[dict[str, Any]] = {
     "properties": {"performance": {"$ref": "#/components/schemas/Performance"}},
     "required": ["performance"],
     "patternProperties": {
-        "^topics_": {
+        "^(topics|process)_": {
             "anyOf": [
                 {"type": "number"},
                 {

@@ -17,6 +17,8 @@ Kind = Literal["gauge", "counter", "histogram"]
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 TOPICS_SHOWN_MAX: Final = 1000
 """Topics with gauges of their own; beyond it `topics_topic_metrics_truncated` is 1."""
+ROUTERS_SHOWN_MAX: Final = 1000
+"""The same for routers, and `topics_router_metrics_truncated`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,15 @@ def families(
         for queue in state.queues.values():
             queue.settle(state.now_ms)
     gauges = _aggregates(state, topics, watches, process, push_streams)
-    queues = {} if state is None else state.queues
-    return [*gauges, *_wal(stats, process), *_per_topic(topics, queues)]
+    known = [*gauges, *_wal(stats, process)]
+    if state is None:
+        return [*known, *_per_topic(topics, {}), *_per_router(None)]
+    return [
+        *known,
+        *_per_topic(topics, state.queues),
+        *_per_queue(topics, state),
+        *_per_router(state),
+    ]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:
@@ -112,6 +121,8 @@ def _aggregates(
     yield _one("topics_recovery_progress", "gauge", "Share of the log replayed.", progress)
     yield _one("topics_uptime_ms", "gauge", "Milliseconds since the start.", process.uptime_ms)
     yield _one("topics_hot_bytes", "gauge", "Memory of records not sealed yet.", hot)
+    segments = 0 if state is None else len(state.segments)
+    yield _one("topics_segments", "gauge", "Segment files that hold records.", segments)
 
 
 def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:
@@ -169,6 +180,45 @@ def _per_topic(topics: Sequence[Topic], queues: Mapping[int, Queue]) -> Iterable
     text = "1 where not every topic has gauges of its own."
     truncated = int(len(topics) > TOPICS_SHOWN_MAX)
     yield _one("topics_topic_metrics_truncated", "gauge", text, truncated)
+
+
+def _per_queue(topics: Sequence[Topic], state: State) -> Iterable[Family]:
+    shown = [(t, state.queues[t.topic_id]) for t in topics[:TOPICS_SHOWN_MAX]
+             if t.topic_id in state.queues]  # fmt: skip
+    delayed = [Sample(q.delayed, {"topic": t.name}) for t, q in shown]
+    yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
+    dead = []
+    for topic, _ in shown:
+        letters = state.topics.get(topic.config.dead_letter or "")
+        if letters is not None:
+            dead.append(Sample(letters.shown()[0], {"topic": topic.name}))
+    text = "Live records of the queue's dead-letter topic."
+    yield Family("topics_topic_queue_dead", "gauge", text, dead)
+
+
+def _per_router(state: State | None) -> Iterable[Family]:
+    routers = [] if state is None else list(state.routers.by_name.values())
+    shown = routers[:ROUTERS_SHOWN_MAX]
+    lags, blocks = [], []
+    for router in shown:
+        assert state is not None
+        label = {"router": router.name}
+        source = state.by_id.get(router.source_id)
+        if source is not None:
+            lags.append(Sample(max(source.published_seq - router.cursor, 0), label))
+        blocks.append(Sample(int(router.blocked is not None), label))
+    text = "Seqs of the source that are shown and not forwarded yet."
+    yield Family("topics_router_lag", "gauge", text, lags)
+    text = "1 while the destination refuses what is forwarded."
+    yield Family("topics_router_blocked", "gauge", text, blocks)
+    forwarded = [Sample(r.forwarded_total, {"router": r.name}) for r in shown]
+    yield Family("topics_router_forwarded_total", "counter", "Copies appended.", forwarded)
+    lost = [Sample(r.lost_total, {"router": r.name}) for r in shown]
+    text = "Seqs of the source that were lost before they were forwarded."
+    yield Family("topics_router_lost_total", "counter", text, lost)
+    text = "1 where not every router has gauges of its own."
+    truncated = int(len(routers) > ROUTERS_SHOWN_MAX)
+    yield _one("topics_router_metrics_truncated", "gauge", text, truncated)
 
 
 def as_text(metrics: Iterable[Family]) -> bytes:

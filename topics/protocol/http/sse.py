@@ -11,14 +11,14 @@ import orjson
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.render import JsonText
-from topics.protocol.state.topic import Tombstone
-from topics.protocol.state.watches import (
+from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,
     Frame,
     RecordFrame,
     TombstoneFrame,
 )
+from topics.protocol.state.topic import Tombstone
 
 
 def opening(composite_id: bytes) -> bytes:

@@ -21,7 +21,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Appended, WatchPosition
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.watches import (
+from topics.protocol.state.frames import (
     CaughtUpFrame,
     DeletedFrame,
     Frame,

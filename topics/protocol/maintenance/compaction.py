@@ -200,7 +200,7 @@ class Compaction:
         """Of all runs of a file those that are still referred to."""
         for topic_id, first_seq in contents.runs.tolist():
             topic = self._state.by_id.get(topic_id)
-            run = None if topic is None else topic.run_at(first_seq)
+            run = None if topic is None else topic.runs.at(first_seq)
             if topic is not None and run is not None and _is_in(segment, run):
                 yield topic, run
 
@@ -259,7 +259,7 @@ class Compaction:
             topic = self._state.by_id.get(remains.topic_id)
             if topic is None:
                 continue
-            found = [topic.run_at(first_seq) for first_seq in remains.first_seqs]
+            found = [topic.runs.at(first_seq) for first_seq in remains.first_seqs]
             runs = [run for run in found if run is not None and _is_in(segment, run)]
             if builder.add_runs(topic, [run for run in runs if not builder.has(topic, run)]):
                 builder.clears.add(segment)

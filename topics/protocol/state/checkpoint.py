@@ -32,7 +32,8 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.state.hot_memory import HotMemory, freeze
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
-from topics.protocol.state.queue import JobsTaken, Queue
+from topics.protocol.state.jobs_taken import JobsTaken
+from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.topic import Topic, epoch_of
 
@@ -66,7 +67,7 @@ class ImageSource(Protocol):
     by_id: dict[int, Topic]
     memory: HotMemory
     keys: IdempotencyKeys
-    queues: dict[int, Queue]
+    queues: Queues
     routers: Routers
 
 
@@ -355,7 +356,7 @@ def restored_topic(
     topic.last_write_ms = image.last_write_ms or None
     topic.holes = image.holes
     for ref in image.runs:
-        topic.add_run(open_run(ref, topic.topic_id))
+        topic.runs.append(open_run(ref, topic.topic_id))
     for first_seq, last_seq in image.volatile:
         topic.lose_volatile(first_seq, last_seq)
     return topic

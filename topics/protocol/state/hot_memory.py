@@ -136,7 +136,7 @@ class HotMemory:
         if isinstance(last, HotRun) and not last.volatile:
             self.full[topic.topic_id] = topic
         run = HotRun(first_seq, volatile=volatile)
-        topic.add_run(run)
+        topic.runs.append(run)
         if volatile:
             self._take_in(topic, run)
         return run
@@ -209,7 +209,7 @@ class HotMemory:
         """A floor rose: free what it passed."""
         if topic.volatile_bytes < _PACK_BYTES and len(topic.runs) == 1:
             return
-        passed = topic.runs[: bisect_right(topic.starts, topic.gone_through)]
+        passed = topic.runs[: bisect_right(topic.runs.starts, topic.gone_through)]
         # The run that a floor stands in goes as a whole soon, unless the topic has little else.
         self._pack(topic, [run for run in passed if is_volatile(run)], topic.volatile_bytes)
 
@@ -227,11 +227,11 @@ class HotMemory:
         while firsts and left > 0:
             first_seq = next(iter(firsts))
             del firsts[first_seq]
-            run = topic.run_at(first_seq)
+            run = topic.runs.at(first_seq)
             if run is not None and is_volatile(run):
                 runs = len(topic.runs)
                 self._pack(topic, [run])
-                is_copied = len(topic.runs) >= runs and topic.run_at(first_seq) is not run
+                is_copied = len(topic.runs) >= runs and topic.runs.at(first_seq) is not run
                 left -= run.text_bytes if is_copied else run.text_bytes // _COPY_FACTOR
         if not firsts:
             del self.unpacked[topic.topic_id]
@@ -259,7 +259,7 @@ class HotMemory:
                 left = run.packed(0 if run is topic.runs[0] else HOT_RUN_BYTES)
             else:
                 continue
-            topic.replace_runs(run.first_seq, run.first_seq, left)
+            topic.runs.replace(run.first_seq, run.first_seq, left)
             for one in left:
                 self._take_in(topic, one)
             self.release(topic, run)

@@ -11,134 +11,21 @@ a claim holds everything about what it claims, so a replay needs no expiry.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.model.events import (
-    JobImage,
-    JobsLeased,
-    JobsReleased,
-    Marks,
-    QueueImage,
-    array_header,
-    encode_image,
-)
-from topics.protocol.model.records import Buffer
+from topics.protocol.model.events import JobsLeased, JobsReleased, Marks, QueueImage
+from topics.protocol.state.job import JOB_TRANSITIONS, TIMED, WAITING, Job, JobPlace, JobStep
 
 
-class JobPlace(Enum):
-    """Where a job is."""
+class JobTaker(Protocol):
+    """A checkpoint under way that takes jobs as they were at its boundary."""
 
-    FRESH = "fresh"
-    """Never delivered, as far as is known."""
-    LEASED = "leased"
-    AGAIN = "again"
-    """Delivered before, and claimable: released, or its time ran out."""
-    DELAYED = "delayed"
-    DYING = "dying"
-    """Delivered too often; on its way to the dead-letter topic."""
-    DAMAGED = "damaged"
-    """Its text cannot be read: passed over, until it is tried again."""
-    GONE = "gone"
-    """Acked, deleted, evicted, expired or dead-lettered."""
-
-    __hash__ = object.__hash__  # members are one of a kind; Enum's own is a call into Python
-
-
-class JobStep(Enum):
-    """What moves a job from place to place."""
-
-    LEASED = "leased"
-    """Claimed, or its holder's lease extended."""
-    RELEASED = "released"
-    POSTPONED = "postponed"
-    RAN_OUT = "ran out"
-    """The lease."""
-    FELL_DUE = "fell due"
-    """The delay, or the rest of a damaged job, is over."""
-    EXHAUSTED = "exhausted"
-    SPOILED = "spoiled"
-    """Its text was read for a delivery or a copy, and is damaged."""
-    REMOVED = "removed"
-
-    __hash__ = object.__hash__
-
-
-JOB_TRANSITIONS: Final[dict[tuple[JobPlace, JobStep], JobPlace]] = {
-    (JobPlace.FRESH, JobStep.LEASED): JobPlace.LEASED,
-    (JobPlace.FRESH, JobStep.RELEASED): JobPlace.AGAIN,
-    (JobPlace.FRESH, JobStep.POSTPONED): JobPlace.DELAYED,
-    (JobPlace.LEASED, JobStep.LEASED): JobPlace.LEASED,
-    (JobPlace.LEASED, JobStep.RELEASED): JobPlace.AGAIN,
-    (JobPlace.LEASED, JobStep.POSTPONED): JobPlace.DELAYED,
-    (JobPlace.LEASED, JobStep.RAN_OUT): JobPlace.AGAIN,
-    (JobPlace.LEASED, JobStep.REMOVED): JobPlace.GONE,
-    (JobPlace.AGAIN, JobStep.LEASED): JobPlace.LEASED,
-    (JobPlace.AGAIN, JobStep.RELEASED): JobPlace.AGAIN,
-    (JobPlace.AGAIN, JobStep.POSTPONED): JobPlace.DELAYED,
-    (JobPlace.AGAIN, JobStep.EXHAUSTED): JobPlace.DYING,
-    (JobPlace.AGAIN, JobStep.SPOILED): JobPlace.DAMAGED,
-    (JobPlace.AGAIN, JobStep.REMOVED): JobPlace.GONE,
-    (JobPlace.DELAYED, JobStep.LEASED): JobPlace.LEASED,
-    (JobPlace.DELAYED, JobStep.RELEASED): JobPlace.AGAIN,
-    (JobPlace.DELAYED, JobStep.POSTPONED): JobPlace.DELAYED,
-    (JobPlace.DELAYED, JobStep.FELL_DUE): JobPlace.AGAIN,
-    (JobPlace.DELAYED, JobStep.REMOVED): JobPlace.GONE,
-    (JobPlace.DYING, JobStep.LEASED): JobPlace.LEASED,
-    (JobPlace.DYING, JobStep.RELEASED): JobPlace.AGAIN,
-    (JobPlace.DYING, JobStep.POSTPONED): JobPlace.DELAYED,
-    (JobPlace.DYING, JobStep.SPOILED): JobPlace.DAMAGED,
-    (JobPlace.DYING, JobStep.REMOVED): JobPlace.GONE,
-    (JobPlace.DAMAGED, JobStep.LEASED): JobPlace.LEASED,
-    (JobPlace.DAMAGED, JobStep.RELEASED): JobPlace.AGAIN,
-    (JobPlace.DAMAGED, JobStep.POSTPONED): JobPlace.DELAYED,
-    (JobPlace.DAMAGED, JobStep.FELL_DUE): JobPlace.AGAIN,
-    (JobPlace.DAMAGED, JobStep.REMOVED): JobPlace.GONE,
-}
-"""The lifecycle of a job; a pair that is missing cannot happen.  Some happen at replay only, where an
-earlier claim or the end of a time is in no log.  The last holder of a dying job, or of one that was
-found damaged then, may still extend or release it, because no other node has claimed it."""
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A job that was delivered at least once, and is not done.
-
-    Attributes:
-        deliveries: How often it was claimed.
-        until_ms: Deadline of its lease, the end of its delay or rest, or when it was released.
-        lease: Number of its last lease, 0 once that was released.  It stays when the time runs
-            out, since its holder may still ack until another node claims the job (§10.3).
-        refusals: How often the dead-letter topic did not take it.
-        is_reported: Its damage is in the server's log.
-        queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
-            could get it twice.
-    """
-
-    seq: int
-    deliveries: int = 0
-    place: JobPlace = JobPlace.FRESH
-    until_ms: int = 0
-    lease: int = 0
-    node: str = ""
-    refusals: int = 0
-    is_reported: bool = False
-    queued: bool = False
-
-    @property
-    def ends_ms(self) -> int:
-        """When time moves it: a lease holds through its deadline (§10.3)."""
-        return self.until_ms + (self.place is JobPlace.LEASED)
-
-    @property
-    def since_ms(self) -> int:
-        """Since when it may be claimed; or from when on, unless it is extended or released before."""
-        return self.until_ms + (self.lease != 0)
+    def keep(self, job: Job) -> None:
+        """The job is about to change."""
 
 
 class Queue:
@@ -166,7 +53,7 @@ class Queue:
         self.dead_lettered = dead_lettered
         self.pushed: set[int] = set()
         self.freed: list[tuple[int, int]] = []
-        self.taking: JobsTaken | None = None
+        self.taking: JobTaker | None = None
         self._doubtful: set[int] = set()
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
@@ -190,12 +77,12 @@ class Queue:
             self.freed.append((job.seq, job.lease))
         if before is JobPlace.LEASED:
             self.in_flight -= 1
-        elif before in _WAITING:
+        elif before in WAITING:
             self.delayed -= 1
             self.damaged -= before is JobPlace.DAMAGED
         if place is JobPlace.LEASED:
             self.in_flight += 1
-        elif place in _WAITING:
+        elif place in WAITING:
             self.delayed += 1
             self.damaged += place is JobPlace.DAMAGED
         elif place is JobPlace.AGAIN:
@@ -310,7 +197,7 @@ class Queue:
         while times:
             at_ms, seq = times[0]
             job = self.jobs.get(seq)
-            if job is not None and job.place in _TIMED and job.ends_ms == at_ms:
+            if job is not None and job.place in TIMED and job.ends_ms == at_ms:
                 return at_ms
             heappop(times)
         return None
@@ -510,7 +397,7 @@ class Queue:
             self._known = list(self.jobs)
             heapify(self._known)
         if len(self._times) > size:
-            self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in _TIMED]
+            self._times = [(j.ends_ms, j.seq) for j in self.jobs.values() if j.place in TIMED]
             heapify(self._times)
         if len(self._held) > size:
             self._held = [job.seq for job in self.jobs.values() if job.place is JobPlace.LEASED]
@@ -528,7 +415,7 @@ class Queue:
         """As a checkpoint keeps it; with its jobs only where leases outlive the process (§0.10)."""
         if not lasting:
             return QueueImage(self.dead_lettered, 1, [])
-        jobs = [_image(job) for job in self.jobs.values()]
+        jobs = [job.image() for job in self.jobs.values()]
         return QueueImage(self.dead_lettered, self.fresh_from, jobs)
 
     def restore(self, image: QueueImage) -> None:
@@ -547,66 +434,7 @@ class Queue:
         self.fresh_from = max(self.fresh_from, image.fresh_from)
 
 
-class JobsTaken:
-    """All jobs of a queue as they were when this was made, taken a slice at a time: the queue calls
-    `keep` before a job changes.  Only the copy of the dict at the beginning walks all of them, in C.
-    """
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._due = queue.jobs.copy()
-        self._count = len(self._due)
-        self._head = (queue.dead_lettered, queue.fresh_from)
-        self._kept: list[JobImage] = []
-        self._encoded: list[bytes] = []
-        self._done = 0
-        queue.taking = self
-
-    def keep(self, job: Job) -> None:
-        """The job is about to change."""
-        if self._due.pop(job.seq, None) is not None:
-            self._kept.append(_image(job))
-
-    def take_some(self, limit: int) -> bool:
-        """Take so many of what is due; False where nothing is any more."""
-        due = self._due
-        for _ in range(min(limit, len(due))):
-            self._kept.append(_image(due.popitem()[1]))
-        some = self._kept[:limit]
-        del self._kept[:limit]
-        self._encoded.append(b"".join(map(encode_image, some)))
-        self._done += len(some)
-        if due or self._kept:
-            return True
-        self.give_up()
-        return False
-
-    def give_up(self) -> None:
-        """The queue need not call `keep` any more."""
-        self._queue.taking = None
-
-    def pieces(self) -> list[Buffer]:
-        """The msgpack of a `QueueImage`, once all is taken."""
-        assert self._done == self._count
-        head = [encode_image(field) for field in self._head]
-        fields = len(QueueImage.__struct_fields__)
-        return [array_header(fields), *head, array_header(self._count), *self._encoded]
-
-
-def _image(job: Job) -> JobImage:
-    return JobImage(
-        job.seq,
-        job.deliveries,
-        job.until_ms if job.place in _TOLD_TIMES else 0,
-        # A delayed job with a lease is a dead letter that was refused: the lease has run out.
-        *((0, "") if job.place is JobPlace.DELAYED else (job.lease, job.node)),
-    )
-
-
 _FIRST_PLACE: Final = JOB_TRANSITIONS[JobPlace.FRESH, JobStep.LEASED]
-_WAITING: Final = frozenset({JobPlace.DELAYED, JobPlace.DYING, JobPlace.DAMAGED})
-_TOLD_TIMES: Final = frozenset({JobPlace.LEASED, JobPlace.DELAYED})
-_TIMED: Final = _TOLD_TIMES | {JobPlace.DAMAGED}
-_LASTING: Final = _TIMED | {JobPlace.AGAIN}
+_LASTING: Final = TIMED | {JobPlace.AGAIN}
 _SORTED_MAX: Final = 10_000
 """Jobs looked at in one slice once their limit has changed: some milliseconds."""

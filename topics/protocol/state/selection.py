@@ -14,14 +14,8 @@ from numpy.typing import NDArray
 from topics.protocol.model.limits import LOOKS_MAX, SCAN_ROWS_MAX
 from topics.protocol.model.ports import Extent, Run, Span, TagMatch
 from topics.protocol.model.records import LIVE
-from topics.protocol.state.topic import (
-    WINDOW_FIRST,
-    WINDOW_MAX,
-    Tombstone,
-    Topic,
-    look_cost,
-    spans_of,
-)
+from topics.protocol.state.run_list import WINDOW_FIRST, WINDOW_MAX, spans_of
+from topics.protocol.state.topic import Tombstone, Topic, look_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +91,7 @@ def _collect(topic: Topic, cursor: int, end_seq: int, query: ReadQuery) -> Selec
     budget = query.budget_bytes
     # A filter may have to verify the columns of every run it passes; a plain read ends with its page.
     looks = LOOKS_MAX if query.match is not None or query.skip_nodes else None
-    for run, lo in topic.runs_from(max(cursor, topic.gone_through) + 1):
+    for run, lo in topic.runs.reaching(max(cursor, topic.gone_through) + 1):
         stop = min(run.count, end_seq + 1 - run.first_seq)
         if stop <= lo:
             break
@@ -239,12 +233,12 @@ def seek(topic: Topic, from_ts: int) -> int:
 def _first_since(topic: Topic, from_ts: int) -> int | None:
     """Seq of the first live record with `$ts >= from_ts`."""
     first = topic.first_live_seq()
-    lo = max(bisect_right(topic.starts, first) - 1, 0)
+    lo = max(bisect_right(topic.runs.starts, first) - 1, 0)
     i = bisect_left(topic.runs, from_ts, lo, key=lambda run: int(run.columns.ts_ms[-1]))
     if i == len(topic.runs):
         return None
     row = int(topic.runs[i].columns.ts_ms.searchsorted(from_ts, "left"))
-    for run, lo, hi in topic.windows(max(topic.starts[i] + row, first)):
+    for run, lo, hi in topic.runs.windows(max(topic.runs.starts[i] + row, first)):
         live = run.flags[lo:hi] == LIVE
         at = int(live.argmax())
         if live[at]:
@@ -255,7 +249,7 @@ def _first_since(topic: Topic, from_ts: int) -> int | None:
 def _last_live(topic: Topic, before_seq: int) -> int:
     """Seq of the last live record below `before_seq`; 0 where none is."""
     first = topic.first_live_seq()
-    for i in range(bisect_left(topic.starts, before_seq) - 1, -1, -1):
+    for i in range(bisect_left(topic.runs.starts, before_seq) - 1, -1, -1):
         run = topic.runs[i]
         lo, hi = max(first - run.first_seq, 0), min(before_seq - run.first_seq, run.count)
         if hi <= lo:

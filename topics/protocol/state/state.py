@@ -49,15 +49,15 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run, RunSource
-from topics.protocol.model.records import LIVE
 from topics.protocol.state.checkpoint import Images, restored_topic, whole_image
 from topics.protocol.state.expiry import DueTimes
 from topics.protocol.state.floors import floors_with, risen
 from topics.protocol.state.hot_memory import HotMemory
 from topics.protocol.state.hot_run import HotRun, is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
-from topics.protocol.state.queue import Job, Queue
+from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
+from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
 from topics.protocol.state.segment_usage import SegmentUsage
 from topics.protocol.state.sorted_names import SortedNames
 from topics.protocol.state.topic import Expired, Topic, epoch_of
@@ -78,8 +78,6 @@ class State:
         lossy: Topics whose counters include records that a restart lost.
         queues: Jobs of the topics that are queues, by topic id.
         routers: Which topic flows into which.
-        ending: Queues of which a job may end by time sooner than was known, by topic id.
-        next_lease: No lease from this number on was ever given.
         images: What a checkpoint keeps of it.
     """
 
@@ -99,10 +97,8 @@ class State:
         self.keys = IdempotencyKeys(self._key_window_ms)
         self.expiry = DueTimes()
         self.lossy: dict[int, Topic] = {}
-        self.queues: dict[int, Queue] = {}
-        self.ending: dict[int, None] = {}
+        self.queues = Queues(limits)
         self.routers = Routers()
-        self.next_lease = 1
         self.images = Images(self)
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
@@ -172,8 +168,7 @@ class State:
         topic.reserve(event.reserved_through, event.now_ms)
         self._add_topic(topic)
         if topic.config.type == "queue":
-            self.queues[topic.topic_id] = Queue()
-            self._limit_jobs(topic)
+            self.queues.add(topic)
 
     def _add_topic(self, topic: Topic) -> None:
         self.images.keep(topic.topic_id)
@@ -199,7 +194,7 @@ class State:
             queue.lose_track()
         self.memory.discard_changes(topic, to_reject=event.config.discard == "reject")
         topic.configure(event.config)
-        self._limit_jobs(topic)
+        self.queues.limit(topic)
         topic.floors = risen(topic.floors, event.floors)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
@@ -219,8 +214,7 @@ class State:
         self._names.remove(topic.name)
         self.keys.remove(topic.topic_id)
         self.expiry.forget(topic.topic_id)
-        self.queues.pop(topic.topic_id, None)
-        self.ending.pop(topic.topic_id, None)
+        self.queues.remove(topic.topic_id)
         for run in topic.runs:
             self._release(topic, run)
         self.memory.forget(topic)
@@ -287,7 +281,7 @@ class State:
         marks: Sequence[Marks] = (),
     ) -> None:
         hit: list[Run] = []
-        for run in chain(topic.delete(spans), topic.delete_marked(marks)):
+        for run in chain(topic.runs.delete(spans), topic.runs.delete_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
                 hit.append(run)
         if hit:
@@ -315,35 +309,11 @@ class State:
 
     def _leased(self, event: JobsLeased) -> None:
         self.images.keep(event.topic_id)
-        self.next_lease = max(self.next_lease, max(event.leases) + 1)
-        self.queues[event.topic_id].lease(event)
-        self.note_job_ends(event.topic_id)
+        self.queues.lease(event)
 
     def _released(self, event: JobsReleased) -> None:
         self.images.keep(event.topic_id)
-        self.queues[event.topic_id].release(event)
-        self.note_job_ends(event.topic_id)
-
-    def postpone_job(self, topic: Topic, job: Job, until_ms: int) -> None:
-        """The dead-letter topic refused a dying job.  That is no event: a later process will be
-        refused again."""
-        self.queues[topic.topic_id].postpone(job, until_ms)
-        self.note_job_ends(topic.topic_id)
-
-    def _limit_jobs(self, topic: Topic) -> None:
-        queue, config = self.queues.get(topic.topic_id), topic.config
-        if queue is not None:
-            most = config.max_deliveries if config.dead_letter is not None else 0
-            after_ms = self.limits.dead_letter_after_ms
-            queue.end_after(most if after_ms else 0, after_ms)
-            self.note_job_ends(topic.topic_id)
-
-    def note_job_ends(self, topic_id: int) -> None:
-        """Note that a job of the queue may end sooner than was known."""
-        queue = self.queues[topic_id]
-        if queue.ends_sooner:
-            queue.ends_sooner = False
-            self.ending[topic_id] = None
+        self.queues.release(event)
 
     # ------------------------------------------------------------------ routers
 
@@ -379,49 +349,15 @@ class State:
         known = {run.ref for run in topic.runs if run.ref is not None}
         if all(ref in known for ref in event.runs):
             return  # the checkpoint that replay began with knows it already
-        self._cut_hot_runs(topic, event.first_seq, event.last_seq)
+        cut_hot_runs(topic.runs, event.first_seq, event.last_seq)
         new = [self._store.open_run(ref, topic.topic_id) for ref in event.runs]
         for ref in event.runs:
             self.segments.refer(ref)
-        old = topic.replace_runs(event.first_seq, event.last_seq, new)
+        old = topic.runs.replace(event.first_seq, event.last_seq, new)
         for run in old:
-            self._carry_deletes(run, new)
+            carry_deletes(run, new)
             self._release(topic, run)
         self.memory.resort(topic)
-
-    @staticmethod
-    def _cut_hot_runs(topic: Topic, first_seq: int, last_seq: int) -> None:
-        """Let hot runs begin and end where the sealed range does.  Live ones do; those of a replay,
-        which nothing froze and which other bounds may have shaped, may reach further."""
-        for edge in (first_seq, last_seq + 1):
-            for run in list(topic.runs):
-                end = run.first_seq + run.count
-                if isinstance(run, HotRun) and run.first_seq < edge < end:
-                    rest = run.cut(edge - run.first_seq)
-                    topic.replace_runs(run.first_seq, run.first_seq, [run, rest])
-
-    @staticmethod
-    def _carry_deletes(old: Run, new: Sequence[Run]) -> None:
-        """Rows that were deleted while their run was sealed are deleted in the sealed run too: the
-        file has the flags of the time at which the seal was planned."""
-        if isinstance(old, HotRun) and not old.dead:
-            return
-        if isinstance(old, HotRun):
-            dead = old.flags != LIVE
-            for run in new:
-                first = max(old.first_seq, run.first_seq)
-                shared = min(old.first_seq + old.count, run.first_seq + run.count) - first
-                if shared > 0:
-                    at, lo = first - old.first_seq, first - run.first_seq
-                    marked = np.pad(dead[at : at + shared], (lo, run.count - lo - shared))
-                    run.delete_marked(marked)
-            return
-        seqs = old.deleted_rows() + old.first_seq
-        for run in new:
-            rows = seqs - run.first_seq
-            rows = rows[(rows >= 0) & (rows < run.count)]
-            if len(rows):
-                run.delete(rows)
 
     def _dropped(self, event: RunsDropped) -> None:
         topic = self._topic(event.topic_id)
@@ -436,7 +372,7 @@ class State:
         }
         for first_seq in event.first_seqs:
             if first_seq not in alive:
-                for run in topic.replace_runs(first_seq, first_seq, []):
+                for run in topic.runs.replace(first_seq, first_seq, []):
                     self._release(topic, run)
         self.memory.resort(topic)
 
@@ -532,25 +468,15 @@ class State:
             # When its first record expires is in a column, and replay opens no run: look soon.
             self.expiry.set(topic.topic_id, 0)
         if image.queue is not None:
-            queue = self.queues[topic.topic_id] = Queue()
-            queue.restore(image.queue)
             # Jobs of a checkpoint may be in memory only, like their records.
-            queue.remove(np.array(image.volatile, np.uint64).reshape(-1, 2))
-            self.next_lease = max([self.next_lease, *(j.lease + 1 for j in image.queue.jobs)])
+            lost = np.array(image.volatile, np.uint64).reshape(-1, 2)
+            self.queues.restore(topic.topic_id, image.queue, lost)
 
     def recover_jobs(self, *, clean: bool) -> None:
         """After a replay: leases outlive a clean stop, and a crash only where each was logged
         (§0.10)."""
-        for topic_id, queue in list(self.queues.items()):
-            topic = self.by_id[topic_id]
-            if not clean and not topic.config.leases_durable:
-                self.queues[topic_id] = Queue(queue.dead_lettered)
-            elif queue.fresh_from > 1 and not clean:
-                found = [s.tolist() for s in topic.live_seqs(before_seq=queue.fresh_from)]
-                queue.reconcile([seq for seqs in found for seq in seqs])
-            # Times of the log end here: no worker could claim anything while there was no process.
-            self.queues[topic_id].open_at(self.now_ms)
-            self._limit_jobs(topic)
+        for topic_id in list(self.queues):
+            self.queues.recover(self.by_id[topic_id], self.now_ms, clean=clean)
 
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""

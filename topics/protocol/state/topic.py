@@ -10,11 +10,11 @@ publication alone (`publish`, `note_synced`, `note_reserved_durably`): what a to
 matter of this process, and a replay shows all that it finds.
 
 Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <= head_seq + 1`,
-`published_seq <= head_seq <= reserved_through`, runs ascend and do not overlap, floors never fall.
+`published_seq <= head_seq <= reserved_through`, floors never fall.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import Corrupt
-from topics.protocol.model.events import Floors, Hole, Marks
-from topics.protocol.model.ports import Extent, Run, Span, TagMatch
+from topics.protocol.model.events import Floors, Hole
+from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import LIVE, Batch
+from topics.protocol.state.run_list import RunList
 
 RESERVE_FIRST: Final = 1024
 """Seqs that a topic reserves at first: after a power loss it goes on behind them, so a block is a
@@ -34,15 +35,8 @@ loss of numbers, and a small one costs a sync more often."""
 RESERVE_MAX: Final = 65_536
 """Seqs that a busy topic reserves at once: a reservation in some seconds at 10,000 records a
 second."""
-WINDOW_FIRST: Final = 256
-WINDOW_MAX: Final = 65_536
-"""Rows that a walk looks at in one go, from the first to the last: most walks end early."""
 WARMED_MAX: Final = 16
 """Runs whose columns a thread reads in one go for one command."""
-_SPANS_FEW: Final = 16
-"""Spans up to which a loop costs less than columns."""
-_ROWS_FEW: Final = 1024
-"""Rows of a run up to which an array of row numbers costs less than a mask of the run."""
 
 
 class Tombstone(NamedTuple):
@@ -86,7 +80,7 @@ class Topic:
         expired_through: Rows up to here are past their time, live or deleted.
         count, size_bytes: Live records and their text.
         holes: Losses above the floor, ascending.
-        runs, starts: The runs, ascending, and their first seqs.
+        runs: The runs that hold its records.
         last_ts_ms: `$ts` of the last record; the next one has no earlier one.
         last_write_ms, last_read_ms: When a command last wrote, and read; None: never.
         volatile_runs, volatile_bytes: Runs in memory only, and what they hold.
@@ -111,8 +105,7 @@ class Topic:
         self.count = 0
         self.size_bytes = 0
         self.holes: list[Hole] = []
-        self.runs: list[Run] = []
-        self.starts: list[int] = []
+        self.runs = RunList()
         self.last_ts_ms = 0
         self.last_write_ms: int | None = None
         self.last_read_ms: int | None = None
@@ -128,20 +121,6 @@ class Topic:
         """No record up to here is live, whatever its delete flag."""
         f = self.floors
         return max(f.cap_through, f.ttl_through, f.crash_through, self.expired_through)
-
-    def add_run(self, run: Run) -> None:
-        assert not self.runs or self.starts[-1] + self.runs[-1].count <= run.first_seq
-        self.runs.append(run)
-        self.starts.append(run.first_seq)
-
-    def replace_runs(self, first_seq: int, last_seq: int, runs: Sequence[Run]) -> list[Run]:
-        """Put `runs` where the runs within [first_seq, last_seq] stand; returns those."""
-        lo = bisect_right(self.starts, first_seq - 1)
-        hi = bisect_right(self.starts, last_seq)
-        old = self.runs[lo:hi]
-        self.runs[lo:hi] = runs
-        self.starts[lo:hi] = [run.first_seq for run in runs]
-        return old
 
     def configure(self, config: TopicConfig) -> None:
         """Take another config."""
@@ -161,33 +140,6 @@ class Topic:
         """A power loss cannot take the reservation through `seq` back."""
         self.reserved_durably = max(self.reserved_durably, seq)
 
-    # ------------------------------------------------------------------ runs
-
-    def run_at(self, first_seq: int) -> Run | None:
-        """The run that begins with a seq."""
-        i = bisect_left(self.starts, first_seq)
-        return self.runs[i] if i < len(self.runs) and self.starts[i] == first_seq else None
-
-    def runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
-        """(run, first row) of every run that reaches beyond `seq - 1`, ascending."""
-        runs = self.runs
-        for i in range(max(bisect_right(self.starts, seq) - 1, 0), len(runs)):
-            run = runs[i]
-            row = max(seq - run.first_seq, 0)
-            if row < run.count:
-                yield run, row
-
-    def windows(self, seq: int) -> Iterator[tuple[Run, int, int]]:
-        """(run, lo, hi) over all rows from `seq` on, in growing windows; short first, because
-        most walks end early."""
-        size = WINDOW_FIRST
-        for run, row in self.runs_from(seq):
-            count = run.count
-            while row < count:
-                yield run, row, min(row + size, count)
-                row += size
-                size = min(size * 2, WINDOW_MAX)
-
     # ------------------------------------------------------------------ watermarks and counters
 
     @property
@@ -204,7 +156,7 @@ class Topic:
         """Seq of the first live record, `head_seq + 1` where none is; kept, as it never falls."""
         seq = max(self._earliest, self.gone_through + 1)
         if self.count:
-            for run, lo, hi in self.windows(seq):
+            for run, lo, hi in self.runs.windows(seq):
                 live = run.flags[lo:hi] == LIVE
                 at = int(live.argmax())
                 if live[at]:
@@ -217,7 +169,7 @@ class Topic:
         """(records, bytes of text) live in [first_seq, last_seq]."""
         count = size_bytes = 0
         first_seq = max(first_seq, self.gone_through + 1)
-        for run, lo in self.runs_from(first_seq):
+        for run, lo in self.runs.reaching(first_seq):
             hi = min(last_seq + 1 - run.first_seq, run.count)
             if hi <= lo:
                 break
@@ -230,7 +182,7 @@ class Topic:
         """(live records, bytes of their text) from the columns, where no counter is right; opens
         every run."""
         count = size_bytes = 0
-        for run, lo in self.runs_from(self.gone_through + 1):
+        for run, lo in self.runs.reaching(self.gone_through + 1):
             live = run.flags[lo:] == LIVE
             rows = int(np.count_nonzero(live))
             count += rows
@@ -269,7 +221,7 @@ class Topic:
     def lose_volatile(self, first_seq: int, last_seq: int) -> None:
         """A restart lost [first_seq, last_seq], which lived in memory only and may lie below a
         sealed run: a floor where no sealed run lies below, else a hole (§0.10)."""
-        if self.starts and self.starts[0] < first_seq:
+        if self.runs.starts and self.runs.starts[0] < first_seq:
             self.holes.append(Hole(first_seq, last_seq, "crash"))
             self.holes.sort(key=_first_of)
         else:
@@ -290,7 +242,7 @@ class Topic:
             return None
         walked = through = count = size_bytes = 0
         first = max(self.gone_through + 1, self._earliest)
-        for run, lo in self.runs_from(first):
+        for run, lo in self.runs.reaching(first):
             ts = self._times(run)
             if ts[lo] >= cutoff:
                 break
@@ -309,7 +261,7 @@ class Topic:
         """When the next record expires, at the earliest; None where none does."""
         if not self.config.ttl_ms or not self.count:
             return None
-        for run, lo in self.runs_from(max(self.gone_through + 1, self._earliest)):
+        for run, lo in self.runs.reaching(max(self.gone_through + 1, self._earliest)):
             return int(self._times(run)[lo]) + self.config.ttl_ms + 1
         return None
 
@@ -324,7 +276,7 @@ class Topic:
         if records <= 0 and size_bytes <= 0:
             return None
         gone = gone_bytes = through = 0
-        for run, lo, hi in self.windows(self.first_live_seq()):
+        for run, lo, hi in self.runs.windows(self.first_live_seq()):
             hi = min(hi, before_seq - run.first_seq)
             if hi <= lo:
                 break
@@ -358,7 +310,7 @@ class Topic:
 
     def _shares(self, run: Run) -> NDArray[Any]:
         left, rows, last = self.size_bytes, 0, run
-        for other, lo in self.runs_from(self.gone_through + 1):
+        for other, lo in self.runs.reaching(self.gone_through + 1):
             live = other.flags[lo:] == LIVE
             try:
                 left -= int(other.columns.size[lo:].sum(dtype=np.int64, where=live))
@@ -380,7 +332,7 @@ class Topic:
             return np.full(run.count, self._time_behind(run))
 
     def _time_behind(self, run: Run) -> int:
-        for later in self.runs[bisect_right(self.starts, run.first_seq) :]:
+        for later in self.runs[bisect_right(self.runs.starts, run.first_seq) :]:
             try:
                 return int(later.columns.ts_ms[0])
             except Corrupt:
@@ -429,14 +381,14 @@ class Topic:
 
     def runs_below(self, before_seq: int) -> Iterator[Run]:
         """Runs that hold rows below `before_seq` and above the floors, ascending."""
-        for run, _ in self.runs_from(self.gone_through + 1):
+        for run, _ in self.runs.reaching(self.gone_through + 1):
             if run.first_seq >= before_seq:
                 break
             yield run
 
     def cold_from(self, seq: int) -> list[Run]:
         """Of the next runs those whose columns have to be read from the disk first."""
-        return [run for run, _ in islice(self.runs_from(seq), WARMED_MAX) if not run.is_warm]
+        return [run for run, _ in islice(self.runs.reaching(seq), WARMED_MAX) if not run.is_warm]
 
     def hits(self, run: Run, match: TagMatch | None, *, before_seq: int) -> NDArray[np.int64]:
         """Live rows of a run below `before_seq`, ascending: whose tag matches, or all."""
@@ -451,7 +403,7 @@ class Topic:
 
     def live_seqs(self, *, before_seq: int) -> Iterator[NDArray[np.uint64]]:
         """Seqs of all live records below `before_seq`, per run, ascending."""
-        for run, lo in self.runs_from(self.first_live_seq()):
+        for run, lo in self.runs.reaching(self.first_live_seq()):
             hi = min(run.count, before_seq - run.first_seq)
             if hi <= lo:
                 break
@@ -463,7 +415,7 @@ class Topic:
         """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
         found: list[int] = []
         end = self.published_seq + 1
-        for run, lo, hi in self.windows(max(first_seq, self._earliest, self.gone_through + 1)):
+        for run, lo, hi in self.runs.windows(max(first_seq, self._earliest, self.gone_through + 1)):
             hi = min(hi, end - run.first_seq)
             if hi <= lo or len(found) >= limit:
                 break
@@ -471,84 +423,6 @@ class Topic:
             if len(rows):
                 found += (rows + (lo + run.first_seq)).tolist()
         return found
-
-    def rows_of(self, spans: NDArray[np.uint64]) -> Iterator[tuple[Run, NDArray[np.int64]]]:
-        """(run, rows) that seq spans of shape (k, 2), both ends inclusive, cover."""
-        if len(spans) <= _SPANS_FEW:
-            for run, lo, hi in self._pieces(spans.tolist()):
-                yield run, np.arange(lo, hi)
-            return
-        for run, starts, ends in self._parts(spans):
-            yield run, rows_of(starts, ends)
-
-    def _parts(
-        self, spans: NDArray[np.uint64]
-    ) -> Iterator[tuple[Run, NDArray[np.int64], NDArray[np.int64]]]:
-        """(run, starts, ends) of the rows that many spans cover, half-open, run by run: a copy of all
-        spans of a large delete would be millions."""
-        n, at = len(spans), 0
-        for run, _ in self.runs_from(int(spans[0, 0])):
-            run_last = run.first_seq + run.count - 1
-            at = lo = bisect_left(range(n), run.first_seq, at, key=lambda i: int(spans[i, 1]))
-            if lo == n:
-                break
-            hi = bisect_right(range(n), run_last, lo, key=lambda i: int(spans[i, 0]))
-            if lo == hi:
-                continue
-            part = spans[lo:hi].astype(np.int64) - run.first_seq
-            yield run, np.maximum(part[:, 0], 0), np.minimum(part[:, 1] + 1, run.count)
-
-    def delete(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
-        """Delete the rows that seq spans of shape (k, 2), both ends inclusive, cover; gives each run
-        that they reach."""
-        if len(spans) <= _SPANS_FEW:
-            for run, lo, hi in self._pieces(spans.tolist()):
-                if hi - lo <= _ROWS_FEW:
-                    run.delete(np.arange(lo, hi))
-                else:
-                    marked = np.zeros(run.count, np.bool_)
-                    marked[lo:hi] = True
-                    run.delete_marked(marked)
-                yield run
-            return
-        for run, starts, ends in self._parts(spans):
-            if int((ends - starts).sum()) <= _ROWS_FEW:
-                run.delete(rows_of(starts, ends))
-            else:
-                edges = np.zeros(run.count + 1, np.int8)
-                edges[starts] += 1
-                edges[ends] -= 1
-                run.delete_marked(np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_))
-            yield run
-
-    def delete_marked(self, marks: Sequence[Marks]) -> Iterator[Run]:
-        """Delete the rows whose seqs are marked; gives each run that the marks reach."""
-        for each in marks:
-            for run, lo in self.runs_from(each.first_seq):
-                at = run.first_seq + lo - each.first_seq
-                rows = min(run.count - lo, each.count - at)
-                if rows <= 0:
-                    break
-                marked = each.flags(at, at + rows)
-                if rows < run.count:  # at a replay, runs may end elsewhere than they did
-                    marked = np.pad(marked, (lo, run.count - lo - rows))
-                run.delete_marked(marked)
-                yield run
-
-    def _pieces(self, spans: Sequence[Sequence[int]]) -> Iterator[tuple[Run, int, int]]:
-        """(run, lo, hi) of every part of a run that seq spans, both ends inclusive, cover; as
-        `rows_of`, for a few of them."""
-        for first, last in spans:
-            for run, lo in self.runs_from(first):
-                if run.first_seq > last:
-                    break
-                yield run, lo, min(last + 1 - run.first_seq, run.count)
-
-    def extents(self, spans: NDArray[np.uint64]) -> list[Extent]:
-        """The rows that seq spans of shape (k, 2), both ends inclusive, cover, run by run."""
-        if len(spans) <= _SPANS_FEW:
-            return [Extent(run, [(lo, hi)]) for run, lo, hi in self._pieces(spans.tolist())]
-        return [Extent(run, spans_of(rows)) for run, rows in self.rows_of(spans)]
 
     def reserve_for(self, last_seq: int) -> int:
         """How far to reserve so that `last_seq` may be given out, well before it is needed."""
@@ -581,42 +455,9 @@ def text_size(batch: Batch) -> int:
     return len(batch.text) - len(batch)
 
 
-def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All rows of the half-open spans, ascending."""
-    sizes = ends - starts
-    total = int(sizes.sum())
-    steps = np.ones(total, np.int64)
-    at = np.cumsum(sizes[:-1])
-    steps[0] = starts[0]
-    steps[at] = starts[1:] - ends[:-1] + 1
-    return np.cumsum(steps)
-
-
 def _first_of(hole: Hole) -> int:
     return hole.first_seq
 
 
 def _last_of(hole: Hole) -> int:
     return hole.last_seq
-
-
-def spans_of(rows: NDArray[np.int64]) -> list[Span]:
-    """Half-open spans of adjacent rows."""
-    if not len(rows):
-        return []
-    cuts = np.flatnonzero(np.diff(rows) != 1)
-    starts = rows[np.concatenate(([0], cuts + 1))].tolist()
-    ends = rows[np.concatenate((cuts, [len(rows) - 1]))].tolist()
-    return [(a, b + 1) for a, b in zip(starts, ends, strict=True)]
-
-
-def seq_spans(seqs: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Spans of adjacent seqs, both ends inclusive, shape (k, 2)."""
-    if not len(seqs):
-        return np.empty((0, 2), np.uint64)
-    if int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1:
-        return seqs[[0, -1]][None, :]
-    cuts = np.flatnonzero(np.diff(seqs) != 1)
-    starts = seqs[np.concatenate(([0], cuts + 1))]
-    ends = seqs[np.concatenate((cuts, [len(seqs) - 1]))]
-    return np.stack((starts, ends), axis=1)

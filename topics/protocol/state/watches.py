@@ -10,9 +10,8 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -21,197 +20,21 @@ from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.outcomes import Records
 from topics.protocol.model.ports import Extent
+from topics.protocol.state.frames import (
+    CaughtUpFrame,
+    DamagedFrame,
+    DeletedFrame,
+    Frame,
+    Pulled,
+    RecordFrame,
+    SharedFrames,
+    TombstoneFrame,
+)
 from topics.protocol.state.selection import ReadQuery, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
+from topics.protocol.state.watched import Stream, Watched, WatchPlace, WatchStep
 
 SESSION_TTL_MS: Final = 300_000
-FRAMES_SHARED_MAX: Final = 256
-FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
-"""Text in the frames kept for other streams at the same position; once written out, a frame holds
-it once more for each encoder."""
-
-
-class WatchPlace(Enum):
-    """Where a stream stands in one topic."""
-
-    CONNECTING = "connecting"
-    """The stream has not reached the head yet: its first `caught-up` is still to come."""
-    BEHIND = "behind"
-    """It was live, and a frame ended before the head."""
-    LIVE = "live"
-    GONE = "gone"
-    """The instance was deleted, or cannot be read: no more frames of it on this stream."""
-
-
-class WatchStep(Enum):
-    """What moves a stream from place to place in a topic."""
-
-    OPENED = "opened"
-    CUT_SHORT = "cut short"
-    """A frame ended before the head."""
-    DRAINED = "drained"
-    DELETED = "deleted"
-    UNREADABLE = "unreadable"
-    """The next records are damaged on the disk."""
-
-
-WATCH_TRANSITIONS: Final[dict[tuple[WatchPlace, WatchStep], WatchPlace]] = {
-    (WatchPlace.CONNECTING, WatchStep.OPENED): WatchPlace.CONNECTING,
-    (WatchPlace.CONNECTING, WatchStep.CUT_SHORT): WatchPlace.CONNECTING,
-    (WatchPlace.CONNECTING, WatchStep.DRAINED): WatchPlace.LIVE,
-    (WatchPlace.CONNECTING, WatchStep.DELETED): WatchPlace.GONE,
-    (WatchPlace.BEHIND, WatchStep.OPENED): WatchPlace.CONNECTING,
-    (WatchPlace.BEHIND, WatchStep.CUT_SHORT): WatchPlace.BEHIND,
-    (WatchPlace.BEHIND, WatchStep.DRAINED): WatchPlace.LIVE,
-    (WatchPlace.BEHIND, WatchStep.DELETED): WatchPlace.GONE,
-    (WatchPlace.LIVE, WatchStep.OPENED): WatchPlace.CONNECTING,
-    (WatchPlace.LIVE, WatchStep.CUT_SHORT): WatchPlace.BEHIND,
-    (WatchPlace.LIVE, WatchStep.DRAINED): WatchPlace.LIVE,
-    (WatchPlace.LIVE, WatchStep.DELETED): WatchPlace.GONE,
-    (WatchPlace.GONE, WatchStep.OPENED): WatchPlace.CONNECTING,
-    (WatchPlace.CONNECTING, WatchStep.UNREADABLE): WatchPlace.GONE,
-    (WatchPlace.BEHIND, WatchStep.UNREADABLE): WatchPlace.GONE,
-    (WatchPlace.LIVE, WatchStep.UNREADABLE): WatchPlace.GONE,
-}
-"""The lifecycle of a watched topic; a pair that is missing cannot happen."""
-
-
-@dataclass(slots=True)
-class RecordFrame:
-    """Records of one topic: the cursor moves from `from_seq` to `to_seq`."""
-
-    topic: str
-    records: Records
-    from_seq: int
-    to_seq: int
-    head_seq: int
-    texts: dict[str, bytes] = field(default_factory=dict)
-    """The frame written out, by encoder; filled by the first stream that needs it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TombstoneFrame:
-    topic: str
-    stone: Tombstone
-    earliest_seq: int
-    head_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class CaughtUpFrame:
-    topic: str
-    head_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedFrame:
-    topic: str
-    head_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedFrame:
-    """The next records of a topic cannot be read: sent once, and no more frames of the topic."""
-
-    topic: str
-    from_seq: int
-    damage: DamagedRun
-
-
-Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
-Pulled: TypeAlias = Frame | DamagedFrame
-
-
-@dataclass(slots=True, eq=False)
-class Watched:
-    """One topic of a session or socket: the instance and the position in it."""
-
-    name: str
-    topic_id: int
-    cursor: int
-    view: View
-    place: WatchPlace = WatchPlace.CONNECTING
-    last_head_seq: int = 0
-    is_first_look: bool = True
-    is_heir: bool = False
-    """`recreated` was sent: the position is in `topic_id` and in no earlier instance."""
-    is_stale: bool = False
-    """The client's position is in an earlier instance: `recreated` did not reach it."""
-    stream: "Stream | None" = None
-    is_queued: bool = False
-
-    def step(self, step: WatchStep) -> None:
-        self.place = WATCH_TRANSITIONS[self.place, step]
-
-
-@dataclass(slots=True, eq=False)
-class Stream:
-    """What an open connection watches, and which of it may have frames.
-
-    Attributes:
-        wake: Called when there may be a frame to pull.
-        passing: Topics of this pass that were not pulled yet, one frame each.
-        waiting: Topics of the next pass.
-        pending: Frames that come before any other.
-        ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
-    """
-
-    wake: Callable[[], None]
-    watched: dict[str, Watched] = field(default_factory=dict)
-    passing: deque[Watched] = field(default_factory=deque)
-    waiting: list[Watched] = field(default_factory=list)
-    pending: deque[Frame] = field(default_factory=deque)
-    ended_by: tuple[int, str] | None = None
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether there is no frame to pull before `wake` is called."""
-        return not (self.waiting or self.passing or self.pending)
-
-    def queue(self, watched: Watched) -> None:
-        if not watched.is_queued and watched.place is not WatchPlace.GONE:
-            watched.is_queued = True
-            self.waiting.append(watched)
-
-    def end(self, code: int, why: str) -> None:
-        self.ended_by = (code, why)
-        self.wake()
-
-
-class _Shared:
-    """Frames that other streams at the same position get, too.
-
-    They hold text and keep segments open: those of a topic are forgotten when it changes, and all of
-    them when they are too many or too large.
-    """
-
-    def __init__(self) -> None:
-        self._frames: dict[int, dict[object, tuple[RecordFrame | None, int, int]]] = {}
-        self._count = 0
-        self.size_bytes = 0
-
-    def find(self, topic_id: int, key: object) -> tuple[RecordFrame | None, int] | None:
-        found = self._frames.get(topic_id, {}).get(key)
-        return None if found is None else found[:2]
-
-    def keep(
-        self, topic_id: int, key: object, frame: RecordFrame | None, to_seq: int, size_bytes: int
-    ) -> None:
-        if self._count >= FRAMES_SHARED_MAX or (
-            self.size_bytes + size_bytes > FRAMES_SHARED_BYTES_MAX
-        ):
-            self._frames.clear()
-            self._count = self.size_bytes = 0
-        if size_bytes <= FRAMES_SHARED_BYTES_MAX:
-            self._frames.setdefault(topic_id, {})[key] = frame, to_seq, size_bytes
-            self._count += 1
-            self.size_bytes += size_bytes
-
-    def forget(self, topic_id: int) -> None:
-        gone = self._frames.pop(topic_id, None)
-        if gone is not None:
-            self._count -= len(gone)
-            self.size_bytes -= sum(size_bytes for _, _, size_bytes in gone.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -234,7 +57,7 @@ class Watches:
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
         self._find = find
-        self._shared = _Shared()
+        self._shared = SharedFrames()
         self._held: set[int] = set()
         self.is_awaited: Callable[[Topic], bool] = lambda _: False
         """Whether copies for a topic are still to come; set by the routers' commands."""

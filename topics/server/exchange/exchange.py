@@ -16,12 +16,15 @@ import msgspec
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.http import routes
 from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
-from topics.protocol.model.commands import Claim, Command
+from topics.protocol.http.trace_context import traced
+from topics.protocol.model.commands import Append, Claim, Command, Diff
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.late_answer import LateAnswer, shutting_down
+from topics.server.exchange.measures import LABELS, OTHER
+from topics.server.exchange.observer import Observer
 from topics.server.exchange.probes import answer_probe
 from topics.server.exchange.responder import Responder
 from topics.server.exchange.shell import Phase, Shell
@@ -51,6 +54,7 @@ class Judged(msgspec.Struct):
     """What follows from a head alone, for as long as the server runs.
 
     Attributes:
+        label: Of its route, where requests are counted.
         needs_serving: It is answered only when the log was replayed.
         has_kind: It says what its body is, and that is JSON.
         is_gzipped: Its body is.
@@ -59,11 +63,13 @@ class Judged(msgspec.Struct):
     header: Callable[[bytes], bytes | None]
     route: Route
     name: str
+    label: str = OTHER
     needs_serving: bool = True
     has_kind: bool = False
     is_gzipped: bool = False
 
     def __post_init__(self) -> None:
+        self.label = LABELS[id(self.route)]
         target = self.route.target
         self.needs_serving = not isinstance(target, Probe) or target is Probe.LIMITS
 
@@ -89,18 +95,29 @@ class TopicsExchange:
 
     Args:
         origins: Which origins and hosts are allowed; None: all.
+        observer: What notes every request; None: one that only counts.
+        trace_meta: Whether the records of an append name its trace in their meta.
     """
 
-    def __init__(self, runtime: Shell, origins: OriginRule | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Shell,
+        origins: OriginRule | None = None,
+        observer: Observer | None = None,
+        *,
+        trace_meta: bool = False,
+    ) -> None:
         self._runtime = runtime
         self._origins = origins
+        self._observer = observer or Observer()
+        self._trace_meta = trace_meta
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
         header = _reader(head.headers) if judged is None else judged.header
-        call = Responder(self._runtime, header, begun, head.method == "HEAD")
+        call = Responder(self._runtime, self._observer, head, header, begun, OTHER)
         try:
             # The refusals, in their order.  Those that follow from the head alone are not looked for
             # again in a head that came before and met none of them.
@@ -111,11 +128,13 @@ class TopicsExchange:
                 judged = Judged(header, *routes.find_route(head.method, head.path))
             if judged.needs_serving and self._runtime.phase is not Phase.READY:
                 self._refuse_to_serve()
+            call.route = judged.label
             if is_new:
                 judged.check(self._runtime.limits.max_body_bytes)
                 if memo is not None:
                     memo.judged = judged
-            return _Admitted(call, judged, head.query, self._runtime.limits.max_body_bytes)
+            most_bytes = self._runtime.limits.max_body_bytes
+            return _Admitted(call, judged, head.query, self._trace_meta, most_bytes)
         except Rejection as refusal:
             return call.refuse(refusal)
         except Exception:
@@ -143,6 +162,7 @@ class _Admitted(msgspec.Struct, eq=False):
     _call: Responder
     _judged: Judged
     _query: bytes
+    _traces: bool
     max_body_bytes: int
 
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
@@ -153,7 +173,10 @@ class _Admitted(msgspec.Struct, eq=False):
             if isinstance(route.target, Probe):
                 return answer_probe(call, route.target)
             if isinstance(route.target, StreamKind):
-                return self._stream(route.target)
+                streaming = self._stream(route.target)
+                call.is_timed = False
+                call.observe(streaming.status)
+                return streaming
             if route.body is BodyRule.NONE:
                 return self._submit(self._parse(b""), LateAnswer(call))
             size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
@@ -201,7 +224,10 @@ class _Admitted(msgspec.Struct, eq=False):
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query) if self._query else _NO_QUERY
-        return target(Request(self._judged.name, query, call.header, body, limits, _entropy))
+        command = target(Request(self._judged.name, query, call.header, body, limits, _entropy))
+        if self._traces and isinstance(command, Append):
+            return traced(command, call.header(b"traceparent"), limits)
+        return command
 
     def _submit(self, command: Command, waiting: LateAnswer) -> Answer | LateAnswer:
         """The answer, or `waiting` where it comes later."""
@@ -209,6 +235,8 @@ class _Admitted(msgspec.Struct, eq=False):
             raise shutting_down()
         if isinstance(command, Claim):
             waiting.claims(command)
+        if isinstance(command, Claim | Diff) and command.wait_ms:
+            self._call.is_timed = False
         found = self._call.runtime.submit(command, waiting.on_reply)
         if isinstance(found, Ticket):
             waiting.ticket = found
@@ -248,7 +276,10 @@ class _Admitted(msgspec.Struct, eq=False):
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            return SocketFeed(call.runtime)
+            feed = SocketFeed(call.runtime)
+            call.is_timed = False
+            call.observe(101)
+            return feed
         except Rejection as refusal:
             return call.refuse(refusal)
 

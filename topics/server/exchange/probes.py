@@ -12,6 +12,7 @@ from topics.protocol.http.answers import open_object
 from topics.protocol.http.routes import Probe
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
+from topics.server.exchange import usage
 from topics.server.exchange.interface import Answer
 from topics.server.exchange.late_answer import shutting_down
 from topics.server.exchange.responder import JSON, Responder
@@ -53,6 +54,7 @@ def answer_probe(call: Responder, probe: Probe) -> Answer:
                 runtime.process(),
                 push_streams=runtime.engine.push_streams.open_count,
             )
+            known = [*known, *call.observer.measures.families(), *usage.families()]
             if routes.prefers_json(call.header(b"accept")):
                 return _plain(call, metrics.as_json(known))
             text = (b"content-type", metrics.CONTENT_TYPE)

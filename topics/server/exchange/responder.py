@@ -19,7 +19,8 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, Page
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Answer, Headers
+from topics.server.exchange.interface import Answer, Head, Headers
+from topics.server.exchange.observer import Observer
 from topics.server.exchange.shell import Shell
 
 log = logging.getLogger("topics.exchange")
@@ -36,15 +37,25 @@ class Responder(msgspec.Struct):
     Attributes:
         header: A header of the request by its name, in lower case.
         begun: When the request came, by `time.perf_counter`.
-        is_head: Its answer has no body.
+        route: The label of its route.
+        is_timed: It takes as long as it takes because of the server, and not because it waits.
     """
 
     runtime: Shell
+    observer: Observer
+    head: Head
     header: Callable[[bytes], bytes | None]
     begun: float
-    is_head: bool
+    route: str
+    is_timed: bool = True
+
+    @property
+    def is_head(self) -> bool:
+        """Its answer has no body."""
+        return self.head.method == "HEAD"
 
     def refuse(self, refusal: Rejection, *, close: bool = False) -> Answer:
+        self.observer.refused(self.head, refusal)
         body = routes.error_body(refusal) + self.performance(Reply(refusal))
         headers = (JSON, *routes.error_headers(refusal))
         return self.answer(STATUSES[refusal.code], headers, [body], close=close)
@@ -88,6 +99,7 @@ class Responder(msgspec.Struct):
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), zipped_once(document)
         headers = (*headers, (b"content-length", b"%d" % len(document)))
+        self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
 
     def answer(
@@ -99,7 +111,14 @@ class Responder(msgspec.Struct):
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
         headers = (*headers, (b"content-length", b"%d" % size))
+        self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)
+
+    def observe(self, status: int) -> None:
+        """Note the answer that is made now."""
+        self.observer.answered(
+            self.head, self.header, self.route, status, self.begun, is_timed=self.is_timed
+        )
 
 
 @lru_cache(maxsize=8)

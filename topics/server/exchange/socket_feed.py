@@ -16,7 +16,7 @@ from topics.protocol.http import websocket
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
+from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN

@@ -16,7 +16,7 @@ from topics.protocol.http import sse
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.watches import DamagedFrame, Pulled, RecordFrame
+from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 

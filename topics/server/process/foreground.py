@@ -1,6 +1,7 @@
 """A server process in the foreground: its socket, its signals and its exit code.
 
-Owns what does not depend on the HTTP server.  Knows nothing of requests and the engine.
+Owns what does not depend on the HTTP server: the order of a start (the socket first, then the data),
+the log of the process, its signals, its port file.  Knows nothing of requests and the engine.
 
 Invariant: the process ends.  Whatever hangs, a second signal or `STOP_S` ends it with code 1; what
 was acknowledged is durable as its class promised, because nothing is acknowledged before.
@@ -10,56 +11,23 @@ import asyncio
 import faulthandler
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from topics.protocol.model.errors import Corrupt, StoreError
 from topics.server.process import logs, port_file
 from topics.server.process.settings import ProcessSettings
+from topics.server.process.signals import EXIT_HUNG, Stop
 from topics.server.transport.listener import Unbindable, bound_address, listen
 
 GRACE_S: Final = 5.0
 """How long requests in flight may take to complete after a SIGTERM."""
 
-STOP_S: Final = 20.0
-"""From the first signal to the end of the process, at most."""
-
-EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
+EXIT_STOPPED, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 2, 3
 
 log = logging.getLogger("topics")
-
-
-class Stop:
-    """The first signal, as something to wait for."""
-
-    def __init__(self) -> None:
-        self._signalled = asyncio.Event()
-
-    @property
-    def is_signalled(self) -> bool:
-        return self._signalled.is_set()
-
-    async def wait(self) -> None:
-        await self._signalled.wait()
-
-    def hear(self, loop: asyncio.AbstractEventLoop) -> None:
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._on_signal)
-        # A closed terminal, or a supervisor's "reload", must not end the process.
-        loop.add_signal_handler(
-            signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
-        )
-
-    def _on_signal(self) -> None:
-        if self._signalled.is_set():
-            os._exit(EXIT_HUNG)
-        self._signalled.set()
-        # The interpreter has a thread for this, which ends the process even if this one hangs.
-        faulthandler.dump_traceback_later(STOP_S, exit=True)
 
 
 Main = Callable[[socket.socket, Stop], Coroutine[Any, Any, None]]
@@ -70,7 +38,7 @@ def run(settings: ProcessSettings, main: Main) -> int:
 
     Args:
         main: Serves on the socket, which listens, and returns when it has stopped after the signal.
-            It raises what keeps it from serving.
+            It raises what keeps it from serving, and calls `write_port_file`.
 
     Returns:
         The exit code: 0 stopped, 2 the address, the data directory or the port file cannot be used,
@@ -84,8 +52,9 @@ def run(settings: ProcessSettings, main: Main) -> int:
     try:
         if settings.port_file is not None:
             port_file.check(settings.port_file)
+        # The socket comes first: clients that connect while the rest is imported wait.
         with listen(settings.host, settings.port) as listener:
-            _run_on_loop(_run_main(main, settings, listener))
+            _run_on_loop(_run_main(main, listener))
     except Exception as failure:
         code = exit_code(failure)
         if code == EXIT_HUNG:
@@ -99,11 +68,9 @@ def run(settings: ProcessSettings, main: Main) -> int:
     return EXIT_STOPPED
 
 
-async def _run_main(main: Main, settings: ProcessSettings, listener: socket.socket) -> None:
+async def _run_main(main: Main, listener: socket.socket) -> None:
     stop = Stop()
     stop.hear(asyncio.get_running_loop())
-    if settings.port_file is not None:
-        port_file.write(settings.port_file, bound_address(listener))
     await main(listener, stop)
 
 
@@ -132,10 +99,18 @@ def _leave_a_trace() -> None:
 
 def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug."""
+    from topics.protocol.model.errors import Corrupt, StoreError
+
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
     unusable = StoreError | OSError | Unbindable | port_file.BadPortFile
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
+
+
+def write_port_file(settings: ProcessSettings, listener: socket.socket) -> None:
+    """Leave the address in the file of the settings, if there is one.  Raises BadPortFile."""
+    if settings.port_file is not None:
+        port_file.write(settings.port_file, bound_address(listener))
 
 
 def announce(settings: ProcessSettings, listener: socket.socket) -> None:

@@ -1,47 +1,30 @@
-"""A server process: signals, exit codes, and the order in which it starts and stops.
+"""A server process: the runtime and the connections that it serves, from the start to the stop.
 
-Owns the order of a start (the socket first, then the data) and of a stop: first no new work, then
-the pending replies, then the disk, then the sockets.  Knows nothing of what is served.
-
-Invariant: the process ends.  Whatever hangs, a second signal or `STOP_S` ends it with code 1; what
-was acknowledged is durable as its class promised, because nothing is acknowledged before.
+Owns the order of a stop: first no new work, then the pending replies, then the disk, then the
+sockets.  Knows nothing of what is served.  The socket, the signals and the exit codes are
+`process.foreground`'s.
 """
 
 import asyncio
-import faulthandler
 import logging
-import os
-import signal
 import socket
-import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from topics.server.process import logs, port_file
+from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
 from topics.server.process.settings import ProcessSettings
+from topics.server.process.signals import Stop
 from topics.server.runtime.collector import Collector
 from topics.server.transport.listener import (
-    Unbindable,
     accept,
-    bound_address,
-    listen,
     max_connections,
 )
-
-GRACE_S: Final = 5.0
-"""How long requests in flight may take to complete after a SIGTERM."""
-
-STOP_S: Final = 20.0
-"""From the first signal to the end of the process, at most."""
 
 SENT_S: Final = 1.0
 """How long the last bytes may take to leave the process, once the log is closed."""
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """Of one WebSocket message, even where a body may be larger."""
-
-EXIT_STOPPED, EXIT_HUNG, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 1, 2, 3
 
 log = logging.getLogger("topics")
 
@@ -81,50 +64,13 @@ def serve(settings: ServerSettings, create: Callable[[Any], ServedRuntime] | Non
         create: Makes the runtime; by default the one over the data directory of the settings.
 
     Returns:
-        The exit code: 0 stopped, 2 the address, the data directory, the port file or the installation
-        cannot be used, 3 the data is proven corrupt.  For any but 0, one line says what and where.
+        The exit code, as `topics.server.process.foreground.run` has them.
     """
-    os.umask(0o077)
-    _leave_a_trace()
-    logs.configure(settings.log_format)
-    for note in settings.notes:
-        log.warning("%s", note)
-    try:
-        if settings.port_file is not None:
-            port_file.check(settings.port_file)
-        # The socket comes first: clients that connect while the rest is imported wait.
-        listener = listen(settings.host, settings.port)
-    except (Unbindable, port_file.BadPortFile) as refusal:
-        return _refuse(refusal, EXIT_UNUSABLE)
-    with listener:
-        try:
-            return _run(_Server(settings, listener, create or _create()).run())
-        except Exception as failure:
-            code = exit_code(failure)
-            if code == EXIT_HUNG:
-                log.exception("the server failed")
-                return code
-            return _refuse(failure, code)
 
+    async def main(listener: socket.socket, stop: Stop) -> None:
+        await _Server(settings, listener, create or _create(), stop).run()
 
-def _leave_a_trace() -> None:
-    """Let a signal that ends the process show on standard error where each thread was.
-
-    Where another process truncates a mapped file, the thread that reads it gets a SIGBUS, which
-    nothing can turn into an error.
-    """
-    with suppress(RuntimeError, OSError, ValueError):  # without standard error there is no trace
-        faulthandler.enable()
-
-
-def exit_code(failure: BaseException) -> int:
-    """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug."""
-    from topics.protocol.model.errors import Corrupt, StoreError
-
-    if isinstance(failure, Corrupt):
-        return EXIT_CORRUPT
-    unusable = StoreError | OSError | port_file.BadPortFile
-    return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
+    return run(settings, main)
 
 
 class _Server:
@@ -135,23 +81,23 @@ class _Server:
         settings: ServerSettings,
         listener: socket.socket,
         create: Callable[[Any], ServedRuntime],
+        stop: Stop,
     ) -> None:
         self._settings = settings
         self._listener = listener
         self._create = create
-        self._signalled = asyncio.Event()
+        self._stop = stop
 
-    async def run(self) -> int:
-        self._listen_to_signals(asyncio.get_running_loop())
+    async def run(self) -> None:
         runtime = self._create(self._settings)
         collector = Collector(lambda: runtime.topics)
         collector.start()
         try:
-            return await self._run(runtime, collector)
+            await self._run(runtime, collector)
         finally:
             collector.close()
 
-    async def _run(self, runtime: ServedRuntime, collector: Collector) -> int:
+    async def _run(self, runtime: ServedRuntime, collector: Collector) -> None:
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
@@ -171,71 +117,31 @@ class _Server:
         runtime.end_turns_by(shared.turns.when_given)
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
-            failure = self._write_port_file() or await self._until_signalled(runtime, collector)
-            if failure is not None:
+            try:
+                write_port_file(settings, self._listener)
+                await self._until_signalled(runtime, collector)
+            except Exception:
                 await runtime.stop()
-                raise failure
+                raise
             await self._go_down(runtime, shared)
         finally:
             server.close()
             for connection in list(shared.connections):
                 connection.abort()
-            faulthandler.cancel_dump_traceback_later()
-        log.info("stopped")
-        return EXIT_STOPPED
 
-    def _write_port_file(self) -> Exception | None:
-        if self._settings.port_file is not None:
-            try:
-                port_file.write(self._settings.port_file, bound_address(self._listener))
-            except port_file.BadPortFile as refusal:
-                return refusal
-        return None
-
-    def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._on_signal)
-        # A closed terminal, or a supervisor's "reload", must not end the process.
-        loop.add_signal_handler(
-            signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
-        )
-
-    def _on_signal(self) -> None:
-        if self._signalled.is_set():
-            os._exit(EXIT_HUNG)
-        self._signalled.set()
-        # The interpreter has a thread for this, which ends the process even if this one hangs.
-        faulthandler.dump_traceback_later(STOP_S, exit=True)
-
-    def _announce(self) -> None:
-        from topics.version import VERSION
-
-        address = bound_address(self._listener)
-        log.info(
-            "topics %s listens on http://%s, data in %s",
-            VERSION,
-            address,
-            self._settings.data_dir.absolute(),
-        )
-        if self._settings.api_keys is None and self._settings.api_keys_file is None:
-            log.warning(
-                "NO API KEYS: every client of %s can read, write and delete everything", address
-            )
-
-    async def _until_signalled(
-        self, runtime: ServedRuntime, collector: Collector
-    ) -> Exception | None:
-        """Serve; returns None at a signal, or why the data cannot be served."""
-        signalled = asyncio.ensure_future(self._signalled.wait())
+    async def _until_signalled(self, runtime: ServedRuntime, collector: Collector) -> None:
+        """Serve until a signal; raises why the data cannot be served."""
+        signalled = asyncio.ensure_future(self._stop.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
         ready = asyncio.ensure_future(runtime.wait_ready())
         try:
             await asyncio.wait((signalled, failed, ready), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not failed.done():
                 collector.settle()
-                self._announce()
+                announce(self._settings, self._listener)
                 await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
-            return failed.result() if failed.done() else None
+            if failed.done():
+                raise failed.result()
         finally:
             for waiting in (signalled, failed, ready):
                 waiting.cancel()
@@ -271,25 +177,3 @@ def _create() -> Callable[[Any], ServedRuntime]:
 
     made: Callable[[Any], ServedRuntime] = create
     return made
-
-
-def _run(main: Awaitable[int]) -> int:
-    """Run on uvloop where it is installed."""
-    new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    try:
-        import uvloop
-
-        new_event_loop = uvloop.new_event_loop
-    except ImportError:
-        log.info("uvloop is not installed; the standard event loop serves")
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_awaited(main))
-
-
-async def _awaited(main: Awaitable[int]) -> int:
-    return await main
-
-
-def _refuse(failure: BaseException, code: int) -> int:
-    print(f"topics: {logs.escaped(str(failure))}", file=sys.stderr)
-    return code

@@ -10,6 +10,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from topics.protocol.http import bodies, routes, websocket
+from topics.protocol.http.bodies import append, queues, reads, routers, topics
 from topics.protocol.http.openapi import document as openapi
 from topics.protocol.http.openapi.field_docs import FIELDS
 from topics.protocol.http.openapi.operations import OPERATIONS, TAGS
@@ -112,7 +113,7 @@ def test_a_route_with_a_body_describes_it(route: Route) -> None:
 def decoded() -> Iterator[type[msgspec.Struct]]:
     """The types that the server makes of a request's text, but for those of its own bookkeeping."""
     ours = {bodies.LargeAppendBody, websocket.Identified}
-    for module in (bodies, websocket):
+    for module in (append, queues, reads, routers, topics, websocket):
         for value in vars(module).values():
             kind = value.type if isinstance(value, msgspec.json.Decoder) else None
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in ours:

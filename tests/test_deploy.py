@@ -1,0 +1,149 @@
+"""What `deploy/` tells other programs about the server is true of the server."""
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from server.exchange.test_exchange import Desk
+
+from topics.cli.exits import CORRUPT, UNUSABLE
+from topics.settings import TABLE
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+METRIC = re.compile(r"\b((?:topics|process)_[a-z_]+)\b")
+SETTINGS = {setting.env for setting in TABLE}
+
+
+@pytest.fixture(scope="module")
+def scraped() -> set[str]:
+    """The names of all samples of a server."""
+    desk = Desk()
+    desk.ask("PUT", "/v0/topics/a", {})
+    text = b"".join(desk.ask("GET", "/v0/metrics").body).decode()
+    names = set()
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+            names |= {name + suffix for suffix in suffixes}
+    return names
+
+
+def dashboard() -> dict[str, Any]:
+    found = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def alerts() -> list[dict[str, Any]]:
+    found = yaml.safe_load((DEPLOY / "topics-alerts.yml").read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def unit() -> configparser.ConfigParser:
+    """The unit of systemd, whose keys may stand on several lines: the last is kept."""
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    found.optionxform = str  # type: ignore[assignment, method-assign]
+    found.read(DEPLOY / "topics.service")
+    return found
+
+
+def test_the_dashboard_shows_metrics_that_there_are(scraped: set[str]) -> None:
+    """A panel over a name that was changed would be empty, and nobody would see why."""
+    asked = [t["expr"] for p in dashboard()["panels"] for t in p.get("targets", ())]
+    named = {name for expression in asked for name in METRIC.findall(expression)}
+
+    assert len(named) > 20
+    assert named - scraped == set()
+
+
+def test_the_dashboard_s_panels_do_not_overlap() -> None:
+    """On Grafana's grid of 24 columns; each has an id of its own."""
+    panels = dashboard()["panels"]
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_the_alerts_ask_for_metrics_that_there_are(scraped: set[str]) -> None:
+    """An alert over a name that was changed would never ring."""
+    named = {name for rule in alerts() for name in METRIC.findall(rule["expr"])}
+
+    assert len(named) > 8
+    assert named - scraped == set()
+
+
+def test_each_alert_says_what_it_means() -> None:
+    """Its name, how bad it is, one line for whoever is woken."""
+    for rule in alerts():
+        assert rule["alert"].startswith("Topics")
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_prometheus_takes_its_files(tmp_path: Path) -> None:
+    """By its own tool, where it is installed; the scrape names the right path."""
+    scrape = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+
+    assert scrape["scrape_configs"][0]["metrics_path"] == "/v0/metrics"
+    assert [(DEPLOY / name).exists() for name in scrape["rule_files"]] == [True]
+    if promtool := shutil.which("promtool"):
+        for file in DEPLOY.glob("*.yml"):
+            shutil.copy(file, tmp_path)
+        asked = [promtool, "check", "config", str(tmp_path / "prometheus.yml")]
+        subprocess.run(asked, check=True, capture_output=True)
+
+
+def test_the_unit_does_not_restart_what_a_restart_does_not_help() -> None:
+    """The exit codes of docs/operations.md."""
+    service = unit()["Service"]
+
+    assert service["RestartPreventExitStatus"] == f"{UNUSABLE} {CORRUPT}"
+    assert int(service["TimeoutStopSec"]) > 20
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_every_setting_that_is_named_exists() -> None:
+    """In the unit and in the image."""
+    for name in ("topics.service", "Dockerfile"):
+        named = set(re.findall(r"\bTOPICS_[A-Z_]+", (DEPLOY / name).read_text()))
+        assert named
+        assert named - SETTINGS == set(), name
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """By its own tool, where it is installed."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("no systemd-analyze")
+    text = (DEPLOY / "topics.service").read_text()
+    (tmp_path / "topics.service").write_text(
+        text.replace("/opt/topics/.venv/bin/topics", "/bin/true")
+    )
+    asked = [analyze, "verify", "--man=no", str(tmp_path / "topics.service")]
+    found = subprocess.run(asked, capture_output=True, text=True)
+
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_the_image_runs_as_nobody_and_writes_one_directory() -> None:
+    """Not root, and a volume for the data."""
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    told = [line for line in lines if line and not line.startswith("#")]
+
+    assert "USER 10001:10001" in told
+    assert "VOLUME /data" in told
+    assert told.index("USER 10001:10001") < told.index('CMD ["serve"]')

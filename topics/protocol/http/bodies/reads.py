@@ -1,0 +1,109 @@
+"""Bodies of reads: a page, a watch session, and what a watch's `subscribe` shares with it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from topics.protocol.http.bodies.checks import TS_MAX, clamp, given, tag_match, u64
+from topics.protocol.http.bodies.types import BeginBody, DiffBody, ViewBody, WatchBody
+from topics.protocol.http.decoding import decode, invalid
+from topics.protocol.model.commands import Begin, CreateWatch, Diff, View
+from topics.protocol.model.cursor import Remembered, parse_composite
+from topics.protocol.model.limits import (
+    BATCH_BYTES_DEFAULT,
+    BATCH_BYTES_MAX,
+    FRAME_BYTES_DEFAULT,
+    HEARTBEAT_MS_DEFAULT,
+    HEARTBEAT_MS_MAX,
+    HEARTBEAT_MS_MIN,
+    LIMIT_DEFAULT,
+    WAIT_MS_MAX,
+    Limits,
+)
+from topics.protocol.model.records import Buffer
+
+_DIFF: Final = msgspec.json.Decoder(DiffBody)
+_WATCH: Final = msgspec.json.Decoder(WatchBody)
+
+
+def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
+    asked = decode(_DIFF, body)
+    if asked.from_seq is not None and asked.from_ts is not None:
+        raise invalid("from_seq and from_ts exclude each other", "$.from_ts")
+    nodes = [asked.node] if isinstance(asked.node, str) else (asked.node or [])
+    return Diff(
+        topic=topic,
+        from_seq=u64(asked.from_seq, "$.from_seq"),
+        from_ts=None if asked.from_ts is None else min(u64(asked.from_ts, "$.from_ts"), TS_MAX),
+        limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
+        budget_bytes=min(asked.max_batch_bytes or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
+        nodes=tuple(nodes),
+        match=tag_match(asked.match, limits),
+        include_tags=bool(asked.include_tags),
+        include_meta=given(asked.include_meta, True),
+        wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
+        epoch=asked.epoch,
+    )
+
+
+def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> CreateWatch:
+    asked = decode(_WATCH, body)
+    if not asked.topics:
+        raise invalid("expected at least one topic", "$.topics")
+    topics = parse_begins(asked.topics, limits)
+    beat = HEARTBEAT_MS_DEFAULT if asked.heartbeat_ms is None else asked.heartbeat_ms
+    known: Remembered | None = Remembered()
+    if asked.cursor is not None:
+        known = parse_composite(asked.cursor, list(topics), strict=True)
+    if known is None:
+        # To begin elsewhere than the client believes would be a silent gap.
+        raise invalid("not the id of a frame, nor a session's cursor", "$.cursor")
+    return CreateWatch(
+        wid=wid,
+        topics=topics,
+        view=parse_view(asked, limits),
+        heartbeat_ms=clamp(beat, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
+        lenient=lenient,
+        cursors=known.positions,
+    )
+
+
+def parse_begins(topics: Mapping[str, BeginBody | None], limits: Limits) -> dict[str, Begin]:
+    """Where to begin in each topic; a name that cannot exist is not found when the watch
+    is decided."""
+    if len(topics) > limits.max_watch_topics:
+        raise invalid(f"{len(topics)} topics exceed {limits.max_watch_topics}", "$.topics")
+    return {
+        name: parse_begin(begin or BeginBody(), limits, f"$.topics.{name[:64]}")
+        for name, begin in topics.items()
+    }
+
+
+def parse_begin(asked: BeginBody, limits: Limits, path: str) -> Begin:
+    if asked.from_seq is not None and asked.from_ts is not None:
+        raise invalid("from_seq and from_ts exclude each other", f"{path}.from_ts")
+    from_ts = None if asked.from_ts is None else min(u64(asked.from_ts, path), TS_MAX)
+    nodes = (asked.node,) if isinstance(asked.node, str) else asked.node
+    return Begin(
+        from_seq=u64(asked.from_seq, f"{path}.from_seq"),
+        from_ts=from_ts,
+        tail=bool(asked.tail),
+        match=tag_match(asked.match, limits, f"{path}.match"),
+        nodes=None if nodes is None else tuple(nodes),
+    )
+
+
+def parse_view(asked: ViewBody, limits: Limits) -> View:
+    nodes = [asked.node] if isinstance(asked.node, str) else (asked.node or [])
+    budget = FRAME_BYTES_DEFAULT if asked.max_batch_bytes is None else asked.max_batch_bytes
+    return View(
+        limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
+        budget_bytes=min(budget or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
+        nodes=tuple(nodes),
+        match=tag_match(asked.match, limits),
+        tags=bool(asked.include_tags),
+        meta=given(asked.include_meta, True),
+        data=given(asked.include_data, True),
+        strong=asked.consistency == "strong",
+    )

@@ -1,0 +1,98 @@
+"""Frames: what one message of a stream says, whatever its encoding (§7.4).
+
+A frame that many streams want is one object, so it is read and encoded once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.outcomes import Records
+from topics.protocol.state.topic import Tombstone
+
+FRAMES_SHARED_MAX: Final = 256
+FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
+"""Text in the frames kept for other streams at the same position; once written out, a frame holds
+it once more for each encoder."""
+
+
+@dataclass(slots=True)
+class RecordFrame:
+    """Records of one topic: the cursor moves from `from_seq` to `to_seq`."""
+
+    topic: str
+    records: Records
+    from_seq: int
+    to_seq: int
+    head_seq: int
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """The frame written out, by encoder; filled by the first stream that needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TombstoneFrame:
+    topic: str
+    stone: Tombstone
+    earliest_seq: int
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUpFrame:
+    topic: str
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFrame:
+    topic: str
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedFrame:
+    """The next records of a topic cannot be read: sent once, and no more frames of the topic."""
+
+    topic: str
+    from_seq: int
+    damage: DamagedRun
+
+
+Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
+Pulled: TypeAlias = Frame | DamagedFrame
+
+
+class SharedFrames:
+    """Frames that other streams at the same position get, too.
+
+    They hold text and keep segments open: those of a topic are forgotten when it changes, and all of
+    them when they are too many or too large.
+    """
+
+    def __init__(self) -> None:
+        self._frames: dict[int, dict[object, tuple[RecordFrame | None, int, int]]] = {}
+        self._count = 0
+        self.size_bytes = 0
+
+    def find(self, topic_id: int, key: object) -> tuple[RecordFrame | None, int] | None:
+        found = self._frames.get(topic_id, {}).get(key)
+        return None if found is None else found[:2]
+
+    def keep(
+        self, topic_id: int, key: object, frame: RecordFrame | None, to_seq: int, size_bytes: int
+    ) -> None:
+        if self._count >= FRAMES_SHARED_MAX or (
+            self.size_bytes + size_bytes > FRAMES_SHARED_BYTES_MAX
+        ):
+            self._frames.clear()
+            self._count = self.size_bytes = 0
+        if size_bytes <= FRAMES_SHARED_BYTES_MAX:
+            self._frames.setdefault(topic_id, {})[key] = frame, to_seq, size_bytes
+            self._count += 1
+            self.size_bytes += size_bytes
+
+    def forget(self, topic_id: int) -> None:
+        gone = self._frames.pop(topic_id, None)
+        if gone is not None:
+            self._count -= len(gone)
+            self.size_bytes -= sum(size_bytes for _, _, size_bytes in gone.values())
