@@ -18,7 +18,8 @@ from topics.server.exchange.interface import Headers, Memo
 
 BLANK_LINE: Final = b"\r\n\r\n"
 KEPT_MAX: Final = 1024
-"""Of one server; the one that was not asked for longest makes room.  With the bounds below, 4 MiB."""
+"""Of one server; the one that was not asked for longest makes room.  With the bounds below they and
+what is noted of them take 10 MiB at most."""
 KEPT_BYTES_MAX: Final = 1 << 10
 KEPT_FIELDS_MAX: Final = 32
 
