@@ -58,6 +58,7 @@ class Judged(msgspec.Struct):
         needs_serving: It is answered only when the log was replayed.
         has_kind: It says what its body is, and that is JSON.
         is_gzipped: Its body is.
+        is_sound: It was checked whole, and the head alone is no reason to refuse it.
     """
 
     header: Callable[[bytes], bytes | None]
@@ -67,6 +68,7 @@ class Judged(msgspec.Struct):
     needs_serving: bool = True
     has_kind: bool = False
     is_gzipped: bool = False
+    is_sound: bool = False
 
     def __post_init__(self) -> None:
         self.label = LABELS[id(self.route)]
@@ -120,17 +122,18 @@ class TopicsExchange:
         call = Responder(self._runtime, self._observer, head, header, begun, OTHER)
         try:
             # The refusals, in their order.  Those that follow from the head alone are not looked for
-            # again in a head that came before and met none of them.
-            is_new = judged is None
-            if is_new and self._origins is not None:
-                self._origins.check(header, head.path)
+            # again in a head that came before and met none of them; whatever may change while the
+            # server runs is decided for each request.
             if judged is None:
+                if self._origins is not None:
+                    self._origins.check(header, head.path)
                 judged = Judged(header, *routes.find_route(head.method, head.path))
             if judged.needs_serving and self._runtime.phase is not Phase.READY:
                 self._refuse_to_serve()
             call.route = judged.label
-            if is_new:
+            if not judged.is_sound:
                 judged.check(self._runtime.limits.max_body_bytes)
+                judged.is_sound = True
                 if memo is not None:
                     memo.judged = judged
             most_bytes = self._runtime.limits.max_body_bytes
