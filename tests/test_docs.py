@@ -88,12 +88,15 @@ def test_every_option_is_one(page: Path) -> None:
     spelled = {word for option in options() for word in (*option.opts, *option.secondary_opts)}
 
     of_others = {"--timeout-graceful-shutdown", "--interface", "--workers-kill-timeout"}
+    of_others |= {"--no-access-log"}
     assert named <= spelled | {"--help"} | of_others
 
 
-def options() -> Iterator[click.Option]:
-    for command in main.commands.values():
+def options(group: click.Group = main) -> Iterator[click.Option]:
+    for command in group.commands.values():
         yield from (p for p in command.params if isinstance(p, click.Option))
+        if isinstance(command, click.Group):
+            yield from options(command)
 
 
 @every_page

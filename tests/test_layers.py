@@ -164,7 +164,15 @@ def test_the_protocol_knows_neither_client_nor_facade(path: Path) -> None:
     assert [name for name in named if is_within(name, {"topics.client"})] == []
 
 
-TESTED = ("store", "cli", "server/exchange", "server/page", "server/process", "server/runtime")
+TESTED = (
+    "store",
+    "cli",
+    "server/access",
+    "server/exchange",
+    "server/page",
+    "server/process",
+    "server/runtime",
+)
 """Packages in which every module has a test file of its name."""
 
 UNTESTED = {

@@ -169,8 +169,7 @@ class Settings:
     """The settings in force, each parsed and inside its bounds.
 
     Raises:
-        BadSetting: The combination would serve strangers without a key, or names keys, which this
-            version cannot enforce.
+        BadSetting: The combination would serve strangers without a key.
     """
 
     host: str = _row("127.0.0.1", _host, NETWORK, "Address to listen on.")
@@ -192,10 +191,10 @@ class Settings:
     )
 
     api_keys: str | None = _row(
-        None, str, ACCESS, "Keys, comma-separated; not supported by this version.", is_secret=True
+        None, str, ACCESS, "Keys, comma-separated: SECRET[:SCOPES[:PREFIXES]].", is_secret=True
     )
     api_keys_file: Path | None = _row(
-        None, _path, ACCESS, "File with one key a line; not supported by this version."
+        None, _path, ACCESS, "File with one key a line; read again on SIGHUP."
     )
     allow_insecure_no_auth: bool = _row(
         False, _flag, ACCESS, "Listen beyond loopback although there are no keys.", is_flag=True
@@ -284,7 +283,6 @@ class Settings:
     """Warnings for the operator about a server that starts nevertheless; a line each."""
 
     def __post_init__(self) -> None:
-        _refuse_keys(self)
         _refuse_strangers(self)
 
     def origin(self, name: str) -> Origin:
@@ -382,21 +380,9 @@ def _parse(setting: Setting, text: str, where: str) -> Value:
         raise BadSetting(f"{where} must be {expected}{given}") from None
 
 
-def _refuse_keys(settings: Settings) -> None:
-    # A server that ignored its keys would be open while its operator believes it is closed.
-    for name, value in (
-        ("TOPICS_API_KEYS", settings.api_keys),
-        ("TOPICS_API_KEYS_FILE", settings.api_keys_file),
-    ):
-        if value is not None:
-            raise BadSetting(
-                f"{name} is set, but API keys are not supported by this version; "
-                "unset it, and keep the server on loopback or behind a proxy that asks for a key"
-            )
-
-
 def _refuse_strangers(settings: Settings) -> None:
-    if not is_loopback(settings.host) and not settings.allow_insecure_no_auth:
+    has_keys = settings.api_keys is not None or settings.api_keys_file is not None
+    if not (has_keys or is_loopback(settings.host) or settings.allow_insecure_no_auth):
         raise BadSetting(
             f"TOPICS_HOST {settings.host} is not loopback and there are no API keys: anyone who "
             "reaches it could read, write and delete; set TOPICS_ALLOW_INSECURE_NO_AUTH=1 to allow it"

@@ -102,6 +102,11 @@ class FakeExchange:
     feeds: list[FakeFeed] = field(default_factory=list)
     slow: int = 0
     closed: int = 0
+    has_keys_file: bool = False
+    reloads: int = 0
+
+    async def reload(self) -> None:
+        self.reloads += 1
 
     def begin(self, head: Head) -> Answer | Admission:
         self.heads.append(head)

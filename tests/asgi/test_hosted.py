@@ -296,6 +296,32 @@ def test_a_signal_is_heard_before_the_shutdown() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_hangup_reads_the_keys_again() -> None:
+    """Where there is a keys file, and the host does not handle the signal, which would end the process
+    without; as long as the lifespan lasts. (§0.2)"""
+
+    async def story(*, has_file: bool) -> None:
+        runtime = FakeRuntime()
+        runtime.exchange.has_keys_file = has_file
+        host = Lifespan(Hosted(lambda: runtime, Signals()))
+        await host.start()
+        if has_file:
+            signal.raise_signal(signal.SIGHUP)
+            await settle()
+            assert runtime.exchange.reloads == 1
+        else:
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+        await host.stop()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        within(story(has_file=True))
+        within(story(has_file=False))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_signal_without_a_handler_is_left_alone() -> None:
     """A process that SIGTERM would end is ended by it: a handler of the application would prevent
     that."""

@@ -39,7 +39,16 @@ def test_every_setting_is_an_option(command: str) -> None:
             {"TOPICS_ALLOWED_ORIGINS": "rubbish"},
             "topics: TOPICS_ALLOWED_ORIGINS must be origins as browsers send them (scheme://host",
         ),
-        ([], {"TOPICS_API_KEYS": "hush-77"}, "topics: TOPICS_API_KEYS is set, but"),
+        (
+            [],
+            {"TOPICS_API_KEYS": "hush-77:bogus"},
+            "topics: TOPICS_API_KEYS, entry 1: expected scopes out of read",
+        ),
+        (
+            ["--api-keys-file", "/nowhere/keys"],
+            {},
+            "topics: TOPICS_API_KEYS_FILE /nowhere/keys: No such file",
+        ),
     ],
 )
 def test_bad_settings(

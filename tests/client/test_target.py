@@ -9,6 +9,7 @@ from topics.client import (
     AsyncClient,
     Client,
 )
+from topics.client.target import LOCAL_URL, parse_target
 
 from .script import Script, appended, page
 
@@ -69,3 +70,24 @@ def test_which_server(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TOPICS_URL", "nonsense")
         with pytest.raises(ValueError, match="'nonsense' is not an http:// or https:// URL"):
             kind()
+
+
+def test_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`TOPICS_API_KEY`, unless the program names another; an empty one is none. (§0.2)"""
+
+    def told(**options: Any) -> str | None:
+        target = parse_target(LOCAL_URL, timeout_s=1, http2=False, compress=False, **options)
+        return target.headers.get("authorization")
+
+    monkeypatch.setenv("TOPICS_API_KEY", "from-environment")
+    assert told(api_key=None) == "Bearer from-environment"
+    assert told(api_key="own") == "Bearer own"
+    monkeypatch.setenv("TOPICS_API_KEY", "")
+    assert told(api_key=None) is None
+
+
+def test_a_key_is_not_shown() -> None:
+    """Neither by a target, nor by what holds one; they end in logs and tracebacks. (§0.2)"""
+    for client in (Client(LOCAL_URL, api_key="hush-77"), AsyncClient(LOCAL_URL, api_key="hush-77")):
+        for shown in (client, client.session, client.session.target):
+            assert "hush" not in repr(shown)

@@ -13,6 +13,7 @@ import pytest
 
 from .api import Api
 from .hosts import HOSTS, OWN, STOCK, Host
+from .keyed import ENTRIES, FULL, INNER, OTHER, Desk, prepared
 from .server import Server
 from .streams import Sse2, Ws2
 from .wire import Http1, Http2, Wire
@@ -166,3 +167,34 @@ def private(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
     yield start
     for server in servers:
         server.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Host], Server]]:
+    """Servers with the keys of `ENTRIES`; whatever they were sent, their logs hold no secret."""
+    servers: dict[str, Server] = {}
+
+    def start(host: Host) -> Server:
+        if host.name not in servers:
+            home = tmp_path_factory.mktemp(f"keyed-{host.name}")
+            servers[host.name] = Server(home, host, api_keys=",".join(ENTRIES)).start()
+        return servers[host.name]
+
+    try:
+        yield start
+        for server in servers.values():
+            assert server.stop() == 0
+            server.assert_log_is_quiet()
+            for secret in (FULL, OTHER, INNER):
+                assert secret not in server.log_text()
+    finally:
+        for server in servers.values():
+            server.__exit__(None, None, None)
+
+
+@pytest.fixture(params=sorted(PROTOCOLS))
+def desk(request: pytest.FixtureRequest, keyed: Callable[[Host], Server]) -> Iterator[Desk]:
+    server = keyed(OWN)
+    wire = PROTOCOLS[request.param](server.port)
+    yield prepared(server, wire)
+    wire.reset()

@@ -102,7 +102,13 @@ class Sse1:
     """`GET /v0/watch/:wid`, or another path, over HTTP/1.1."""
 
     def __init__(
-        self, port: int, wid: str, last_id: str | None = None, *, receive_bytes: int | None = None
+        self,
+        port: int,
+        wid: str,
+        last_id: str | None = None,
+        *,
+        receive_bytes: int | None = None,
+        api_key: str = "none",
     ) -> None:
         self.socket = connected(port, receive_bytes)
         self.source = EventSource(last_id or "")
@@ -111,7 +117,8 @@ class Sse1:
         known = "" if last_id is None else f"Last-Event-ID: {last_id}\r\n"
         self.socket.sendall(
             f"GET {_path(wid)} HTTP/1.1\r\nHost: localhost:{port}\r\n"
-            f"Accept: text/event-stream\r\n{known}\r\n".encode()
+            f"Accept: text/event-stream\r\nAuthorization: Bearer {api_key}\r\n"
+            f"{known}\r\n".encode()
         )
 
     def take(self, data: bytes) -> Iterator[News]:
@@ -151,6 +158,7 @@ class Sse2:
         *,
         receive_bytes: int | None = None,
         window: int | None = None,
+        api_key: str = "none",
     ) -> None:
         self.socket = connected(port, receive_bytes)
         self.source = EventSource(last_id or "")
@@ -163,6 +171,7 @@ class Sse2:
             self.h2.increment_flow_control_window(1 << 24)
         head = [(":method", "GET"), (":scheme", "http"), (":path", _path(wid))]
         head += [(":authority", f"localhost:{port}"), ("accept", "text/event-stream")]
+        head += [("authorization", f"Bearer {api_key}")]
         head += [] if last_id is None else [("last-event-id", last_id)]
         self.h2.send_headers(1, head, end_stream=True)
         self.socket.sendall(self.h2.data_to_send())
@@ -197,14 +206,16 @@ TEXT, CLOSE, PING = 1, 8, 9
 class Ws:
     """`GET /v0/ws`, with text and close frames only (RFC 6455)."""
 
-    def __init__(self, port: int, *, receive_bytes: int | None = None) -> None:
+    def __init__(
+        self, port: int, *, receive_bytes: int | None = None, api_key: str = "none"
+    ) -> None:
         self.socket = connected(port, receive_bytes)
         self._wire = b""
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(
             f"GET /v0/ws HTTP/1.1\r\nHost: localhost:{port}\r\nUpgrade: websocket\r\n"
             f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
-            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+            f"Authorization: Bearer {api_key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
         while b"\r\n\r\n" not in self._wire:
             self._wire += self.socket.recv(PIECE_BYTES)
@@ -268,7 +279,7 @@ class Ws:
 class Ws2(Ws):
     """The same over HTTP/2 (RFC 8441); its end is the end of the stream."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, api_key: str = "none") -> None:
         self.socket = connected(port)
         self._wire = b""
         self._is_answered = False
@@ -276,7 +287,8 @@ class Ws2(Ws):
         self._h2.initiate_connection()
         head = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http")]
         head += [(":path", "/v0/ws"), (":authority", f"localhost:{port}")]
-        self._h2.send_headers(1, [*head, ("sec-websocket-version", "13")])
+        head += [("authorization", f"Bearer {api_key}"), ("sec-websocket-version", "13")]
+        self._h2.send_headers(1, head)
         self.socket.sendall(self._h2.data_to_send())
         while not self._is_answered:
             read(self)

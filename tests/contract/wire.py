@@ -27,6 +27,7 @@ CODES: Final = {
     "invalid_request": 400,
     "batch_too_large": 400,
     "record_too_large": 400,
+    "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
     "topic_not_found": 404,

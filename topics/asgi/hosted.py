@@ -73,6 +73,7 @@ class Hosted:
         self.is_ending = False
         """The host has sent `lifespan.shutdown`: its connections have ended."""
         self._is_quiet = asyncio.Event()
+        self._reloading: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -93,6 +94,11 @@ class Hosted:
         if self._runtime is not None:
             self._runtime.drain()
 
+    async def reload(self) -> None:
+        """Read the keys file again; does nothing where nothing is served."""
+        if self._runtime is not None:
+            await self._runtime.exchange.reload()
+
     async def wait_quiet(self) -> None:
         """Returns when no request, stream or WebSocket is open."""
         while self.requests:
@@ -112,6 +118,8 @@ class Hosted:
                 self._serve(App(_Closed(FAILED)))
                 await send({"type": "lifespan.startup.failed", "message": _line(self.failure)})
                 return
+            if self._signals is not None and self._runtime.exchange.has_keys_file:
+                self._signals.hear_hangup(self._begin_reload)
             await send({"type": "lifespan.startup.complete"})
             await receive()
             self.is_ending = True
@@ -122,6 +130,11 @@ class Hosted:
                 self._signals.close()
             # The host may give up, or skip `lifespan.shutdown`: the store is closed all the same.
             await self.stop()
+
+    def _begin_reload(self) -> None:
+        reloading = asyncio.get_running_loop().create_task(self.reload())
+        self._reloading.add(reloading)
+        reloading.add_done_callback(self._reloading.discard)
 
     def _serve(self, app: App) -> None:
         self._app = app

@@ -78,6 +78,7 @@ async def _serve(settings: Any, listener: socket.socket, stop: Stop, runtime: An
 
     asyncio.get_running_loop().set_exception_handler(_on_exception)
     collector.start()
+    stop.reload = hosted.reload
     app = cast(Any, hosted)  # hypercorn's types of messages are finer than ASGI's
     serving = asyncio.create_task(
         serve_app(

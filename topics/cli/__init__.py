@@ -6,7 +6,19 @@ so that `topics --help` answers at once.
 
 import click
 
-from topics.cli import append, config, inspect, listing, read, redrive, routers, serve, watch, work
+from topics.cli import (
+    append,
+    config,
+    inspect,
+    keys,
+    listing,
+    read,
+    redrive,
+    routers,
+    serve,
+    watch,
+    work,
+)
 from topics.cli.exits import Guarded
 from topics.version import VERSION
 
@@ -39,6 +51,7 @@ def main() -> None:
     topics topics                                what there is
     topics routers --graph                       what flows where
     topics inspect topics-data                   is every byte what was written?
+    topics keys new --scopes read                an API key, and its entry for the server
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics config` shows what is in force and where it came from. There is no other way to
@@ -46,5 +59,5 @@ def main() -> None:
     """
 
 
-for module in (serve, config, append, read, watch, work, redrive, listing, routers, inspect):
+for module in (serve, config, keys, append, read, watch, work, redrive, listing, routers, inspect):
     main.add_command(module.command)

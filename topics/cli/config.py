@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from topics.cli.serve import setting_options, settings_of
+from topics.cli.serve import keys_of, setting_options, settings_of
 from topics.settings import TABLE, Setting, Settings, shown
 
 
@@ -19,6 +19,7 @@ def command(as_json: bool, **options: Any) -> None:
     would not start, it ends with 2 and the line that `topics serve` would end with.
     """
     settings = settings_of(options)
+    keys_of(settings)
     for note in settings.notes:
         click.echo(f"topics: {note}", err=True)
     if as_json:

@@ -3,12 +3,15 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from topics.cli.exits import UNUSABLE, Stop
 from topics.settings import TABLE, BadSetting, Setting, Settings, load
+
+if TYPE_CHECKING:
+    from topics.server.access.keys import KeySource
 
 
 def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,6 +47,19 @@ def settings_of(options: dict[str, Any]) -> Settings:
         raise Stop(str(refusal), UNUSABLE) from None
 
 
+def keys_of(settings: Settings) -> "KeySource | None":
+    """The API keys that the settings name; keys that cannot be used end the command."""
+    from topics.server.access.keys import BadKeys, source_of
+
+    try:
+        source = source_of(settings.api_keys, settings.api_keys_file)
+        if source is not None:
+            source.read()
+        return source
+    except BadKeys as refusal:
+        raise Stop(str(refusal), UNUSABLE) from None
+
+
 @click.command("serve")
 @click.option(
     "--server",
@@ -68,6 +84,10 @@ def command(server: str, **options: Any) -> int:
     and where.
     """
     settings = settings_of(options)
+    if (source := keys_of(settings)) is not None:
+        from topics.server.process.concealment import conceal
+
+        conceal(settings.api_keys, source)
     if server == "hypercorn":
         from topics.asgi import hypercorn
 

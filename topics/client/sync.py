@@ -69,7 +69,7 @@ class Client(QueueCalls, RouterCalls):
 
     Args:
         url: The server; by default `TOPICS_URL` of the environment, else http://127.0.0.1:4000.
-        api_key: Sent as a bearer token.
+        api_key: Sent as a bearer token; by default `TOPICS_API_KEY` of the environment, if set.
         timeout_s: For connecting, and for each time that the server sends nothing; a long poll adds
             its wait.
         retry: How patient to be; `Retry(for_s=0)` tries once.

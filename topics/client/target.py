@@ -9,7 +9,7 @@ import gzip
 import os
 import urllib.request
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -46,17 +46,17 @@ class Target:
 
     Attributes:
         url: Its root, as httpx reads it.
-        headers: Of every request.
+        headers: Of every request; the key is among them, so they are not shown.
         http2: Negotiate HTTP/2.
         fixed: `headers` and the host, as lines of HTTP/1.1.
     """
 
     url: httpx.URL
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)
     timeout_s: float
     http2: bool
     compress: bool
-    fixed: bytes
+    fixed: bytes = field(repr=False)
 
     @property
     def is_tls(self) -> bool:
@@ -126,7 +126,8 @@ def prepare_stream(call: Call[Any], read_timeout_s: float) -> PreparedRequest:
 def parse_target(
     url: str | None, *, api_key: str | None, timeout_s: float, http2: bool, compress: bool
 ) -> Target:
-    """The server at a URL; without one, at `TOPICS_URL`, as for the command line.
+    """The server at a URL; without one, at `TOPICS_URL`, as for the command line.  Without a key it
+    is `TOPICS_API_KEY`'s, if that is set.
 
     Raises:
         ValueError: The URL has no scheme or host, or an impossible port; or the key cannot stand in
@@ -148,8 +149,12 @@ def parse_target(
         # Off by default: between two local processes the bottleneck is CPU, not bandwidth (§0.3).
         "accept-encoding": "gzip" if compress else "identity",
     }
+    if api_key is None:
+        api_key = os.environ.get("TOPICS_API_KEY") or None
     if api_key is not None:
-        api_key.encode("ascii")
+        if not all("!" <= char <= "~" for char in api_key):
+            # The message is without it: messages end in logs.
+            raise ValueError("the API key has characters that are not visible ASCII")
         headers["authorization"] = f"Bearer {api_key}"
     if parsed.userinfo:
         # Credentials in the URL are for the proxy in front of the server, as in every HTTP client.

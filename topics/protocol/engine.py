@@ -23,6 +23,7 @@ from topics.protocol.decide.records import RecordCommands
 from topics.protocol.decide.routers import RouterCommands
 from topics.protocol.decide.topics import TopicCommands
 from topics.protocol.decide.watches import WatchCommands
+from topics.protocol.model.access import Caller
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import DamagedRun
@@ -133,8 +134,14 @@ class Engine:
 
     def open_push_stream(self, stream: PushStream) -> None:
         """A push stream opens (§10.8).  Raises Rejection: 429 for too many connections."""
-        self.watch_commands.require_connection_slot(taken_over=False)
+        self.watch_commands.require_connection_slot(stream.owner, taken_over=False)
         self.queue_commands.open(stream)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: nothing more is sent to the streams and sockets it opened, and its
+        watch sessions are forgotten (§7.1)."""
+        self.watches.revoke(owner)
+        self.queue_commands.revoke(owner)
 
     # What is decided is written by the turn.
 

@@ -3,7 +3,9 @@
 Owns the one place that knows all of them: the store on disk, the runtime, the exchange.
 """
 
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
+from topics.server.access.guard import Guard
+from topics.server.access.keys import source_of
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.tracing import spans
@@ -14,7 +16,13 @@ from topics.store.store import DiskStore
 
 
 def create(settings: Settings) -> Runtime:
-    """A runtime over the data directory of the settings, with its exchange; nothing is opened."""
+    """A runtime over the data directory of the settings, with its exchange; nothing is opened, but
+    a file of keys is read.
+
+    Raises:
+        BadKeys: There are keys, and they cannot be used.
+    """
+    guard = _guard(settings)
     limits = settings.limits
     store = DiskStore(
         OsFiles(settings.data_dir),
@@ -24,15 +32,30 @@ def create(settings: Settings) -> Runtime:
     runtime = Runtime(
         limits, store, flush_ms=settings.flush_ms, sync_timeout_ms=settings.sync_timeout_ms
     )
-    hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)
-    if is_loopback(settings.host):
-        hosts |= LOOPBACK_HOSTS
-    origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
     slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
     runtime.exchange = TopicsExchange(
         runtime,
-        OriginRule(hosts, origins),
+        _origins(settings, has_keys=guard is not None),
         Observer(slow_s, spans()),
+        guard=guard,
         trace_meta=settings.trace_meta,
     )
     return runtime
+
+
+def _guard(settings: Settings) -> Guard | None:
+    source = source_of(settings.api_keys, settings.api_keys_file)
+    return None if source is None else Guard(source, asks_at_probes=settings.probe_auth)
+
+
+def _origins(settings: Settings, *, has_keys: bool) -> OriginRule:
+    """Without keys a page must not reach the server by a name that was made to point at it (DNS
+    rebinding); with keys it would still need one, and a public server may have any name."""
+    hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)
+    is_local = is_loopback(settings.host)
+    if is_local:
+        hosts |= LOOPBACK_HOSTS
+    elif not has_keys:
+        hosts |= {b"localhost"}
+    origins = frozenset(origin.lower().encode() for origin in settings.allowed_origins)
+    return OriginRule(hosts, origins, is_address_good=not is_local and not has_keys)

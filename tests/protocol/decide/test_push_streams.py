@@ -3,6 +3,7 @@
 from protocol.harness import START_MS, Harness, refusal, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import Caller
 from topics.protocol.model.events import JobsReleased
 
 
@@ -177,3 +178,27 @@ def test_streams_are_connections() -> None:
     assert STATUSES[refusal(Puller, engine, name="none").code] == 404
     engine.put("log")
     assert STATUSES[refusal(Puller, engine, name="log").code] == 409
+
+
+def test_a_removed_keys_stream_takes_nothing_more_and_gives_back_what_it_holds() -> None:
+    """It is woken to say so; its jobs go back when its connection closes, as those of any other. (§0.2,
+    §10.8)"""
+    engine = queue()
+    engine.append("x", "y", name="q")
+    mine, other = Puller(engine, node="m"), Puller(engine, node="o")
+    mine.stream.owner = caller = Caller("mine")
+    caller.streams = 1
+    assert (mine.pull(), other.pull()) == ([1], [2])
+    engine.append("z", name="q")
+
+    engine.engine.revoke(caller)
+
+    assert mine.news
+    assert mine.pull() == []
+    ended = mine.stream.ended_by
+    assert ended is not None
+    assert STATUSES[ended.code] == 401
+    assert other.stream.ended_by is None
+    mine.close()
+    assert caller.streams == 0
+    assert engine.counters() == (2, 1, 0)

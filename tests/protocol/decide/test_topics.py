@@ -1,13 +1,22 @@
 """Topic commands: create, configure, show, list and delete (§1)."""
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocol.harness import START_MS, Harness, refusal
 from protocol.workers import queue
 from topics.protocol.decide.topics import PRIORITY_FRESH, PRIORITY_HALF_LIFE_MS
+from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.commands import GetTopic
+from topics.protocol.model.access import Caller
+from topics.protocol.model.commands import GetTopic, ListTopics
+from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import TopicConfigured
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outcomes import TopicsListed
+from topics.protocol.model.permission import permitted
 
 
 def test_a_put_creates_and_then_replaces_the_whole_config() -> None:
@@ -128,3 +137,53 @@ def test_a_look_that_touches_counts_as_a_read_and_logs_nothing() -> None:
     engine.ask(GetTopic("t"))
     assert engine.topic().last_read_ms == START_MS
     assert engine.events == []
+
+
+# Callers (§0.2).
+
+
+@settings(max_examples=60)
+@given(
+    st.sets(st.from_regex(r"[ab][ab.]{0,3}", fullmatch=True), max_size=12),
+    st.lists(st.from_regex(r"[ab][ab.]{0,2}", fullmatch=True), min_size=1, max_size=3),
+    st.sampled_from(["", "a", "b", "ab", "a.", "c"]),
+    st.integers(1, 4),
+)
+def test_pages_of_a_key_hold_its_names_once(
+    names: set[str], prefixes: list[str], prefix: str, size: int
+) -> None:
+    """In order, whatever the size of the pages and however its prefixes overlap. (§0.2, §1.3)"""
+    engine = Harness()
+    for name in names:
+        engine.put(name)
+    caller = Caller("k", prefixes=tuple(prefixes))
+
+    listed, after = list[str](), ""
+    while True:
+        page = engine.ask(ListTopics(prefix, size, after, caller=caller))
+        assert isinstance(page, TopicsListed)
+        listed += [view.name for view in page.views]
+        assert len(page.views) <= size
+        if page.after is None:
+            break
+        assert len(page.views) == size
+        after = page.after
+
+    assert listed == [n for n in sorted(names) if n.startswith(prefix) and caller.covers(n)]
+
+
+def test_a_write_that_configures_is_the_admins() -> None:
+    """Where it would make the topic; otherwise its config is not applied, and needs nothing. (§2)"""
+    engine = Harness()
+    body = b'{"records":[{"data":1}],"config":{"ttl_ms":5}}'
+    command = bodies.parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+    writer = permitted(command, Caller("w", frozenset({"write"})))
+    plain = msgspec.structs.replace(writer, is_configuring=False)
+
+    assert refusal(engine.ask, writer).code is ErrorCode.FORBIDDEN
+    assert engine.engine.state.topics == {}
+    absent = msgspec.structs.replace(writer, create=False)
+    assert refusal(engine.ask, absent).code is ErrorCode.TOPIC_NOT_FOUND
+    engine.ask(plain)
+    engine.ask(writer)
+    assert engine.topic("t").head_seq == 2

@@ -4,9 +4,13 @@ import pytest
 
 from protocol.harness import Harness, refusal
 from protocol.viewers import Socket, Viewer
+from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import Caller, unknown_key
 from topics.protocol.model.commands import Begin
-from topics.protocol.state.watches import SESSION_TTL_MS
+from topics.protocol.model.permission import permitted
+from topics.protocol.state.watched import Stream
+from topics.protocol.state.watches import SESSION_TTL_MS, Session
 
 
 @pytest.fixture
@@ -119,3 +123,90 @@ def test_a_stream_shows_no_record_whose_time_is_over() -> None:
     engine.now_ms += 101
 
     assert viewer.told() == ["t lost 1-2 ttl"]
+
+
+# Owners (§7.1, §11).
+
+
+class Owner:
+    """What one key has open, as a driver holds it."""
+
+    def __init__(self, engine: Harness, name: str) -> None:
+        self.caller = Caller(name)
+        self.engine = engine
+        self.commands = engine.engine.watch_commands
+        self.wakes = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def post(self) -> str:
+        body = b'{"topics":{"t":{}}}'
+        wid = f"wid_{self.caller.name}"
+        command = bodies.parse_watch(body, self.engine.limits, wid=wid, lenient=False)
+        self.engine.ask(permitted(command, self.caller))
+        return wid
+
+    def open(self, wid: str) -> tuple[Session, Stream]:
+        return self.commands.open_stream(wid, None, self.wake, self.engine.now_ms, self.caller)
+
+    def dial(self) -> Stream:
+        return self.commands.open_socket(self.wake, self.caller)
+
+
+def test_a_session_opens_for_who_made_it(engine: Harness) -> None:
+    """Another key is 401, in the words for one that is unknown, and opens nothing. (§7.1)"""
+    mine, other = Owner(engine, "mine"), Owner(engine, "other")
+    wid = mine.post()
+
+    refused = refusal(other.open, wid)
+
+    assert (STATUSES[refused.code], refused.message) == (401, unknown_key().message)
+    assert refusal(engine.engine.watch_commands.require_session, wid, engine.now_ms).code is (
+        refused.code
+    )
+    assert mine.open(wid)[0].owner is mine.caller
+    assert (mine.caller.streams, other.caller.streams) == (1, 0)
+
+
+def test_streams_of_a_key_have_a_limit() -> None:
+    """Event streams and sockets together; one that takes over counts once, one that was closed does not,
+    however often; another key has its own. (§11)"""
+    engine = Harness(max_sse_connections_per_key=2)
+    engine.append("a")
+    mine, other = Owner(engine, "mine"), Owner(engine, "other")
+    session, stream = mine.open(mine.post())
+    socket = mine.dial()
+
+    assert refusal(mine.dial).detail == {"limit": "max_sse_connections_per_key", "max": 2}
+    other.dial()
+    _, newer = mine.open(session.wid)
+    engine.engine.watches.close_session_stream(session, stream, engine.now_ms)
+    assert mine.caller.streams == 2
+    for _ in range(2):
+        engine.engine.watches.close_socket(socket)
+        engine.engine.watches.close_session_stream(session, newer, engine.now_ms)
+    assert mine.caller.streams == 0
+
+
+def test_a_removed_key_has_no_sessions_and_no_streams(engine: Harness) -> None:
+    """Streams and sockets are ended and woken to say so; sessions are forgotten; those of another key
+    go on. (§7.1)"""
+    mine, other = Owner(engine, "mine"), Owner(engine, "other")
+    session, stream = mine.open(mine.post())
+    kept, _ = other.open(other.post())
+    socket, watches = mine.dial(), engine.engine.watches
+    before = mine.wakes
+
+    engine.engine.revoke(mine.caller)
+
+    assert mine.wakes == before + 2
+    assert [each.ended_by and each.ended_by[0] for each in (stream, socket)] == [401, 401]
+    assert list(watches.sessions) == [kept.wid]
+    assert STATUSES[refusal(mine.open, session.wid).code] == 404
+    engine.append("d")
+    watches.close_session_stream(session, stream, engine.now_ms)
+    watches.close_socket(socket)
+    assert (mine.caller.streams, other.caller.streams) == (0, 1)
+    assert kept.stream is not None
+    assert kept.stream.ended_by is None

@@ -5,6 +5,7 @@ import json
 from protocol.harness import Harness
 from topics.protocol.http import metrics
 from topics.protocol.http.metrics import Process
+from topics.protocol.model.access import Caller
 from topics.protocol.model.ports import StoreStats
 
 PROCESS = Process(
@@ -116,3 +117,26 @@ def test_routers_tell_lag_and_blocks() -> None:
         "topics_router_metrics_truncated 0",
     ):  # fmt: skip
         assert line in told
+
+
+def test_a_key_with_prefixes_sees_its_own() -> None:
+    """Topics, queues and routers of others have no gauges there; aggregates count everything. (§0.2,
+    §8.3)"""
+    engine = Harness()
+    engine.put("in.q", type="queue", dead_letter="out.dead")
+    engine.put("out.q", type="queue")
+    engine.append(1, name="out.dead")
+    for name, source, dest in (("in.r", "in.a", "in.b"), ("in.leak", "out.q", "in.c")):
+        engine.route(name, source, dest)
+    core, caller = engine.engine, Caller("k", prefixes=("in.",))
+
+    found = metrics.families(core.state, core.watches, StoreStats(), PROCESS, caller=caller)
+    told = metrics.as_text(found).decode()
+
+    assert 'topics_topic_head_seq{topic="in.q"}' in told
+    assert 'topics_router_lag{router="in.r"}' in told
+    assert "out." not in told
+    assert "in.leak" not in told
+    assert 'topics_topic_queue_dead{topic="in.q"}' not in told
+    assert f"topics_topics {len(core.state.topics)}" in told
+    assert "topics_routers 2" in told

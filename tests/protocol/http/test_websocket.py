@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol import harness
 from protocol.harness import Harness, shown, tagged
 from protocol.viewers import Socket, Viewer
 from topics.protocol.http import websocket
+from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Begin
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
@@ -257,3 +259,47 @@ def shown_seqs(engine: Harness, body: str) -> list[int]:
     assert isinstance(asked.order, websocket.Publish)
     seqs: list[int] = shown(engine.ask(asked.order.append))["seqs"]
     return seqs
+
+
+# Keys.
+
+READER = Caller("reader", frozenset({"read"}), ("in.",))
+WRITER = Caller("writer", frozenset({"write"}), ("in.",))
+
+
+@pytest.mark.parametrize(
+    ("text", "caller", "code"),
+    [
+        (b'{"op":"subscribe","topic":"in.a"}', READER, None),
+        (b'{"op":"subscribe","topic":"in.a"}', WRITER, ErrorCode.FORBIDDEN),
+        (b'{"op":"subscribe","topic":"out"}', READER, ErrorCode.FORBIDDEN),
+        (b'{"op":"subscribe","topics":{"in.a":{},"out":{}}}', READER, ErrorCode.FORBIDDEN),
+        (b'{"op":"unsubscribe","topic":"in.a"}', WRITER, None),
+        (b'{"op":"unsubscribe","topic":"out"}', WRITER, ErrorCode.FORBIDDEN),
+        (b'{"op":"publish","topic":"in.a","records":[{"data":1}]}', WRITER, None),
+        (b'{"op":"publish","topic":"in.a","records":[{"data":1}]}', READER, ErrorCode.FORBIDDEN),
+        (b'{"op":"publish","topic":"out","records":[{"data":1}]}', WRITER, ErrorCode.FORBIDDEN),
+        (b'{"op":"ping"}', READER, None),
+    ],
+)
+def test_what_a_key_may_order(text: bytes, caller: Caller, code: ErrorCode | None) -> None:
+    """Each command has scopes of its own, and every name of it is checked. (§7.7)"""
+    asked = websocket.parse(text, LIMITS).order
+    assert not isinstance(asked, Rejection)
+
+    if code is not None:
+        assert harness.refusal(websocket.permitted_order, asked, caller).code is code
+        return
+    given = websocket.permitted_order(asked, caller)
+    if isinstance(given, websocket.Publish):
+        assert given.append.caller is caller
+
+
+def test_a_removed_key_may_order_nothing() -> None:
+    """Not even a ping: its socket ends. (§0.2)"""
+    caller = Caller("k")
+    caller.is_revoked = True
+
+    assert harness.refusal(websocket.permitted_order, websocket.Ping(), caller).code is (
+        ErrorCode.UNAUTHORIZED
+    )

@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from topics.protocol.http.routes import OriginRule
+from topics.protocol.http.origins import OriginRule
 from topics.protocol.model.limits import Limits
+from topics.server.access.guard import Guard
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Headers, Streaming
 from topics.testing import START_MS, _Shell
@@ -15,9 +16,14 @@ JSON = (b"content-type", b"application/json")
 class Desk:
     """An exchange over memory, asked in one call."""
 
-    def __init__(self, limits: Limits | None = None, origins: OriginRule | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        origins: OriginRule | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self.shell = _Shell(limits or Limits(), START_MS)
-        self.exchange = TopicsExchange(self.shell, origins)
+        self.exchange = TopicsExchange(self.shell, origins, guard=guard)
 
     def ask(
         self,

@@ -4,13 +4,15 @@ import gzip
 
 import pytest
 
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
-from topics.server.exchange.interface import Head, Headers, Memo
+from topics.server.access.guard import Guard
+from topics.server.access.keys import source_of
+from topics.server.exchange.interface import Answer, Head, Headers, Memo
 from topics.server.exchange.shell import Phase
 from topics.testing import START_MS
 
-from .desk import JSON, Desk, code, document
+from .desk import JSON, Desk, code, document, header
 
 ORDER = [
     ("an unknown path", "POST", "/v0/nope", 404, "not_found"),
@@ -153,14 +155,74 @@ def test_a_seek_does_not_step_over_a_loss() -> None:
     assert after["tombstone"] is None
 
 
+def test_a_page_that_was_named_may_call() -> None:
+    """Its preflight is answered, and every answer says whose page may read it; nobody else's. (CORS)"""
+    desk = Desk(origins=OriginRule(LOOPBACK_HOSTS, frozenset({b"https://app.example"})))
+    host, page = (b"host", b"localhost"), (b"origin", b"https://app.example")
+    asks = (b"access-control-request-method", b"PUT")
+    allowed = b"access-control-allow-origin"
+
+    preflight = desk.ask("OPTIONS", "/v0/topics/a", None, host, page, asks)
+
+    assert (preflight.status, preflight.body) == (204, [])
+    assert header(preflight, allowed) == b"https://app.example"
+    assert b"PUT" in (header(preflight, b"access-control-allow-methods") or b"")
+    for answer, status in (
+        (desk.ask("PUT", "/v0/topics/a", {}, JSON, host, page), 201),
+        (desk.ask("GET", "/v0/topics/b", None, host, page), 404),
+        (desk.ask("GET", "/", None, host, page), 200),
+    ):
+        assert (answer.status, header(answer, allowed)) == (status, b"https://app.example")
+    assert header(desk.ask("GET", "/v0/topics/a", None, host), allowed) is None
+    assert desk.ask("OPTIONS", "/v0/topics/a", None, host, page).status == 405
+    assert desk.ask("OPTIONS", "/v0/topics/a", None, host, asks).status == 405
+    evil = desk.ask("OPTIONS", "/v0/topics/a", None, host, (b"origin", b"null"), asks)
+    assert (evil.status, header(evil, allowed)) == (403, None)
+
+
+def test_two_keys_are_none() -> None:
+    """However a transport hands them on, two headers are no key. (§0.2)"""
+    source = source_of("full", None)
+    assert source is not None
+    desk = Desk(guard=Guard(source))
+    key, other = (b"authorization", b"Bearer full"), (b"authorization", b"Bearer x")
+
+    assert desk.ask("GET", "/v0/topics", None, key).status == 200
+    for pair in ((key, key), (key, other), (other, key)):
+        assert desk.ask("GET", "/v0/topics", None, *pair).status == 401
+
+
+def test_a_key_that_is_gone_while_a_body_comes() -> None:
+    """The head was accepted, and its key was removed before the body had come: 401. (§0.2)"""
+    source = source_of("full", None)
+    assert source is not None
+    desk = Desk(guard=(guard := Guard(source)))
+    key = (b"authorization", b"Bearer full")
+    admitted = desk.exchange.begin(Head("PUT", b"/v0/topics/a", b"", [key, JSON]))
+    assert not isinstance(admitted, Answer)
+
+    for caller in guard.keys.replace([]).revoked:
+        desk.shell.engine.revoke(caller)
+    answer = admitted.finish([b"{}"])
+
+    assert isinstance(answer, Answer)
+    assert code(answer) == (401, "unauthorized")
+    assert desk.shell.engine.state.topics == {}
+
+
 # ---------------------------------------------------------------------- heads that come again
 
 
 class Twice(Desk):
     """Each head comes twice, as a driver that keeps heads gives them: with what was noted of it."""
 
-    def __init__(self, limits: Limits | None = None, origins: OriginRule | None = None) -> None:
-        super().__init__(limits, origins)
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        origins: OriginRule | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        super().__init__(limits, origins, guard)
         self.memos: dict[object, Memo] = {}
 
     def head(self, method: str, path: bytes, query: bytes, given: Headers) -> Head:
@@ -224,3 +286,19 @@ def test_a_foreign_page_stays_foreign() -> None:
     for _ in range(2):
         assert desk.ask("PUT", "/v0/topics/a", {}, JSON, *foreign).status == 403
     assert all(memo.judged is None for memo in desk.memos.values())
+
+
+def test_a_key_is_judged_each_time() -> None:
+    """What was noted of a head says nothing of its key: it may be gone when the head comes again. (§0.2)"""
+    source = source_of("full", None)
+    assert source is not None
+    guard = Guard(source)
+    desk = Twice(guard=guard)
+    key = (b"authorization", b"Bearer full")
+    for _ in range(2):
+        assert desk.ask("PUT", "/v0/topics/a", {}, key, JSON).status in (200, 201)
+
+    for caller in guard.keys.replace([]).revoked:
+        desk.shell.engine.revoke(caller)
+
+    assert code(desk.ask("PUT", "/v0/topics/a", {}, key, JSON)) == (401, "unauthorized")

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from server.exchange.test_exchange import Desk, document
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head, Streaming

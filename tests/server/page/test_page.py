@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from topics.protocol.http.routes import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.interface import Answer, Head

@@ -9,6 +9,7 @@ held runs out or was given back by then.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.outcomes import Grant
 from topics.protocol.state.job import Job, JobPlace
@@ -25,6 +26,7 @@ class PushStream:
         lapsed: The same, of those whose time ran out, and that no other worker has claimed since.
         given: What was leased and not taken yet.
         ended_by: Why the server ended it, where it did.
+        owner: Whose connection it is.
     """
 
     topic_id: int
@@ -37,6 +39,7 @@ class PushStream:
     lapsed: dict[int, int] = field(default_factory=dict)
     given: list[Grant] = field(default_factory=list)
     ended_by: Rejection | None = None
+    owner: Caller = ANYONE
 
     @property
     def is_full(self) -> bool:

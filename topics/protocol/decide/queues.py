@@ -18,6 +18,7 @@ from topics.protocol.decide.exhausted_jobs import ExhaustedJobs
 from topics.protocol.decide.leases import Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.decide.push_streams import PushStream, PushStreams
 from topics.protocol.decide.wait_queue import JobWaiter, WaitQueue, WaitQueues, deal
+from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Ack, Claim, Extend, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
@@ -100,6 +101,14 @@ class QueueCommands:
     def forget(self, token: object) -> None:
         """The client of a parked claim is gone."""
         self._waiting.forget(token)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: its streams end.  What they hold goes back when they are closed."""
+        for _, waiting in self._waiting.all():
+            for stream in waiting.streams:
+                if stream.owner is owner:
+                    stream.ended_by = gone()
+                    stream.wake()
 
     def release_all(self) -> None:
         """Answer every parked claim and wake every stream: the server is stopping."""
@@ -400,6 +409,7 @@ class QueueCommands:
         """A push stream begins to take jobs."""
         self._waiting.open(stream.topic_id).streams[stream] = None
         self.streams.open_count += 1
+        stream.owner.streams += 1
 
     def take(self, stream: PushStream, moment: Moment) -> list[Jobs]:
         """The jobs that a stream which can send is given now, each a span of its own; it is woken
@@ -428,6 +438,7 @@ class QueueCommands:
         moment = self._unit.in_engine_time(moment)
         waiting = self._waiting.find(stream.topic_id)
         self.streams.open_count -= 1
+        stream.owner.streams -= 1
         if waiting is None or stream not in waiting.streams:
             return
         del waiting.streams[stream]

@@ -1,11 +1,12 @@
 """Record commands that write: append, delete, purge (§2, §5)."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.partial_scans import Finding, PartialScans
+from topics.protocol.model.access import Scope
 from topics.protocol.model.commands import Append, DeleteRecords, Purge
 from topics.protocol.model.events import TopicCreated
 from topics.protocol.model.moment import Moment
@@ -14,6 +15,8 @@ from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.state.topic import Topic
 
 Kind = TypeVar("Kind", Deleted, Purged)
+CONFIGURES: Final[frozenset[Scope]] = frozenset({"admin"})
+"""What a write needs besides, where its `config` would be applied (§0.2)."""
 
 
 class RecordCommands:
@@ -34,6 +37,8 @@ class RecordCommands:
             create = command.config.auto_create if command.create is None else command.create
             if not create:
                 raise no_such_topic(command.topic)
+            if command.is_configuring:
+                command.caller.require_scopes(CONFIGURES)
             # Whether its first batch is let in is decided on a topic that is not there yet: what is
             # refused makes no topic.
             created = self._unit.admission.creation(command.topic, command.config, now_ms)

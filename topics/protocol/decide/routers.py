@@ -11,6 +11,7 @@ from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
 from topics.protocol.decide.forwarding import Forwarding
 from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.model.access import Caller, outside
 from topics.protocol.model.commands import (
     Claim,
     Command,
@@ -182,7 +183,7 @@ class RouterCommands:
     def _put(self, command: PutRouter, moment: Moment) -> Outcome:
         """§6.1: create, or replace the config; an identical one changes nothing."""
         config = command.config
-        old = self._routers.by_name.get(command.router)
+        old = self._known(command)
         if old is not None and old.config == config:
             return _put(old.name, config, created=False)
         limit = self._limits.max_routers
@@ -228,12 +229,7 @@ class RouterCommands:
             return source, None
         known_id = self._routers.source_of(dest.topic_id, but=old)
         if known_id is not None and (source is None or source.topic_id != known_id):
-            known = self._state.by_id[known_id].name
-            raise Rejection(
-                ErrorCode.TOPIC_EXISTS_INCOMPATIBLE,
-                f'topic "{dest.name}" is derived from "{known}" already',
-                {"reason": "router_dest_fan_in", "topic": dest.name, "source": known},
-            )
+            raise _fan_in(dest.name, self._state.by_id[known_id].name, command.caller)
         if source is not None and not config.allow_cycle:
             ring = self._routers.cycle(source.topic_id, dest.topic_id, but=old)
             if ring:
@@ -241,7 +237,7 @@ class RouterCommands:
                 raise Rejection(
                     ErrorCode.ROUTER_CYCLE,
                     f"the router would close a ring of {len(names) - 1} topics",
-                    {"cycle": names},
+                    {"cycle": [name for name in names if command.caller.covers(name)]},
                 )
         return source, dest
 
@@ -256,7 +252,7 @@ class RouterCommands:
 
     def _get(self, command: GetRouter, moment: Moment) -> Outcome:
         """§6.2."""
-        router = self._routers.by_name.get(command.router)
+        router = self._known(command)
         if router is None:
             raise Rejection(
                 ErrorCode.ROUTER_NOT_FOUND,
@@ -267,22 +263,34 @@ class RouterCommands:
 
     def _list(self, command: ListRouters, moment: Moment) -> Outcome:
         """§6.3: by name, so that a page goes on rightly whatever came and went between."""
-        names = self._routers.names
-        start = bisect_left(names, max(command.prefix, command.after))
         page: list[Router] = []
-        for i in range(start, len(names)):
-            if not names[i].startswith(command.prefix) or len(page) > command.page_size:
+        for prefix in command.caller.prefixes_within(command.prefix):
+            self._add_to_page(page, prefix, command)
+        shown = page[: command.page_size]
+        views = [self._view(router, moment.now_ms) for router in shown]
+        return RoutersListed(views, shown[-1].name if len(page) > command.page_size else None)
+
+    def _add_to_page(self, page: list[Router], prefix: str, command: ListRouters) -> None:
+        """Routers whose names begin so, until the page has one more than it may show."""
+        names = self._routers.names
+        for i in range(bisect_left(names, max(prefix, command.after)), len(names)):
+            if not names[i].startswith(prefix) or len(page) > command.page_size:
                 break
             router = self._routers.by_name[names[i]]
             if (
                 names[i] != command.after
                 and command.source in (None, router.config.source)
                 and command.dest in (None, router.config.dest)
+                and command.caller.covers_all(*router.names)
             ):
                 page.append(router)
-        shown = page[: command.page_size]
-        views = [self._view(router, moment.now_ms) for router in shown]
-        return RoutersListed(views, shown[-1].name if len(page) > command.page_size else None)
+
+    def _known(self, command: PutRouter | GetRouter | DeleteRouter) -> Router | None:
+        """The router of that name, if there is one; 403 where one of its ends is not the caller's."""
+        router = self._routers.by_name.get(command.router)
+        if router is not None and not command.caller.covers_all(*router.names):
+            raise outside(router.name)
+        return router
 
     def _view(self, router: Router, now_ms: int) -> RouterView:
         published_seq = self._state.by_id[router.source_id].published_seq
@@ -307,13 +315,23 @@ class RouterCommands:
 
     def _delete(self, command: DeleteRouter, moment: Moment) -> Outcome:
         """§6.4: idempotent; what was forwarded stays."""
-        router = self._routers.by_name.get(command.router)
+        router = self._known(command)
         if router is not None:
             self._unit.require_writable(moment, reserve=True)
             self._unit.emit(RouterDeleted(moment.now_ms, router.router_id))
             self._rested()
         # What a repetition repeats may still be on its way to the disk.
         return RouterDropped(command.router, router is not None, gate=Gate.SYNCED, is_logged=True)
+
+
+def _fan_in(dest: str, source: str, caller: Caller) -> Rejection:
+    """409: a destination has one source, which is named where the caller may know it."""
+    detail = {"reason": "router_dest_fan_in", "topic": dest}
+    message = f'topic "{dest}" is derived from another topic already'
+    if caller.covers(source):
+        detail["source"] = source
+        message = f'topic "{dest}" is derived from "{source}" already'
+    return Rejection(ErrorCode.TOPIC_EXISTS_INCOMPATIBLE, message, detail)
 
 
 def _put(name: str, config: RouterConfig, *, created: bool) -> RouterPut:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
+from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import DeleteTopic, GetTopic, ListTopics, PutTopic
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -112,35 +113,47 @@ class TopicCommands:
     def _get(self, command: GetTopic, moment: Moment) -> TopicShown:
         """§1.2."""
         topic = self._unit.topic(command.topic, moment.now_ms)
-        shown = TopicShown(self._view(topic, moment.now_ms))
+        shown = TopicShown(self._view(topic, moment.now_ms, command.caller))
         if command.touch:
             note_read(topic, moment.now_ms)
         return shown
 
     def _list(self, command: ListTopics, moment: Moment) -> TopicsListed:
         """§1.3: by name, so that a page goes on rightly whatever came and went between."""
-        names = self._state.names
-        start = bisect_left(names, max(command.prefix, command.after))
-        if start < len(names) and names[start] == command.after:
-            start += 1
-        page = names[start : start + command.page_size + 1]
-        page = [name for name in page if name.startswith(command.prefix)]
-        shown, is_last = page[: command.page_size], len(page) <= command.page_size
+        size = command.page_size
+        page = self._page(command, size + 1)
+        shown, is_last = page[:size], len(page) <= size
         topics = [self._unit.topic(name, moment.now_ms) for name in shown]
-        views = [self._view(topic, moment.now_ms) for topic in topics]
+        views = [self._view(topic, moment.now_ms, command.caller) for topic in topics]
         if command.touch:
             for topic in topics:
                 note_read(topic, moment.now_ms)
         return TopicsListed(views, None if is_last else shown[-1])
 
-    def _view(self, topic: Topic, now_ms: int) -> TopicView:
+    def _page(self, command: ListTopics, size: int) -> list[str]:
+        """The first names after the page before, of those that the caller may see."""
+        names, page = self._state.names, list[str]()
+        for prefix in command.caller.prefixes_within(command.prefix):
+            start = bisect_left(names, max(prefix, command.after))
+            if start < len(names) and names[start] == command.after:
+                start += 1
+            near = names[start : start + size - len(page)]
+            page += [name for name in near if name.startswith(prefix)]
+            if len(page) == size:
+                break
+        return page
+
+    def _view(self, topic: Topic, now_ms: int, caller: Caller) -> TopicView:
         queue = self._state.queues.get(topic.topic_id)
         if queue is not None:
             queue.settle(now_ms)
         count, size_bytes = topic.shown()
+        config = topic.config
+        if config.dead_letter is not None and not caller.covers(config.dead_letter):
+            config = msgspec.structs.replace(config, dead_letter=None)
         return TopicView(
             name=topic.name,
-            config=topic.config,
+            config=config,
             epoch=topic.epoch,
             head_seq=topic.published_seq,
             earliest_seq=topic.earliest_seq,
@@ -166,7 +179,11 @@ class TopicCommands:
                 {"topic": topic.name, "count": topic.count},
             )
         self._unit.require_writable(moment, reserve=True)
-        routers = [router.name for router in self._state.routers.of(topic.topic_id)]
+        routers = [
+            router.name
+            for router in self._state.routers.of(topic.topic_id)
+            if command.caller.covers_all(*router.names)
+        ]
         head_seq = topic.published_seq
         self._unit.emit(TopicDeleted(moment.now_ms, topic.topic_id))
         self._unit.publication.drop(topic)

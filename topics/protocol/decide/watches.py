@@ -9,6 +9,7 @@ from typing import Any
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.topics import effective_priority, note_read
+from topics.protocol.model.access import ANYONE, Caller, unknown_key
 from topics.protocol.model.commands import Begin, CreateWatch, View
 from topics.protocol.model.cursor import Remembered, composite, parse_composite
 from topics.protocol.model.errors import DamagedRun, ErrorCode, Rejection
@@ -49,7 +50,8 @@ class WatchCommands:
             view = own_view(command.view, begin)
             cursor = command.cursors.get(name, begin_at(topic, begin))
             watched[name] = Watched(name, topic.topic_id, cursor, view)
-        session = Session(command.wid, watched, command.heartbeat_ms, moment.now_ms)
+        beat_ms, owner = command.heartbeat_ms, command.caller
+        session = Session(command.wid, watched, beat_ms, moment.now_ms, owner=owner)
         self.watches.add_session(session)
         return WatchCreated(
             session.wid,
@@ -65,33 +67,42 @@ class WatchCommands:
         return WatchPosition(watched.cursor, topic.published_seq, topic.earliest_seq, topic.epoch)
 
     def open_stream(
-        self, wid: str, rewind: str | None, wake: Callable[[], None], now_ms: int
+        self,
+        wid: str,
+        rewind: str | None,
+        wake: Callable[[], None],
+        now_ms: int,
+        caller: Caller = ANYONE,
     ) -> tuple[Session, Stream]:
         """Open the stream of a session (§7.3); `rewind` is a composite id that the client kept.
 
         Raises:
-            Rejection: 404 for an unknown or expired `wid`, 429 for too many connections.
+            Rejection: 404 for an unknown or expired `wid`, 401 for another key than the session's,
+                429 for too many connections.
         """
         now_ms = self._unit.advance(now_ms)
-        session = self.require_session(wid, now_ms)
-        self.require_connection_slot(taken_over=session.stream is not None)
+        session = self.require_session(wid, now_ms, caller)
+        self.require_connection_slot(caller, taken_over=session.stream is not None)
         known = Remembered()
         if rewind is not None:
             known = parse_composite(rewind, list(session.watched)) or known
         return session, self.watches.open(session, wake, known, now_ms)
 
-    def require_session(self, wid: str, now_ms: int) -> Session:
-        """The session of a `wid`, which is not touched; 404 where there is none any more."""
+    def require_session(self, wid: str, now_ms: int, caller: Caller = ANYONE) -> Session:
+        """The session of a `wid`, which is not touched; 404 where there is none any more, and 401
+        where it is another key's, in the words for a key that is unknown (§7.1)."""
         self.watches.forget_idle(self._unit.advance(now_ms))
         session = self.watches.sessions.get(wid)
         if session is None:
             raise Rejection(ErrorCode.NOT_FOUND, "no such watch session; post a new one")
+        if session.owner is not caller:
+            raise unknown_key()
         return session
 
-    def open_socket(self, wake: Callable[[], None]) -> Stream:
+    def open_socket(self, wake: Callable[[], None], caller: Caller = ANYONE) -> Stream:
         """A WebSocket's stream, with nothing subscribed yet (§7.7)."""
-        self.require_connection_slot(taken_over=False)
-        return self.watches.open_socket(wake)
+        self.require_connection_slot(caller, taken_over=False)
+        return self.watches.open_socket(wake, caller)
 
     def subscribe(
         self, stream: Stream, topics: Mapping[str, Begin], view: View, now_ms: int
@@ -130,8 +141,12 @@ class WatchCommands:
         topic = self._unit.state.topics.get(name)
         return 0 if topic is None else effective_priority(topic, self._unit.state.now_ms)
 
-    def require_connection_slot(self, *, taken_over: bool) -> None:
+    def require_connection_slot(self, caller: Caller, *, taken_over: bool) -> None:
+        """429 where the server, or this key, has as many connections open as it may (§11)."""
         limit = self._limits.max_sse_connections
         streams = len(self.watches.streams) + self._besides()
         if limit and streams - taken_over >= limit:
             raise throttled("max_sse_connections", limit)
+        limit = self._limits.max_sse_connections_per_key
+        if limit and caller.is_key and caller.streams - taken_over >= limit:
+            raise throttled("max_sse_connections_per_key", limit)

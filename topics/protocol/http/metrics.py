@@ -6,9 +6,11 @@ from typing import Final, Literal
 
 import orjson
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.durability import DURABILITIES
 from topics.protocol.model.ports import StoreStats
 from topics.protocol.state.queue import Queue
+from topics.protocol.state.routers import Router
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.watches import Watches
@@ -58,10 +60,12 @@ def families(
     process: Process,
     *,
     push_streams: int = 0,
+    caller: Caller = ANYONE,
 ) -> list[Family]:
     """All metrics, aggregates first; those of the state only where there is one.
 
     Args:
+        caller: Whose topics and routers have gauges of their own; aggregates count all of them.
         state: None while another thread changes it: during replay, and at the end of a stop.
         push_streams: How many are open.
     """
@@ -72,12 +76,16 @@ def families(
     gauges = _aggregates(state, topics, watches, process, push_streams)
     known = [*gauges, *_wal(stats, process)]
     if state is None:
-        return [*known, *_per_topic(topics, {}), *_per_router(None)]
+        return [*known, *_per_topic(topics, {}), *_per_router([], {})]
+    named, routers = topics, list(state.routers.by_name.values())
+    if caller.prefixes:
+        named = [topic for topic in topics if caller.covers(topic.name)]
+        routers = [router for router in routers if caller.covers_all(*router.names)]
     return [
         *known,
-        *_per_topic(topics, state.queues),
-        *_per_queue(topics, state),
-        *_per_router(state),
+        *_per_topic(named, state.queues),
+        *_per_queue(named, state, caller),
+        *_per_router(routers, state.by_id),
     ]
 
 
@@ -182,7 +190,7 @@ def _per_topic(topics: Sequence[Topic], queues: Mapping[int, Queue]) -> Iterable
     yield _one("topics_topic_metrics_truncated", "gauge", text, truncated)
 
 
-def _per_queue(topics: Sequence[Topic], state: State) -> Iterable[Family]:
+def _per_queue(topics: Sequence[Topic], state: State, caller: Caller) -> Iterable[Family]:
     shown = [(t, state.queues[t.topic_id]) for t in topics[:TOPICS_SHOWN_MAX]
              if t.topic_id in state.queues]  # fmt: skip
     delayed = [Sample(q.delayed, {"topic": t.name}) for t, q in shown]
@@ -190,20 +198,18 @@ def _per_queue(topics: Sequence[Topic], state: State) -> Iterable[Family]:
     dead = []
     for topic, _ in shown:
         letters = state.topics.get(topic.config.dead_letter or "")
-        if letters is not None:
+        if letters is not None and caller.covers(letters.name):
             dead.append(Sample(letters.shown()[0], {"topic": topic.name}))
     text = "Live records of the queue's dead-letter topic."
     yield Family("topics_topic_queue_dead", "gauge", text, dead)
 
 
-def _per_router(state: State | None) -> Iterable[Family]:
-    routers = [] if state is None else list(state.routers.by_name.values())
+def _per_router(routers: Sequence[Router], topics: Mapping[int, Topic]) -> Iterable[Family]:
     shown = routers[:ROUTERS_SHOWN_MAX]
     lags, blocks = [], []
     for router in shown:
-        assert state is not None
         label = {"router": router.name}
-        source = state.by_id.get(router.source_id)
+        source = topics.get(router.source_id)
         if source is not None:
             lags.append(Sample(max(source.published_seq - router.cursor, 0), label))
         blocks.append(Sample(int(router.blocked is not None), label))

@@ -19,6 +19,7 @@ import orjson
 
 from topics.protocol.http import bodies
 from topics.protocol.http.decoding import invalid
+from topics.protocol.model.access import SCOPES, Scope
 from topics.protocol.model.commands import (
     Claim,
     Command,
@@ -40,7 +41,9 @@ from topics.protocol.model.names import (
 )
 from topics.protocol.model.records import Buffer
 
-Scope = Literal["read", "write", "read+write", "delete", "admin", "probe", "socket", "open"]
+Guard = Literal["read", "write", "read+write", "delete", "admin", "probe", "socket", "open"]
+"""Who may use a route: who has these scopes; `socket`: any key, and each of its commands asks for
+scopes of its own; `probe`: everybody, or any key; `open`: everybody (§0.2, §8)."""
 
 
 class BodyRule(Enum):
@@ -94,9 +97,16 @@ class Route:
 
     method: str
     path: tuple[bytes, ...]
-    scope: Scope
+    guard: Guard
     body: BodyRule
     target: Parser | Probe | StreamKind
+    scopes: frozenset[Scope]
+    """What a key needs."""
+    has_name: bool
+    """Whether `:` is the name of a topic or a router."""
+    takes_token: bool
+    """Whether a key may come as `?token=`, because the `EventSource` of a browser sends no header
+    (§7.1)."""
 
     @property
     def line(self) -> str:
@@ -242,10 +252,20 @@ def _path(text: str) -> tuple[bytes, ...]:
 
 
 def _route(
-    line: str, scope: Scope, target: Parser | Probe | StreamKind, body: BodyRule = BodyRule.NONE
+    line: str, guard: Guard, target: Parser | Probe | StreamKind, body: BodyRule = BodyRule.NONE
 ) -> Route:
-    method, path = line.split()
-    return Route(method, _path(path), scope, body, target)
+    method, text = line.split()
+    path = _path(text)
+    return Route(
+        method,
+        path,
+        guard,
+        body,
+        target,
+        scopes=SCOPES.intersection(guard.split("+")),
+        has_name=b":" in path and path[1] in (b"topics", b"routers"),
+        takes_token=target in (StreamKind.WATCH, StreamKind.WORK),
+    )
 
 
 _ANY: Final = BodyRule.JSON_OR_EMPTY
@@ -409,6 +429,11 @@ def accepts_event_stream(accept: bytes | None) -> bool:
     return _weight_of(_weights(accept), b"text", b"event-stream") > 0
 
 
+def names_event_stream(accept: bytes | None) -> bool:
+    """Whether an `Accept` asks for an event stream by its name."""
+    return _weights(accept).get(b"text/event-stream", 0.0) > 0
+
+
 def prefers_json(accept: bytes | None) -> bool:
     """Whether an `Accept` asks for JSON where text is the default (§8.3)."""
     weights = _weights(accept)
@@ -447,56 +472,6 @@ def _weight(params: Sequence[bytes]) -> float:
 _WEIGHT: Final = re.compile(rb"[01](\.\d*)?|\.\d+")
 
 
-# ---------------------------------------------------------------------- who may ask
-
-
-@dataclass(frozen=True, slots=True)
-class OriginRule:
-    """Which browser pages may reach this server, and under which names.
-
-    A page of another site could otherwise read and write a server on its visitor's own machine,
-    directly or after its name was made to point at a local address (DNS rebinding).
-
-    Attributes:
-        hosts: Host names under which the server may be addressed; empty: any.
-        origins: Foreign origins (`https://app.example`) that are let in.
-    """
-
-    hosts: frozenset[bytes]
-    origins: frozenset[bytes]
-
-    def check(self, header: Callable[[bytes], bytes | None], path: bytes = b"") -> None:
-        # The page at `/` holds no data, so a link on another site may lead there.
-        is_link = path == b"/" and header(b"sec-fetch-dest") == b"document"
-        host = (header(b"host") or b"").lower()
-        if self.hosts and host and _without_port(host) not in self.hosts and host not in self.hosts:
-            raise Rejection(
-                ErrorCode.FORBIDDEN, "this Host is not served here; see TOPICS_ALLOWED_HOSTS"
-            )
-        origin = header(b"origin")
-        if origin is None:
-            if header(b"sec-fetch-site") == b"cross-site" and not is_link:
-                raise self._foreign()
-            return
-        origin = origin.lower()
-        if origin not in self.origins and origin.partition(b"://")[2] != host:
-            raise self._foreign()
-
-    @staticmethod
-    def _foreign() -> Rejection:
-        return Rejection(
-            ErrorCode.FORBIDDEN, "a page of another origin; see TOPICS_ALLOWED_ORIGINS"
-        )
-
-
-LOOPBACK_HOSTS: Final = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
-
-
-def _without_port(host: bytes) -> bytes:
-    name, colon, port = host.rpartition(b":")
-    return name if colon and port.isdigit() else host
-
-
 # ---------------------------------------------------------------------- errors
 
 
@@ -512,6 +487,8 @@ def error_headers(refusal: Rejection) -> Sequence[tuple[bytes, bytes]]:
     headers = []
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
+    if refusal.code is ErrorCode.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
     if refusal.allow:
         headers.append((b"allow", ", ".join(refusal.allow).encode()))
     return headers

@@ -15,11 +15,13 @@ from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
 from topics.protocol.http.decoding import decode, invalid
 from topics.protocol.http.sse import record_data, stone_fields
+from topics.protocol.model.access import Caller, Scope
 from topics.protocol.model.commands import Append, Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.names import require_topic_name
 from topics.protocol.model.outcomes import Appended, WatchPosition
+from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import (
     CaughtUpFrame,
@@ -151,6 +153,32 @@ def _order(envelope: Envelope, raw: bytes, limits: Limits) -> Order:
             return Ping()
         case other:
             raise invalid(f"unknown op {orjson.dumps(other[:64]).decode()}", "$.op")
+
+
+_READS: Final[frozenset[Scope]] = frozenset({"read"})
+_WRITES: Final[frozenset[Scope]] = frozenset({"write"})
+
+
+def permitted_order(order: Order, caller: Caller) -> Order:
+    """The order as a key may give it: each has scopes of its own, and every name is checked (§7.7).
+
+    Raises:
+        Rejection: 401 where the key was removed since; 403.
+    """
+    caller.require_current()
+    match order:
+        case Subscribe(topics):
+            caller.require_scopes(_READS)
+            for name in topics:
+                caller.require_name(name)
+        case Unsubscribe(topic):
+            caller.require_name(topic)
+        case Publish(append):
+            caller.require_scopes(_WRITES)
+            return Publish(permitted(append, caller))
+        case Ping():
+            pass
+    return order
 
 
 def _required(topic: str | None) -> str:

@@ -10,9 +10,17 @@ from typing import TypeAlias
 
 import msgspec
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.render import JsonText
 from topics.protocol.model.tags import Match
+
+
+class OnBehalf(msgspec.Struct, frozen=True, kw_only=True):
+    """What is decided, or answered, by who asks: the caller decides which names the answer may hold,
+    whose a session is, and whether a write may configure (§0.2)."""
+
+    caller: Caller = ANYONE
 
 
 class PutTopic(msgspec.Struct, frozen=True):
@@ -24,12 +32,12 @@ class PutTopic(msgspec.Struct, frozen=True):
     type_given: bool
 
 
-class GetTopic(msgspec.Struct, frozen=True):
+class GetTopic(OnBehalf, frozen=True):
     topic: str
     touch: bool = True
 
 
-class ListTopics(msgspec.Struct, frozen=True):
+class ListTopics(OnBehalf, frozen=True):
     """A page of names that begin with `prefix` and come after `after`."""
 
     prefix: str
@@ -38,15 +46,16 @@ class ListTopics(msgspec.Struct, frozen=True):
     touch: bool = False
 
 
-class DeleteTopic(msgspec.Struct, frozen=True):
+class DeleteTopic(OnBehalf, frozen=True):
     topic: str
     if_empty: bool = False
 
 
-class Append(msgspec.Struct, frozen=True, kw_only=True):
+class Append(OnBehalf, frozen=True, kw_only=True):
     """Records to append, n >= 1, as JSON text; one node, tag and meta (or None) each.
 
     `nodes` is one for all, or one a record; `tags` and `metas` are None where no record has one.
+    `is_configuring` says that `config` was given, and is not the default.
     """
 
     topic: str
@@ -57,6 +66,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes
     create: bool | None
     config: TopicConfig
+    is_configuring: bool = False
     return_seqs: bool
     disable_backpressure: bool
 
@@ -128,7 +138,7 @@ class Begin:
     nodes: tuple[str, ...] | None = None
 
 
-class CreateWatch(msgspec.Struct, frozen=True):
+class CreateWatch(OnBehalf, frozen=True):
     """A new watch session (§7.2).
 
     Attributes:
@@ -144,7 +154,7 @@ class CreateWatch(msgspec.Struct, frozen=True):
     cursors: Mapping[str, int]
 
 
-class PutRouter(msgspec.Struct, frozen=True):
+class PutRouter(OnBehalf, frozen=True):
     """Create or change a router (§6.1)."""
 
     router: str
@@ -152,11 +162,11 @@ class PutRouter(msgspec.Struct, frozen=True):
     create_dest: bool
 
 
-class GetRouter(msgspec.Struct, frozen=True):
+class GetRouter(OnBehalf, frozen=True):
     router: str
 
 
-class ListRouters(msgspec.Struct, frozen=True):
+class ListRouters(OnBehalf, frozen=True):
     """A page of router names, as `ListTopics`; of one source or destination where they are given."""
 
     prefix: str
@@ -166,7 +176,7 @@ class ListRouters(msgspec.Struct, frozen=True):
     dest: str | None
 
 
-class DeleteRouter(msgspec.Struct, frozen=True):
+class DeleteRouter(OnBehalf, frozen=True):
     router: str
 
 

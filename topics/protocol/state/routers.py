@@ -58,6 +58,11 @@ class Router:
         asked = self.config.filter
         self.match = None if asked is None else parse_match(list(asked))
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Its own and those of its two ends: who may not touch each may not know of it (§0.2)."""
+        return self.name, self.config.source, self.config.dest
+
     def block(self, code: str, message: str, now_ms: int) -> None:
         """The destination refused: tried again after a pause that doubles each time."""
         last = self.blocked

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import View
 from topics.protocol.state.frames import Frame
 
@@ -90,6 +91,7 @@ class Stream:
         waiting: Topics of the next pass.
         pending: Frames that come before any other.
         ended_by: Why the server ended it, where it did: a status of §0.6 and a sentence.
+        owner: Whose connection it is.
     """
 
     wake: Callable[[], None]
@@ -98,6 +100,7 @@ class Stream:
     waiting: list[Watched] = field(default_factory=list)
     pending: deque[Frame] = field(default_factory=deque)
     ended_by: tuple[int, str] | None = None
+    owner: Caller = ANYONE
 
     @property
     def is_drained(self) -> bool:

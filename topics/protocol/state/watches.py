@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.cursor import Remembered
 from topics.protocol.model.errors import DamagedRun
@@ -39,13 +40,14 @@ SESSION_TTL_MS: Final = 300_000
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """A subscription that outlives its connections (§7.1)."""
+    """A subscription that outlives its connections, and belongs to who made it (§7.1)."""
 
     wid: str
     watched: dict[str, Watched]
     heartbeat_ms: int
     last_access_ms: int
     stream: Stream | None = None
+    owner: Caller = ANYONE
 
 
 class Watches:
@@ -76,9 +78,21 @@ class Watches:
                 continue
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
-            del self.sessions[session.wid]
-            for watched in session.watched.values():
-                self._unlist(watched)
+            self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        del self.sessions[session.wid]
+        for watched in session.watched.values():
+            self._unlist(watched)
+
+    def revoke(self, owner: Caller) -> None:
+        """A key was removed: its streams and sockets end, and its sessions are forgotten."""
+        for stream in [stream for stream in self.streams if stream.owner is owner]:
+            stream.end(401, GONE)
+        for session in [each for each in self.sessions.values() if each.owner is owner]:
+            if session.stream is not None:
+                self.close(session.stream)
+            self._forget(session)
 
     def open(
         self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
@@ -91,8 +105,7 @@ class Watches:
         if session.stream is not None:
             session.stream.end(409, "another stream of this session took over")
             self.close(session.stream)
-        stream = Stream(wake, dict(session.watched))
-        self.streams.add(stream)
+        stream = self._add(Stream(wake, dict(session.watched), owner=session.owner))
         session.stream = stream
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
@@ -112,11 +125,20 @@ class Watches:
 
     # ------------------------------------------------------------------ streams
 
-    def open_socket(self, wake: Callable[[], None]) -> Stream:
+    def open_socket(self, wake: Callable[[], None], owner: Caller = ANYONE) -> Stream:
         """A stream that begins with no topic (§7.7)."""
-        stream = Stream(wake)
+        return self._add(Stream(wake, owner=owner))
+
+    def _add(self, stream: Stream) -> Stream:
         self.streams.add(stream)
+        stream.owner.streams += 1
         return stream
+
+    def _discard(self, stream: Stream) -> None:
+        """The stream is closed; it may have been closed before."""
+        if stream in self.streams:
+            self.streams.discard(stream)
+            stream.owner.streams -= 1
 
     def subscribe(self, stream: Stream, watched: Watched) -> None:
         """Add a topic to a socket; a second subscription of a name replaces the first."""
@@ -137,13 +159,13 @@ class Watches:
     def close_socket(self, stream: Stream) -> None:
         for name in list(stream.watched):
             self.unsubscribe(stream, name)
-        self.streams.discard(stream)
+        self._discard(stream)
 
     def close(self, stream: Stream) -> None:
         for watched in stream.watched.values():
             if watched.stream is stream:
                 self._detach(stream, watched)
-        self.streams.discard(stream)
+        self._discard(stream)
 
     def _attach(self, stream: Stream, watched: Watched) -> None:
         watched.stream = stream

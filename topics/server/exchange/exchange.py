@@ -5,6 +5,7 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 `_Admitted.finish` define; a refused request changes nothing.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -15,11 +16,16 @@ import msgspec
 
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.http import routes
-from topics.protocol.http.routes import BodyRule, OriginRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.origins import OriginRule, is_preflight, require_reader, told
+from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.trace_context import traced
+from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Append, Claim, Command, Diff
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
+from topics.server.access.guard import Guard
+from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, too_large
 from topics.server.exchange.interface import Answer, Head, Headers, Pending, Socket, Streaming
 from topics.server.exchange.late_answer import LateAnswer, shutting_down
@@ -32,15 +38,13 @@ from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 
-EVENT_STREAM: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-)
+log = logging.getLogger("topics.exchange")
+
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
-_LISTS: Final = frozenset((b"accept", b"accept-encoding"))
-"""Headers that may come on several lines, which are one list (RFC 9110 §5.3)."""
+_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"authorization"))
+"""Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
+list, too, and so they are none (§0.2)."""
 APART_BYTES: Final = 1 << 20
 """A larger body is parsed on a thread."""
 
@@ -54,6 +58,7 @@ class Judged(msgspec.Struct):
     """What follows from a head alone, for as long as the server runs.
 
     Attributes:
+        also: Headers of every answer, for a page of an allowed origin.
         label: Of its route, where requests are counted.
         needs_serving: It is answered only when the log was replayed.
         has_kind: It says what its body is, and that is JSON.
@@ -64,6 +69,7 @@ class Judged(msgspec.Struct):
     header: Callable[[bytes], bytes | None]
     route: Route
     name: str
+    also: Headers = ()
     label: str = OTHER
     needs_serving: bool = True
     has_kind: bool = False
@@ -78,6 +84,8 @@ class Judged(msgspec.Struct):
     def check(self, max_body_bytes: int) -> None:
         """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self.header, self.route.body
+        if self.route.target is StreamKind.WORK:
+            require_reader(header)
         if self.route.target in _EVENT_FEEDS and not routes.accepts_event_stream(header(b"accept")):
             raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         length = header(b"content-length")
@@ -98,6 +106,7 @@ class TopicsExchange:
     Args:
         origins: Which origins and hosts are allowed; None: all.
         observer: What notes every request; None: one that only counts.
+        guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
     """
 
@@ -107,11 +116,14 @@ class TopicsExchange:
         origins: OriginRule | None = None,
         observer: Observer | None = None,
         *,
+        guard: Guard | None = None,
         trace_meta: bool = False,
     ) -> None:
         self._runtime = runtime
         self._origins = origins
         self._observer = observer or Observer()
+        self._guard = guard
+        self._in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
         self._trace_meta = trace_meta
 
     def begin(self, head: Head) -> "Answer | _Admitted":
@@ -120,35 +132,92 @@ class TopicsExchange:
         judged: Judged | None = None if memo is None else memo.judged
         header = _reader(head.headers) if judged is None else judged.header
         call = Responder(self._runtime, self._observer, head, header, begun, OTHER)
+        admitted = None
         try:
             # The refusals, in their order.  Those that follow from the head alone are not looked for
             # again in a head that came before and met none of them; whatever may change while the
             # server runs is decided for each request.
             if judged is None:
-                if self._origins is not None:
-                    self._origins.check(header, head.path)
-                judged = Judged(header, *routes.find_route(head.method, head.path))
+                found = self._find(head, call)
+                if isinstance(found, Answer):
+                    return found
+                judged = found
+            call.also = judged.also
+            if self._guard is not None:
+                call.caller = self._guard.admit(judged.route, judged.name, head, header)
             if judged.needs_serving and self._runtime.phase is not Phase.READY:
                 self._refuse_to_serve()
             call.route = judged.label
+            admitted = _Admitted(
+                call,
+                judged,
+                head.query,
+                self._in_flight,
+                self._trace_meta,
+                self._runtime.limits.max_body_bytes,
+            )
+            if call.caller.is_key:
+                self._in_flight.enter(call.caller, admitted)
             if not judged.is_sound:
                 judged.check(self._runtime.limits.max_body_bytes)
                 judged.is_sound = True
                 if memo is not None:
                     memo.judged = judged
-            most_bytes = self._runtime.limits.max_body_bytes
-            return _Admitted(call, judged, head.query, self._trace_meta, most_bytes)
+            return admitted
         except Rejection as refusal:
-            return call.refuse(refusal)
+            answer = call.refuse(refusal)
         except Exception:
-            return call.fail()
+            answer = call.fail()
+        if admitted is not None:
+            admitted.close()
+        return answer
+
+    def _find(self, head: Head, call: Responder) -> "Answer | Judged":
+        """The route, for a page that may ask; or the answer to a page that asks whether it may.
+
+        Raises:
+            Rejection: 403, 401, 404, 405.
+        """
+        if self._origins is not None:
+            origin = self._origins.check(call.header, head.path)
+            if origin is not None:
+                call.also = told(origin)
+                if is_preflight(head.method, call.header):
+                    call.observe(204)
+                    return Answer(204, told(origin, preflight=True), [])
+        try:
+            route, name = routes.find_route(head.method, head.path)
+        except Rejection:
+            if self._guard is not None:
+                self._guard.require_key(head, call.header)  # 401 comes before 404
+            raise
+        return Judged(call.header, route, name, call.also)
 
     def connect(self, head: Head) -> Answer | Socket:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
         admitted = self.begin(head)
         if isinstance(admitted, Answer):
             return admitted
-        return admitted.connect()
+        try:
+            return admitted.connect()
+        finally:
+            admitted.close()
+
+    @property
+    def has_keys_file(self) -> bool:
+        return self._guard is not None and self._guard.has_file
+
+    async def reload(self) -> None:
+        """Read the keys file again, and end what keys that are gone have open."""
+        if self._guard is None:
+            log.info("SIGHUP: there is nothing to read again; settings stay")
+        elif self._runtime.phase is not Phase.STOPPED:
+            await self._guard.reload(self._runtime.read_in_thread, self._revoke)
+
+    def _revoke(self, caller: Caller) -> None:
+        self._runtime.engine.revoke(caller)
+        for admitted in self._in_flight.of(caller):
+            admitted.revoke()
 
     def _refuse_to_serve(self) -> NoReturn:
         match self._runtime.phase:
@@ -165,18 +234,24 @@ class _Admitted(msgspec.Struct, eq=False):
     _call: Responder
     _judged: Judged
     _query: bytes
+    _in_flight: "InFlight[_Admitted]"
     _traces: bool
     max_body_bytes: int
+    _waiting: LateAnswer | None = None
 
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
         call = self._call
         try:
+            # The body may have taken its time.
+            if call.caller.is_revoked:
+                raise gone()
             judged = self._judged
             route = judged.route
             if isinstance(route.target, Probe):
                 return answer_probe(call, route.target)
             if isinstance(route.target, StreamKind):
                 streaming = self._stream(route.target)
+                self.close()  # a stream is no request in flight (§11)
                 call.is_timed = False
                 call.observe(streaming.status)
                 return streaming
@@ -234,6 +309,10 @@ class _Admitted(msgspec.Struct, eq=False):
 
     def _submit(self, command: Command, waiting: LateAnswer) -> Answer | LateAnswer:
         """The answer, or `waiting` where it comes later."""
+        caller = self._call.caller
+        if caller.is_key:
+            command = permitted(command, caller)
+            self._waiting = waiting
         if self._call.runtime.phase is not Phase.READY:
             raise shutting_down()
         if isinstance(command, Claim):
@@ -259,27 +338,27 @@ class _Admitted(msgspec.Struct, eq=False):
             call.runtime.engine.watch_commands.require_session(
                 self._judged.name, call.runtime.now_ms
             )
-            return Streaming(200, EVENT_STREAM, None)
+            return call.streaming(None)
         query = routes.parse_query(self._query)
         if feed is StreamKind.WORK:
             return self._work(routes.parse_work(self._judged.name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
-        return Streaming(200, EVENT_STREAM, WatchFeed(call.runtime, self._judged.name, rewind))
+        return call.streaming(WatchFeed(call.runtime, self._judged.name, rewind, call.caller))
 
     def _work(self, asked: Claim) -> Streaming:
         call = self._call
         if call.is_head:
             call.runtime.engine.queue_commands.require_queue(asked.topic, call.runtime.now_ms)
-            return Streaming(200, EVENT_STREAM, None)
-        return Streaming(200, EVENT_STREAM, WorkFeed(call.runtime, asked))
+            return call.streaming(None)
+        return call.streaming(WorkFeed(call.runtime, asked, call.caller))
 
     def connect(self) -> Answer | Socket:
         call = self._call
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            feed = SocketFeed(call.runtime)
+            feed = SocketFeed(call.runtime, call.caller)
             call.is_timed = False
             call.observe(101)
             return feed
@@ -298,7 +377,13 @@ class _Admitted(msgspec.Struct, eq=False):
         return self._call.refuse(refusal, close=True)
 
     def close(self) -> None:
-        """Nothing is held for a request beyond its answer."""
+        if self._call.caller.is_key:
+            self._in_flight.leave(self._call.caller, self)
+
+    def revoke(self) -> None:
+        """The key was removed: an answer that waits for news is one that says so."""
+        if self._waiting is not None:
+            self._waiting.revoke()
 
 
 def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:

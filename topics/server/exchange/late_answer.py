@@ -14,6 +14,7 @@ import msgspec
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import answers
 from topics.protocol.http.answers import Piece
+from topics.protocol.model.access import gone
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Granted, Jobs
@@ -66,6 +67,14 @@ class LateAnswer(msgspec.Struct, eq=False):
             self.ticket.cancel()
         elif self._work is not None:
             self._work.cancel()
+
+    def revoke(self) -> None:
+        """Its key was removed.  What the log is to say is answered all the same: it was done."""
+        if self._answer is None and not self._is_cancelled and self.waits_for_news:
+            assert self.ticket is not None
+            self._is_cancelled = True
+            self.ticket.cancel()
+            self._done(self._call.refuse(gone()))
 
     def after(
         self,

@@ -53,6 +53,7 @@ def answer_probe(call: Responder, probe: Probe) -> Answer:
                 stats,
                 runtime.process(),
                 push_streams=runtime.engine.push_streams.open_count,
+                caller=call.caller,
             )
             known = [*known, *call.observer.measures.families(), *usage.families()]
             if routes.prefers_json(call.header(b"accept")):

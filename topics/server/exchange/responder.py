@@ -16,16 +16,22 @@ import msgspec
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import answers, routes
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome, Page
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Answer, Head, Headers
+from topics.server.exchange.interface import Answer, Feed, Head, Headers, Streaming
 from topics.server.exchange.observer import Observer
 from topics.server.exchange.shell import Shell
 
 log = logging.getLogger("topics.exchange")
 
 JSON: Final = (b"content-type", b"application/json")
+EVENT_STREAM: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
 GZIP_MIN_BYTES: Final = 1024
 GZIP_APART_BYTES: Final = 64 << 10
 """A larger answer is compressed on a thread: 8 MiB take a tenth of a second."""
@@ -38,6 +44,8 @@ class Responder(msgspec.Struct):
         header: A header of the request by its name, in lower case.
         begun: When the request came, by `time.perf_counter`.
         route: The label of its route.
+        caller: Whose request it is.
+        also: Headers of every answer, for a page of an allowed origin.
         is_timed: It takes as long as it takes because of the server, and not because it waits.
     """
 
@@ -48,6 +56,8 @@ class Responder(msgspec.Struct):
     begun: float
     route: str
     is_timed: bool = True
+    caller: Caller = ANYONE
+    also: Headers = ()
 
     @property
     def is_head(self) -> bool:
@@ -98,9 +108,13 @@ class Responder(msgspec.Struct):
         if self.accepts_gzip:
             zipped = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
             headers, document = (*headers, *zipped), zipped_once(document)
-        headers = (*headers, (b"content-length", b"%d" % len(document)))
+        headers = (*headers, (b"content-length", b"%d" % len(document)), *self.also)
         self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
+
+    def streaming(self, feed: Feed | None) -> Streaming:
+        """An event stream; without a feed it is its head only (HEAD)."""
+        return Streaming(200, (*EVENT_STREAM, *self.also), feed)
 
     def answer(
         self, status: int, headers: Headers, body: Sequence[Buffer], *, close: bool = False
@@ -110,7 +124,7 @@ class Responder(msgspec.Struct):
             body = [gzip.compress(b"".join(body), compresslevel=1)]
             size = len(body[0])
             headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-        headers = (*headers, (b"content-length", b"%d" % size))
+        headers = (*headers, (b"content-length", b"%d" % size), *self.also)
         self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from topics.protocol.driver.group_commit import Reply, Ticket
 from topics.protocol.http import websocket
+from topics.protocol.model.access import ANYONE, Caller, gone
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
@@ -34,10 +35,11 @@ class SocketFeed:
         Rejection: Too many connections.
     """
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, caller: Caller = ANYONE) -> None:
         self._shell = shell
+        self._caller = caller
         self._news = asyncio.Event()
-        self._stream = shell.engine.watch_commands.open_socket(self._on_news)
+        self._stream = shell.engine.watch_commands.open_socket(self._on_news, caller)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
@@ -83,7 +85,10 @@ class SocketFeed:
                 raise asked.order
             if self._shell.phase is not Phase.READY:
                 raise Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1])
-            return self._obey(asked.request_id, asked.order, reply)
+            order = asked.order
+            if self._caller.is_key:
+                order = websocket.permitted_order(order, self._caller)
+            return self._obey(asked.request_id, order, reply)
         except Rejection as refusal:
             return websocket.refused(asked.request_id, refusal)
 
@@ -176,13 +181,20 @@ class SocketFeed:
         if kept is not None:
             return kept
         shell = self._shell
-        if shell.phase is not Phase.READY:
+        if self._has_to_end:
             return None if self._is_busy else self._last()
         frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
         return None if frame is None else self._written_or_later(frame)
 
+    @property
+    def _has_to_end(self) -> bool:
+        """Whether the server ends it: it stops, or the key was removed."""
+        return self._shell.phase is not Phase.READY or self._stream.ended_by is not None
+
     def _last(self) -> bytes:
         self._is_over = True
+        if self._stream.ended_by is not None:
+            return websocket.refused(b"", gone())
         return websocket.refused(b"", Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1]))
 
     def _written_or_later(self, frame: Pulled) -> bytes | None:
@@ -231,10 +243,10 @@ class SocketFeed:
         while not self._is_over:
             if self._replies:
                 return self._next_reply().decode()
-            if self._shell.phase is not Phase.READY and not self._is_busy:
+            if self._has_to_end and not self._is_busy:
                 return self._last().decode()
             self._news.clear()
-            if self._shell.phase is Phase.READY:
+            if not self._has_to_end:
                 frame = self._shell.engine.watch_commands.next_frame(
                     self._stream, self._shell.now_ms
                 )

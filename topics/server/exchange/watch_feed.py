@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.http import sse
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
@@ -33,15 +34,15 @@ class WatchFeed:
         rewind: A composite id that the client remembers.
 
     Raises:
-        Rejection: No such session, or too many connections.
+        Rejection: No such session, another key's session, or too many connections.
     """
 
-    def __init__(self, shell: Shell, wid: str, rewind: str | None) -> None:
+    def __init__(self, shell: Shell, wid: str, rewind: str | None, caller: Caller = ANYONE) -> None:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._session, self._stream = shell.engine.watch_commands.open_stream(
-            wid, rewind, self._on_news, shell.now_ms
+            wid, rewind, self._on_news, shell.now_ms, caller
         )
         watched = list(self._session.watched.values())
         self._only = watched[0] if len(watched) == 1 else None

@@ -12,6 +12,7 @@ from topics.protocol.decide.push_streams import PushStream
 from topics.protocol.http import sse
 from topics.protocol.http.answers import job_records
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
@@ -34,7 +35,7 @@ class WorkFeed:
         Rejection: No such queue, or too many connections.
     """
 
-    def __init__(self, shell: Shell, asked: Claim) -> None:
+    def __init__(self, shell: Shell, asked: Claim, caller: Caller = ANYONE) -> None:
         self._shell = shell
         self._news = asyncio.Event()
         topic = shell.engine.queue_commands.require_queue(asked.topic, shell.now_ms)
@@ -45,6 +46,7 @@ class WorkFeed:
             asked.limit,
             asked.lease_ms,
             self._news.set,
+            owner=caller,
         )
         shell.engine.open_push_stream(self._stream)
         self._is_begun = False

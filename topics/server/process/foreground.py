@@ -100,10 +100,11 @@ def _leave_a_trace() -> None:
 def exit_code(failure: BaseException) -> int:
     """The exit code of a failure to start: 3 proven corruption, 2 unusable, 1 a bug."""
     from topics.protocol.model.errors import Corrupt, StoreError
+    from topics.server.access.keys import BadKeys
 
     if isinstance(failure, Corrupt):
         return EXIT_CORRUPT
-    unusable = StoreError | OSError | Unbindable | port_file.BadPortFile
+    unusable = StoreError | OSError | Unbindable | port_file.BadPortFile | BadKeys
     return EXIT_UNUSABLE if isinstance(failure, unusable) else EXIT_HUNG
 
 

@@ -105,6 +105,7 @@ class _Server:
         from topics.server.transport.shared import Shared
 
         await runtime.start()
+        self._stop.reload = lambda: runtime.exchange.reload()
         settings = self._settings
         shared = Shared(
             runtime.exchange,

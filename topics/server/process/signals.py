@@ -1,4 +1,5 @@
-"""The signals of a server process: the first that stops it, the second that ends it at once.
+"""The signals of a server process: the first that stops it, the second that ends it at once, and the
+one that has its keys read again.
 
 Imports nothing of the server, because signals are heard before anything else is loaded.
 """
@@ -8,7 +9,8 @@ import faulthandler
 import logging
 import os
 import signal
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 STOP_S: Final = 20.0
 """From the first signal to the end of the process, at most."""
@@ -20,10 +22,16 @@ log = logging.getLogger("topics")
 
 
 class Stop:
-    """The first signal, as something to wait for."""
+    """The first signal, as something to wait for.
+
+    Attributes:
+        reload: What a SIGHUP has done; set by what serves.
+    """
 
     def __init__(self) -> None:
         self._signalled = asyncio.Event()
+        self.reload: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._reloading: set[asyncio.Task[None]] = set()
 
     @property
     def is_signalled(self) -> bool:
@@ -37,9 +45,15 @@ class Stop:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._on_signal)
         # A closed terminal, or a supervisor's "reload", must not end the process.
-        loop.add_signal_handler(
-            signal.SIGHUP, log.info, "SIGHUP: there is nothing to read again; settings stay"
-        )
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    def _on_hangup(self) -> None:
+        if self.reload is None:
+            log.info("SIGHUP: there is nothing to read again; settings stay")
+            return
+        reloading = asyncio.get_running_loop().create_task(self.reload())
+        self._reloading.add(reloading)
+        reloading.add_done_callback(self._reloading.discard)
 
     def _on_signal(self) -> None:
         if self._signalled.is_set():

@@ -86,8 +86,10 @@ def test_operations_have_names_of_their_own() -> None:
 
 
 def test_every_reference_leads_somewhere_and_everything_is_referred_to() -> None:
-    """No component is missing, none is left over."""
+    """No component is missing, none is left over; ways to give a key are referred to by name."""
     found = {node["$ref"] for node in nodes(DOCUMENT) if "$ref" in node}
+    ways = [way for route in ROUTES for way in operation(route)["security"]]
+    found |= {f"#/components/securitySchemes/{name}" for way in ways for name in way}
 
     there = {
         f"#/components/{kind}/{name}" for kind, m in DOCUMENT["components"].items() for name in m
@@ -296,3 +298,17 @@ def test_every_refusal_has_a_code_and_its_status(route: Route) -> None:
 def test_the_envelope_knows_every_code() -> None:
     """Any `ErrorCode` may stand in the envelope, and no other. (§0.6)"""
     assert SCHEMAS["ErrorDetail"]["properties"]["code"]["enum"] == [code.code for code in ErrorCode]
+
+
+def test_every_route_says_who_may_use_it() -> None:
+    """A key with these scopes, in the header, or in the address of the two event streams; or none,
+    where the server has none. What holds no data is open. (§0.2, §7.1)"""
+    for route in ROUTES:
+        security = operation(route)["security"]
+        if route.guard == "open":
+            assert security == []
+            assert "401" not in operation(route)["responses"]
+            continue
+        ways = ["key", "token"] if route.takes_token else ["key"]
+        assert security == [*({way: sorted(route.scopes)} for way in ways), {}]
+        assert {"401", "403"} <= operation(route)["responses"].keys()

@@ -92,6 +92,7 @@ def parse_append(
         key=b"" if key is None else digest_of_key(key),
         create=asked.create,
         config=resolve_config(asked.config, topic, "$.config") if asked.config else TOPIC_DEFAULTS,
+        is_configuring=asked.config is not None,
         return_seqs=return_seqs,
         disable_backpressure=bool(asked.disable_backpressure),
     )

@@ -55,6 +55,23 @@ _WITH_A_BODY: Final = (
 )
 _WHILE_SERVING: Final = (ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN)
 
+SCHEMES: Final[dict[str, Schema]] = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key. Which scopes it needs is each operation's; a server without keys "
+        "asks for none.",
+    },
+    "token": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "token",
+        "description": "The same key, for an `EventSource`, which sends no header. Addresses end in "
+        "logs: for development only.",
+    },
+}
+"""How a key may be given (§0.2, §7.1)."""
+
 
 @cache
 def document() -> bytes:
@@ -74,7 +91,11 @@ def build() -> dict[str, Any]:
         "info": {"title": "topics", "version": VERSION, "description": DESCRIPTION},
         "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
         "paths": paths,
-        "components": {"schemas": _schemas(), "responses": responses},
+        "components": {
+            "schemas": _schemas(),
+            "responses": responses,
+            "securitySchemes": SCHEMES,
+        },
     }
 
 
@@ -101,8 +122,18 @@ def _operation(route: Route, operation: Operation, responses: dict[str, Any]) ->
             "required": route.body is BodyRule.JSON,
             "content": {JSON: {"schema": _ref(operation.body)}},
         }
+    found["security"] = _security(route)
     found["responses"] = {**_good(operation), **_refused(route, operation, responses)}
     return found
+
+
+def _security(route: Route) -> list[dict[str, list[str]]]:
+    """Ways to be let in, any of which will do; the last one is no key, on a server that has none."""
+    if route.guard == "open":
+        return []
+    scopes: list[str] = sorted(route.scopes)
+    ways = ("key", "token") if route.takes_token else ("key",)
+    return [*({way: scopes} for way in ways), {}]
 
 
 def _names(route: Route) -> Iterator[Parameter]:
@@ -152,6 +183,8 @@ def codes(route: Route) -> list[ErrorCode]:
     Those of HTTP itself (431, 501, 505) are no affair of a route.
     """
     found = {*_EVERY, *OPERATIONS[route.line].refusals}
+    if route.guard != "open":
+        found.update((ErrorCode.UNAUTHORIZED, ErrorCode.THROTTLED))
     if route.body is not BodyRule.NONE:
         found.update(_WITH_A_BODY)
     if not isinstance(route.target, Probe) or route.target is Probe.LIMITS:
