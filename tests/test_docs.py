@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from bench.demo import Server
-from topics.cli import main
+from topics.cli import COMMANDS, all_commands, main
 from topics.cli.work import VARIABLES
 from topics.protocol.http import bodies, websocket
 from topics.protocol.http.routes import ROUTES
@@ -92,11 +92,9 @@ def test_every_option_is_one(page: Path) -> None:
     assert named <= spelled | {"--help"} | of_others
 
 
-def options(group: click.Group = main) -> Iterator[click.Option]:
-    for command in group.commands.values():
+def options() -> Iterator[click.Option]:
+    for command in all_commands().values():
         yield from (p for p in command.params if isinstance(p, click.Option))
-        if isinstance(command, click.Group):
-            yield from options(command)
 
 
 @every_page
@@ -105,8 +103,8 @@ def test_every_command_is_one(page: Path) -> None:
     text = page.read_text()
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
 
-    assert set(re.findall(r"^topics ([a-z]+)", text, re.M)) <= set(main.commands)
-    assert set(re.findall(r"`topics ([a-z]+)", text)) <= set(main.commands)
+    assert set(re.findall(r"^topics ([a-z]+)", text, re.M)) <= set(COMMANDS)
+    assert set(re.findall(r"`topics ([a-z]+)", text)) <= set(COMMANDS)
     assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.M)) <= set(targets)
 
 
@@ -359,10 +357,10 @@ def test_the_program_without_the_client_outlives_restarts(monkeypatch: pytest.Mo
 
 
 def test_the_settings_shown_are_those() -> None:
-    """`topics config` prints what `docs/cli.md` shows, through the filters that it shows."""
+    """`topics settings` prints what `docs/cli.md` shows, through the filters that it shows."""
     page = (ROOT / "docs/cli.md").read_text()
     ((words, shown),) = re.findall(
-        r"```console\n\$ TOPICS_PORT=4001 topics (config.*?)\n(.*?)```", page, re.S
+        r"```console\n\$ TOPICS_PORT=4001 topics (settings.*?)\n(.*?)```", page, re.S
     )
     command, first, second = words.split(" | ")
     assert (first, second) == ("grep '^TOPICS_'", "grep -v default")

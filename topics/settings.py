@@ -1,7 +1,7 @@
 """The settings of a server and their origins.
 
 Owns the one table of settings: a field of `Settings` is a row (name, type, default, bounds, help,
-group), and the environment variables, the options of `topics serve`, the output of `topics config`
+group), and the environment variables, the options of `topics serve`, the output of `topics settings`
 and the limits of the core all follow from it.  An option wins over the environment, which wins over
 the default.  Knows nothing of what a setting does, and never guesses: a value that does not parse,
 or lies outside its bounds, is a `BadSetting`, and the server does not start.

@@ -1,5 +1,6 @@
 """`topics append`: batches, tags, and going on after an interruption."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import interrupts
 import pytest
+import zstandard
 from client.sockets import WAIT_S, Line, Peer, answer
 
 NDJSON = "".join(f'{{"n": {n}, "k": "k{n % 3}"}}\n' for n in range(1, 11))
@@ -146,6 +148,7 @@ def test_a_refused_record_is_named_by_its_line(memory: Any, run: Any, tmp_path: 
 
     assert done.exit_code == 1
     assert done.stderr == (
+        "topics: t did not exist; it was created\n"
         "topics: line 6: a tag of 300 bytes exceeds 256 - at `$.tag` (400 invalid_request); "
         "2 records were appended, go on with --offset 21\n"
     )
@@ -407,3 +410,61 @@ def test_a_signal_while_it_waits_for_an_answer() -> None:
         serving.join()
 
     assert (process.returncode, told) == (130, b"topics: interrupted; nothing was appended\n")
+
+
+def test_lines_of_text(log: Any, run: Any, tmp_path: Path) -> None:
+    """Each is a string, empty ones and those with blanks at their ends too."""
+    path = tmp_path / "log.txt"
+    path.write_bytes(b' a "quoted" line\r\n\n  \nlast')
+
+    done = run("append", "t", path, "--raw")
+
+    assert done.exit_code == 0, done.output
+    assert log.data == [' a "quoted" line', "", "  ", "last"]
+
+
+def pack(kind: str, content: bytes) -> bytes:
+    if kind == "gz":
+        return gzip.compress(content)
+    return zstandard.ZstdCompressor().compress(content)
+
+
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_a_packed_file_is_read_as_if_it_were_not(
+    log: Any, run: Any, tmp_path: Path, kind: str
+) -> None:
+    """A rerun is recognised, and an offset is one of the content."""
+    path = tmp_path / f"in.csv.{kind}"
+    path.write_bytes(pack(kind, b"n,k\n1,a\n2,b\n3,c\n"))
+
+    for _ in range(2):
+        done = run("append", "t", path, "--batch", 2)
+        assert done.exit_code == 0, done.output
+
+    assert [row["n"] for row in log.data] == ["1", "2", "3"]
+    assert "by an earlier run" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_a_packed_file_that_is_cut_short(log: Any, run: Any, tmp_path: Path, kind: str) -> None:
+    """What came before is appended, and the end is reported."""
+    content = b"".join(b'{"n":"%032x"}\n' % (n * 0x9E3779B97F4A7C15) for n in range(20_000))
+    path = tmp_path / f"in.ndjson.{kind}"
+    path.write_bytes(pack(kind, content)[:-1000])
+
+    done = run("append", "t", path)
+
+    assert done.exit_code == 2
+    assert "go on with --offset" in done.stderr or "nothing was appended" in done.stderr
+    assert len(log.records) < 20_000
+
+
+def test_a_topic_is_made_once_and_that_is_said(memory: Any, run: Any, file: Path) -> None:
+    """--no-create refuses instead."""
+    refused = run("append", "jobs", file, "--no-create")
+    first = run("append", "jobs", file, "--batch", 4)
+    second = run("append", "jobs", input="1\n")
+
+    assert refused.exit_code == 1
+    assert first.stderr.count("did not exist; it was created") == 1
+    assert "created" not in second.stderr

@@ -75,7 +75,7 @@ def test_what_is_malformed_ends_with_2(run: Any, args: list[str], given: str) ->
 
 
 def test_a_server_takes_what_was_made(run: Any, tmp_path: Any) -> None:
-    """`topics config` reads the keys that `topics serve` would. (§0.2)"""
+    """`topics settings` reads the keys that `topics serve` would. (§0.2)"""
     file = tmp_path / "keys"
     file.write_text(run("keys", "hash", input="alpha:read\n").stdout)
 

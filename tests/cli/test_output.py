@@ -48,7 +48,7 @@ def shell(server: Server, words: str, redirect: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(
     "words",
-    ["watch jobs", "topics", "topics --json", "routers", "routers --graph", "config", "--help"],
+    ["watch jobs", "topics", "topics --json", "routers", "routers --graph", "settings", "--help"],
 )
 def test_a_full_disk_is_one_line(server: Server, words: str) -> None:
     """What cannot be printed is told, with the code of what the machine is to blame for."""

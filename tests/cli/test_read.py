@@ -198,3 +198,38 @@ def test_the_printer_writes_where_somebody_waits(monkeypatch: pytest.MonkeyPatch
     bulk.flush()
 
     assert written == [b"1\n", b"1\n", b"1\n1\n"]
+
+
+def test_the_last_of_a_topic_with_gaps(memory: Any, run: Any) -> None:
+    """Where many were deleted before the head, it looks further back; a filter counts."""
+    memory.client.append("jobs", *range(10), tag="a")
+    memory.client.append("jobs", *range(200), tag="b")
+    memory.client.delete("jobs", match="b")
+    memory.client.append("jobs", 99, tag="c")
+
+    assert seqs(run("read", "jobs", "--last", 3).stdout) == [9, 10, 211]
+    assert seqs(run("read", "jobs", "--last", 2, "--match", "a").stdout) == [9, 10]
+    assert seqs(run("read", "jobs", "--last", 50).stdout) == [*range(1, 11), 211]
+    assert run("read", "jobs", "--tail").stdout == ""
+
+
+def test_a_span_of_time(memory: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a moment on, and until another, its own millisecond included. (§3.1)"""
+    for n in range(4):
+        memory.client.append("jobs", n)
+        memory.advance(ms=60_000)
+    now_s = memory.client.topic("jobs").last_write_ts / 1000
+    monkeypatch.setattr("time.time", lambda: now_s)
+
+    assert seqs(run("read", "jobs", "--since", "2m").stdout) == [2, 3, 4]
+    assert seqs(run("read", "jobs", "--since", "2m", "--until", "1m").stdout) == [2, 3]
+    assert seqs(run("read", "jobs", "--until", "2026-01-01").stdout) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("args", [["--from", "1", "--tail"], ["--since", "1m", "--last", "3"]])
+def test_only_one_beginning(memory: Any, run: Any, args: list[str]) -> None:
+    """Two of them contradict each other."""
+    done = run("read", "jobs", *args)
+
+    assert done.exit_code == 2
+    assert "exclude each other" in done.stderr

@@ -6,23 +6,23 @@ from typing import Any
 import click
 import pytest
 
-from topics.cli import main
+from topics.cli import all_commands
 from topics.settings import TABLE
 
 
-@pytest.mark.parametrize("command", ["serve", "config"])
+@pytest.mark.parametrize("command", ["serve", "settings"])
 def test_every_setting_is_an_option(command: str) -> None:
     """The options of the server are its settings, and what speaks HTTP."""
     options = {
         parameter.opts[0]
-        for parameter in main.commands[command].params
+        for parameter in all_commands()[command].params
         if isinstance(parameter, click.Option)
     }
 
     assert options - {"--json", "--server"} == {setting.option for setting in TABLE}
 
 
-@pytest.mark.parametrize("command", ["serve", "config"])
+@pytest.mark.parametrize("command", ["serve", "settings"])
 @pytest.mark.parametrize(
     ("args", "env", "line"),
     [

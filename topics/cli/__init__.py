@@ -4,27 +4,73 @@ Owns the list of commands.  Each is a module of its own, which imports what it n
 so that `topics --help` answers at once.
 """
 
+from importlib import import_module
+from typing import Final
+
 import click
 
-from topics.cli import (
-    append,
-    config,
-    inspect,
-    keys,
-    listing,
-    read,
-    redrive,
-    routers,
-    serve,
-    watch,
-    work,
-)
 from topics.cli.exits import Guarded
 from topics.version import VERSION
 
+COMMANDS: Final = {
+    "append": "append:command",
+    "completion": "completion:command",
+    "config": "topic:configure",
+    "create": "topic:create",
+    "delete": "topic:delete",
+    "drain": "records:drain",
+    "info": "topic:info",
+    "inspect": "inspect:command",
+    "keys": "keys:command",
+    "peek": "records:peek",
+    "publish": "records:publish",
+    "purge": "records:purge",
+    "read": "read:command",
+    "redrive": "redrive:command",
+    "rm": "records:rm",
+    "router": "router:group",
+    "routers": "routers:command",
+    "serve": "serve:command",
+    "settings": "settings:command",
+    "stats": "stats:command",
+    "topics": "listing:command",
+    "watch": "watch:command",
+    "work": "work:command",
+}
+"""Where each command is: `module:name` in this package."""
+
+
+class Commands(Guarded):
+    """The commands, each imported when it is asked for, and an old name of one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"topics.cli.{module}"), name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        if name == "config":
+            from topics.cli.topic import names_one
+
+            if not names_one(rest):
+                # Before topics could be configured from here, it showed the server's settings.
+                hint = "`topics config` without a topic is `topics settings` now"
+                click.echo(f"topics: {hint}", err=True)
+                return "settings", self.get_command(ctx, "settings"), rest
+        return name, found, rest
+
 
 @click.group(
-    cls=Guarded,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Exit codes:
@@ -43,21 +89,34 @@ def main() -> None:
 
     \b
     topics serve                                 a server, data in ./topics-data
+    topics create jobs --type queue              a topic; config, info and delete are its others
+    topics publish jobs '{"n": 1}'               one record
     topics append jobs jobs.ndjson               one record a line
     topics read jobs --follow                    records as they come, one a line
     topics watch jobs audit --tail               records of several topics, for a person
     topics work jobs -- ./resize                 a command for each job of a queue
     topics redrive jobs-dead --to jobs           dead letters, back to their queue
+    topics rm jobs --match 'old:*'               records, away without a trace; purge, drain
     topics topics                                what there is
-    topics routers --graph                       what flows where
+    topics stats                                 what the server does, live
+    topics routers --graph                       what flows where; router create, info, delete
     topics inspect topics-data                   is every byte what was written?
     topics keys new --scopes read                an API key, and its entry for the server
 
     Every setting of the server is an environment variable and an option of `topics serve`;
-    `topics config` shows what is in force and where it came from. There is no other way to
+    `topics settings` shows what is in force and where it came from. There is no other way to
     configure it. Every other command finds its server by --url or TOPICS_URL.
     """
 
 
-for module in (serve, config, keys, append, read, watch, work, redrive, listing, routers, inspect):
-    main.add_command(module.command)
+def all_commands() -> dict[str, click.Command]:
+    """Every command by what is typed for it: `serve`, `router create`."""
+    context = click.Context(main)
+    found = {}
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        found[name] = command
+        if isinstance(command, click.Group):
+            found |= {f"{name} {below}": each for below, each in command.commands.items()}
+    return found

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, counted, refusals, were
+from topics.cli.moments import age_ms
 from topics.cli.target import with_client
-from topics.cli.watch import age_ms
 
 if TYPE_CHECKING:
     from topics.cli.sources import Lines, Shape, Source
@@ -44,10 +44,13 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
 @click.option(
     "--format",
     "format",
-    type=click.Choice(["ndjson", "csv", "records"]),
+    type=click.Choice(["ndjson", "csv", "records", "raw"]),
     help="ndjson: a line is data; csv: a row is data; records: lines with data, tag, node and "
-    "meta, as `topics read` prints them. By default csv for *.csv, else ndjson.",
+    "meta, as `topics read` prints them; raw: a line is text. By default csv for *.csv, else "
+    "ndjson; *.gz and *.zst are unpacked.",
 )
+@click.option("--raw", is_flag=True, help="Like --format raw: each line is sent as a string.")
+@click.option("--no-create", is_flag=True, help="Refuse where the topic does not exist.")
 @click.option(
     "--tag-field",
     multiple=True,
@@ -96,6 +99,8 @@ def command(
     topic: str,
     file: str,
     format: str | None,
+    raw: bool,
+    no_create: bool,
     tag_field: tuple[str, ...],
     node: str | None,
     batch_records: int,
@@ -117,7 +122,12 @@ def command(
     """
     from topics.cli.sources import Shape
 
-    chosen: Any = format or ("csv" if file.endswith(".csv") else "ndjson")
+    if raw and format not in (None, "raw"):
+        raise click.UsageError("--raw and --format exclude each other")
+    bare = file.removesuffix(".gz").removesuffix(".zst")
+    chosen: Any = "raw" if raw else format or ("csv" if bare.endswith(".csv") else "ndjson")
+    if chosen == "raw" and tag_field:
+        raise click.UsageError("--tag-field needs fields, which a raw line has not")
     shape = Shape(chosen, tag_fields=tag_field, numbers=numbers, null=null)
     if chosen != "csv" and (numbers or null is not None):
         raise click.UsageError("--numbers and --null are for csv")
@@ -125,7 +135,15 @@ def command(
         raise click.UsageError("--linger and --run exclude each other: what lingers cuts batches")
     with _opened(file) as stream, _progress(stream) as progress:
         name = _run(run, stream, shape)
-        job = Import(client, topic, node=node, run=name, batch=batch_records, progress=progress)
+        job = Import(
+            client,
+            topic,
+            node=node,
+            run=name,
+            batch=batch_records,
+            progress=progress,
+            create=not no_create,
+        )
         if run is None and _is_pipe(stream):
             job.all_of_pipe(stream.fileno(), shape, offset, LINGER_MS if linger is None else linger)
         else:
@@ -145,6 +163,7 @@ class Import:
         run: str,
         batch: int,
         progress: Callable[[int], None],
+        create: bool = True,
     ) -> None:
         self.records = 0
         self.deduped = 0
@@ -155,6 +174,7 @@ class Import:
         self._run = run
         self._batch_records = batch
         self._progress = progress
+        self._creates = create
         self._seqs: tuple[int, int] | None = None
         self._started_s = monotonic()
         self._linger_s: float | None = None
@@ -222,7 +242,11 @@ class Import:
         key = f"{self.offset}:{self._lines.take_digest()}"
         with refusals(lambda: self.done, partial(_by_line, self._lines, taken)):
             answer = self._client.append(
-                self._topic, *batch, node=self._node, idempotency_key=f"{self._run}:{key}"
+                self._topic,
+                *batch,
+                node=self._node,
+                idempotency_key=f"{self._run}:{key}",
+                create=None if self._creates else False,
             )
         self._count(answer, self._lines.settled)
 
@@ -249,6 +273,8 @@ class Import:
         return f"{what}; {self.done or 'nothing was appended'}"
 
     def _count(self, answer: "Appended", offset: int) -> None:
+        if answer.created:
+            click.echo(f"topics: {self._topic} did not exist; it was created", err=True)
         self.records += answer.count
         self.deduped += answer.count if answer.deduped else 0
         self.offset = offset
@@ -324,7 +350,13 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}", UNUSABLE) from None
     with stream:
-        yield stream
+        from topics.cli.sources import BadSource, unpacked
+
+        try:
+            content = unpacked(file, stream)
+        except BadSource as error:
+            raise Stop(f"{file}: {error}", UNUSABLE) from None
+        yield content
 
 
 @contextmanager
@@ -345,5 +377,6 @@ def _progress(stream: BinaryIO) -> Iterator[Callable[[int], None]]:
     file = _regular_file(stream)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("append", total=file.st_size if file else None)
+        is_plain = file is not None and stream.seekable()
+        task = bar.add_task("append", total=file.st_size if file and is_plain else None)
         yield lambda offset: bar.update(task, completed=offset)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
+from topics.cli.moments import at_ms
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
     from topics.client import Client, RawRecord, Tombstone
+    from topics.client.options import ReadOptions
 
 PIECE_BYTES: Final = 1 << 16
 """How much is gathered before it is written, where no reader waits for each line."""
@@ -23,10 +25,18 @@ PIECE_BYTES: Final = 1 << 16
     "--from",
     "from_seq",
     type=click.IntRange(min=0),
-    default=0,
     metavar="SEQ",
-    help="Read after this sequence number; 0, the default, from the earliest record.",
+    help="Read after this sequence number; by default from the earliest record.",
 )
+@click.option(
+    "--since", callback=at_ms, metavar="AGE|TIME", help="Begin so long ago (10m, 2d), or then."
+)
+@click.option("--tail", is_flag=True, help="Begin at the head: with --follow, only what comes.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin with the last N.")
+@click.option(
+    "--until", callback=at_ms, metavar="AGE|TIME", help="End before the first record after it."
+)
+@click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more at the head, until interrupted.")
 @click.option("--limit", "-n", type=click.IntRange(min=0), help="End after so many records.")
 @click.option("--tags", is_flag=True, help="Show each record's $tag.")
@@ -38,7 +48,12 @@ PIECE_BYTES: Final = 1 << 16
 def command(
     client: "Client",
     topic: str,
-    from_seq: int,
+    from_seq: int | None,
+    since: int | None,
+    tail: bool,
+    last: int | None,
+    until: int | None,
+    match: str | None,
     follow: bool,
     limit: int | None,
     tags: bool,
@@ -53,27 +68,45 @@ def command(
 
     \b
     topics read jobs --from 480000 --limit 10
+    topics read jobs --last 20 --match 'tenant42:*'
+    topics read jobs --since 2h --until 1h
     topics read jobs --follow --tags | jq .data
     topics read jobs --tags | topics append copy - --format records
     """
     from topics.client import RawRecord, Tombstone
 
-    printer = Printer(topic, from_seq, only_data=only_data, waits=follow or _is_for_a_person())
-    items = client.read(
-        topic,
-        from_seq=from_seq,
-        follow=follow,
-        limit=limit,
-        include_tags=tags,
-        include_meta=not no_meta,
-        node=list(node) or None,
-        record_type=RawRecord,
-    )
+    if (from_seq is not None) + (since is not None) + tail + (last is not None) > 1:
+        raise Stop("--from, --since, --tail and --last exclude each other", UNUSABLE)
+    options: ReadOptions = {
+        "from_seq": from_seq or 0,
+        "match": match,
+        "follow": follow,
+        "limit": limit,
+        "include_tags": tags,
+        "include_meta": not no_meta,
+        "node": list(node) or None,
+    }
+    if since is not None:
+        del options["from_seq"]
+        options["from_ts"] = since
+    elif tail:
+        options["from_seq"] = client.topic(topic, touch=False).head_seq
+    elif last is not None:
+        options["from_seq"] = before_last(client, topic, last, match)
+    begin = options.get("from_seq", 0)
+    waits = follow or _is_for_a_person()
+    printer = Printer(topic, begin, only_data=only_data, waits=waits)
+    items = client.read(topic, record_type=RawRecord, **options)
     try:
         with refusals(lambda: printer.done):
             try:
                 for item in items:
-                    printer.lost(item) if isinstance(item, Tombstone) else printer.print(item)
+                    if isinstance(item, Tombstone):
+                        printer.lost(item)
+                    elif until is not None and item.ts_ms > until:
+                        break
+                    else:
+                        printer.print(item)
             finally:
                 printer.flush()
     except KeyboardInterrupt:
@@ -84,6 +117,26 @@ def command(
         what = error.strerror or str(error)
         raise Stop(f"{what}; {printer.done or 'nothing was printed'}", UNUSABLE) from None
     return LOST if strict and printer.losses else OK
+
+
+def before_last(client: "Client", topic: str, count: int, match: str | None) -> int:
+    """The seq behind which the last `count` records lie, of those that match.
+
+    It looks at a span before the head, and at four times as much where that holds too few.
+    """
+    from topics.client import RecordHead
+
+    state = client.topic(topic, touch=False)
+    span = count
+    while True:
+        from_seq = max(state.head_seq - span, 0)
+        items = client.read(topic, from_seq=from_seq, match=match, record_type=RecordHead)
+        seqs = [i.seq for i in items if isinstance(i, RecordHead) and i.seq <= state.head_seq]
+        if len(seqs) >= count:
+            return seqs[-count] - 1
+        if from_seq < state.earliest_seq:
+            return from_seq if not seqs else seqs[0] - 1
+        span *= 4
 
 
 def _is_for_a_person() -> bool:

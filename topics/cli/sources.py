@@ -9,9 +9,12 @@ import hashlib
 import os
 import re
 import select
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import SEEK_END
+from gzip import BadGzipFile, GzipFile
+from io import SEEK_END, BufferedReader
 from math import ceil, isfinite
 from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 
@@ -19,7 +22,7 @@ import msgspec
 
 from topics.client.models import NewRecord
 
-Format = Literal["ndjson", "csv", "records"]
+Format = Literal["ndjson", "csv", "records", "raw"]
 
 SKIP_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 256 << 10
@@ -114,6 +117,67 @@ class Piped:
             self._is_over = not piece
             return piece
         return b""
+
+
+class Unpacked:
+    """Lines of a compressed file, as if it were not.
+
+    Offsets are those of the content.  The file's identity is that of the compressed one.
+
+    Args:
+        packed: The file.
+        content: Its content, from its beginning.
+    """
+
+    def __init__(self, packed: BinaryIO, content: BinaryIO) -> None:
+        self._packed = packed
+        self._content = content
+
+    def fileno(self) -> int:
+        return self._packed.fileno()
+
+    def seekable(self) -> bool:
+        return False
+
+    def readline(self) -> bytes:
+        with _broken():
+            return self._content.readline()
+
+    def read(self, size: int) -> bytes:
+        with _broken():
+            return self._content.read(size)
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    """A file that cannot be unpacked is a bad source."""
+    try:
+        yield
+    except (EOFError, zlib.error, BadGzipFile) as error:
+        raise BadSource(f"it cannot be unpacked: {error}") from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("zstandard", "_zstd", "compression"):
+            raise BadSource(f"it cannot be unpacked: {error}") from None
+        raise
+
+
+def unpacked(name: str, packed: BinaryIO) -> BinaryIO:
+    """The content of a file, by the end of its name: `.gz` and `.zst` are unpacked.
+
+    Raises:
+        BadSource: What unpacks it is not installed.
+    """
+    if name.endswith(".gz"):
+        return cast(BinaryIO, Unpacked(packed, cast(BinaryIO, GzipFile(fileobj=packed))))
+    if name.endswith(".zst"):
+        try:
+            from zstandard import ZstdDecompressor
+        except ImportError:
+            message = "*.zst needs the package zstandard (pip install zstandard)"
+            raise BadSource(message) from None
+        content = ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+        return cast(BinaryIO, Unpacked(packed, cast(BinaryIO, BufferedReader(content))))
+    return packed
 
 
 class Due(Protocol):
@@ -254,7 +318,7 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
         return
     parse = _PARSERS[shape.format]
     for line in lines:
-        if line.isspace():
+        if line.isspace() and shape.format != "raw":
             lines.settle()
             continue
         try:
@@ -307,9 +371,15 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
     )
 
 
+def _raw(line: bytes, shape: Shape) -> NewRecord:
+    """A line as a JSON string, without its line end."""
+    return NewRecord(line.removesuffix(b"\n").removesuffix(b"\r").decode())
+
+
 _PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
     "ndjson": _ndjson,
     "records": _record,
+    "raw": _raw,
 }
 
 

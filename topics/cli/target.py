@@ -72,7 +72,7 @@ def _target_options(command: F) -> F:
     url = click.option(
         "--url",
         envvar="TOPICS_URL",
-        default=_local_url,
+        default=local_url,
         show_default="http://127.0.0.1:4000, or as TOPICS_HOST and TOPICS_PORT say",
         show_envvar=True,
         help="The server.",
@@ -97,7 +97,7 @@ def _target_options(command: F) -> F:
     return url(key(patience(silence(command))))
 
 
-def _local_url() -> str:
+def local_url() -> str:
     """The URL of the server that `topics serve` would start in the same environment."""
     host = os.environ.get("TOPICS_HOST") or "127.0.0.1"
     port = os.environ.get("TOPICS_PORT") or "4000"

@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
+from topics.cli.moments import at_ms
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
     from topics.client import Begin, Client, RawRecord, Tombstone, TopicsError
 
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
-
-
-def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
-    """A duration such as `90s`, `10m`, `1h30m` or `2d`, in milliseconds."""
-    if text is None:
-        return None
-    if not re.fullmatch(r"(\d{1,9}(ms|s|m|h|d))+", text, re.ASCII):
-        raise click.BadParameter(f"{text!r} is not a duration such as 90s, 10m, 1h30m or 2d")
-    parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
-    return sum(int(number) * _UNIT_MS[unit] for number, unit in parts)
 
 
 @click.command("watch")
@@ -38,7 +28,7 @@ def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) 
     help="Begin after this sequence number; by default with the earliest record.",
 )
 @click.option(
-    "--since", callback=age_ms, metavar="AGE", help="Begin so long ago: 90s, 10m, 1h30m, 2d."
+    "--since", callback=at_ms, metavar="AGE|TIME", help="Begin so long ago (10m, 2d), or then."
 )
 @click.option("--tail", is_flag=True, help="Begin at the head: only what comes from now on.")
 @click.option("--match", metavar="GLOB", help="Only records of this tag; a final * is any rest.")
@@ -94,14 +84,14 @@ def command(
     return OK
 
 
-def _begin(from_seq: int | None, since_ms: int | None, tail: bool, match: str | None) -> "Begin":
-    if (from_seq is not None) + (since_ms is not None) + tail > 1:
+def _begin(from_seq: int | None, from_ts: int | None, tail: bool, match: str | None) -> "Begin":
+    if (from_seq is not None) + (from_ts is not None) + tail > 1:
         raise Stop("--from, --since and --tail exclude each other", UNUSABLE)
     begin: Begin = {"tail": tail, "match": match}
     if from_seq is not None:
         begin["from_seq"] = from_seq
-    if since_ms is not None:
-        begin["from_ts"] = max(int(time.time() * 1000) - since_ms, 0)
+    if from_ts is not None:
+        begin["from_ts"] = from_ts
     return begin
 
 

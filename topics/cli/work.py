@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop, counted
+from topics.cli.moments import age_ms
 from topics.cli.target import with_async_client
-from topics.cli.watch import age_ms, warn
+from topics.cli.watch import warn
 
 if TYPE_CHECKING:
     from topics.client import AsyncClient, AsyncHeldJob, AsyncWork

@@ -1,4 +1,4 @@
-"""`topics config`: the settings in force, and where each comes from."""
+"""`topics settings`: the settings in force, and where each comes from."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from topics.cli.serve import keys_of, setting_options, settings_of
 from topics.settings import TABLE, Setting, Settings, shown
 
 
-@click.command("config")
+@click.command("settings")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, by name.")
 @setting_options
 def command(as_json: bool, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""`topics config`: every setting, its value, and who chose it."""
+"""`topics settings`: every setting, its value, and who chose it."""
 
 import json
 from typing import Any
@@ -7,8 +7,8 @@ from topics.settings import TABLE
 
 
 def test_config(run: Any) -> None:
-    """`topics config` prints every value and who chose it."""
-    done = run("config", "--data-dir", "/srv/t", "--probe-auth", TOPICS_PORT="5000")
+    """`topics settings` prints every value and who chose it."""
+    done = run("settings", "--data-dir", "/srv/t", "--probe-auth", TOPICS_PORT="5000")
 
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
     assert done.exit_code == 0
@@ -21,7 +21,7 @@ def test_config(run: Any) -> None:
 
 def test_config_as_json(run: Any) -> None:
     """The same for programs, values as JSON values."""
-    rows = json.loads(run("config", "--json", "--no-probe-auth", "--port", "0").stdout)
+    rows = json.loads(run("settings", "--json", "--no-probe-auth", "--port", "0").stdout)
 
     assert rows["port"] == {
         "value": 0,
@@ -36,7 +36,7 @@ def test_config_as_json(run: Any) -> None:
 
 def test_config_tells_of_a_misspelt_variable(run: Any) -> None:
     """Beside the settings, and not among them."""
-    done = run("config", "--json", TOPICS_DATADIR="/srv")
+    done = run("settings", "--json", TOPICS_DATADIR="/srv")
 
     assert done.exit_code == 0
     assert "TOPICS_DATADIR (is it TOPICS_DATA_DIR?)" in done.stderr
