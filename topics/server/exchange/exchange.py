@@ -336,7 +336,7 @@ class _Admitted(msgspec.Struct, eq=False):
             raise Rejection(ErrorCode.INVALID_REQUEST, "expected a WebSocket handshake")
         if call.is_head and feed is StreamKind.WATCH:
             call.runtime.engine.watch_commands.require_session(
-                self._judged.name, call.runtime.now_ms
+                self._judged.name, call.runtime.now_ms, call.caller
             )
             return call.streaming(None)
         query = routes.parse_query(self._query)
