@@ -14,9 +14,10 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from topics.asgi.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits, Timeouts
 from topics.asgi.streaming import Gone, converse, guarded, stream

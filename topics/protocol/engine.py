@@ -30,7 +30,7 @@ from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.moment import Moment
+from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Wake
 from topics.protocol.model.ports import Recovery, RunSource
 from topics.protocol.state.state import State
@@ -105,16 +105,18 @@ class Engine:
             Rejection: Nothing has changed, but for what time took.
         """
         moment = self.unit.in_engine_time(moment)
+        decide = self._decide.get(type(command))
         try:
+            if decide is not None:
+                return decide(command, moment)
             if isinstance(command, Diff):
                 return self.reads.diff(command, token, moment.now_ms)
             if isinstance(command, Claim):
                 return self.queue_commands.claim(command, token, moment)
             if isinstance(command, DeleteRecords):
                 return self._records.delete(command, token, moment)
-            if isinstance(command, Purge):
-                return self._records.purge(command, token, moment)
-            return self._decide[type(command)](command, moment)
+            assert isinstance(command, Purge)
+            return self._records.purge(command, token, moment)
         except DamagedRun as damage:
             raise damage.refusal() from damage
 
@@ -195,13 +197,16 @@ class Engine:
 
     def alarm_ms(self) -> int | None:
         """When `work_off` is wanted again though nothing happens until then; None: never."""
-        times = (self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
-        return min((at for at in times if at is not None), default=None)
+        return earlier(self.queue_commands.alarm_ms(), self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:
         """Text to read for this work; `work_off` is wanted after each was handed over."""
         fetches, self.unit.fetches = self.unit.fetches, []
         return fetches
+
+    @property
+    def has_wakes(self) -> bool:
+        return bool(self.unit.wakes)
 
     def take_wakes(self) -> list[Wake]:
         wakes, self.unit.wakes = self.unit.wakes, []
@@ -267,8 +272,11 @@ class Engine:
         active[topic_id] = None
         self.watches.on_published(topic.topic_id)
         self.reads.on_published(topic)
-        self.router_commands.on_published(topic)
-        self.queue_commands.on_published(topic)
+        # Asked of every write: most topics have neither a router nor a worker.
+        if self.state.routers.by_id:
+            self.router_commands.on_published(topic)
+        if self.state.queues:
+            self.queue_commands.on_published(topic)
 
     def _on_settled(self, topic: Topic) -> None:
         self.watches.on_published(topic.topic_id)

@@ -150,10 +150,10 @@ def digest(data: Buffer) -> int:
 
 def digest_all(parts: Iterable[Buffer]) -> int:
     """The digest of the concatenation of all parts, without joining them."""
-    state = Digest()
+    state = xxhash.xxh3_64()
     for part in parts:
         state.update(part)
-    return state.value
+    return int(state.intdigest())
 
 
 class Digest:

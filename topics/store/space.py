@@ -79,6 +79,7 @@ class Space:
         self._files = files
         self._file_bytes = aligned(max(file_bytes, LEAST_FILE_BYTES), PAGE)
         self._reserve_bytes = aligned(max(reserve_bytes, LEAST_FILE_BYTES), PAGE)
+        self._plenty_bytes = 8 * (self._file_bytes + self._reserve_bytes)
         self._next_size = min(FIRST_FILE_BYTES, self._file_bytes)
         self._free_bytes = files.free_bytes()
         self._spare: LogFile | None = None
@@ -114,8 +115,7 @@ class Space:
     @property
     def is_scarce(self) -> bool:
         """Whether free space was short when it was last measured, so that every byte counts."""
-        plenty = 8 * (self._file_bytes + self._reserve_bytes)
-        return self._reserve is None or self._free_bytes <= plenty
+        return self._reserve is None or self._free_bytes <= self._plenty_bytes
 
     # -- the promise ---------------------------------------------------------------------------
 

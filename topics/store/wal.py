@@ -200,7 +200,8 @@ class Log:
 
     def write(self, frames: Frames) -> int:
         """Append one batch; returns its lsn.  Raises WriteFailed."""
-        self.refuse_if_failed()
+        if self.failed is not None:
+            raise self.failed
         self._append(EVENTS, frames)
         self._stats.frames_total += frames.count
         return self.written_lsn

@@ -427,3 +427,14 @@ def test_every_cell_of_the_writers_table(source: WriterState, target: WriterStat
     else:
         with pytest.raises(AssertionError):
             commit._move(target)
+
+
+def test_a_turn_is_due_until_it_has_ended(host: Slow) -> None:
+    """A host that has been asked for the end of a turn need not look for alarms before it."""
+    commit = host.driver.commit
+    assert not commit.is_turn_due
+    host.ask(append("disk", 1), "disk")
+    assert commit.is_turn_due
+    host.settle()
+    assert not commit.is_turn_due
+    assert host.heard == ["disk: done"]

@@ -244,3 +244,93 @@ def test_a_topic_that_goes_wakes_its_watcher() -> None:
         feed.close()
 
     play(story)
+
+
+async def watching(runtime: Runtime, *sessions: list[str]) -> list[WatchFeed]:
+    """A stream of each session on its topics from their tails, after all that came first."""
+    feeds = []
+    for i, topics in enumerate(sessions):
+        asked = orjson.dumps({"topics": {name: {"tail": True} for name in topics}})
+        await told(runtime, bodies.parse_watch(asked, LIMITS, wid=f"w{i}", lenient=False))
+        feed = WatchFeed(runtime, f"w{i}", None)
+        feed.listen(lambda: None)
+        while feed.take() is not None:
+            pass
+        feeds.append(feed)
+    return feeds
+
+
+@pytest.mark.parametrize(("size", "is_same"), [(10, True), (5000, False)])
+def test_streams_of_one_topic_at_one_place_send_the_same_bytes(size: int, is_same: bool) -> None:
+    """The event is made once for all of them, while it is small; what it says is what each would have
+    made of it. (§7.5)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        one, two = await watching(runtime, ["jobs"], ["jobs"])
+        await told(runtime, append("jobs", "x" * size))
+        first, second = one.take(), two.take()
+
+        assert first is not None
+        assert first == second
+        assert (first is second) is is_same
+        assert first.startswith(b"id: " + one._id())
+        one.close()
+        two.close()
+
+    play(story)
+
+
+@pytest.mark.parametrize("begins", ["alone", "both"])
+def test_an_id_tells_every_topic_of_its_session(begins: str) -> None:
+    """A session that watches another topic, too, has an id of its own for the same frame, whichever of
+    the two is served first. (§7.4)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        for name in ("jobs", "news"):
+            await told(runtime, append(name, 0))
+        alone, both = await watching(runtime, ["jobs"], ["jobs", "news"])
+        await told(runtime, append("jobs", 1))
+        feeds = (alone, both) if begins == "alone" else (both, alone)
+        events = {feed: feed.take() or b"" for feed in feeds}
+
+        assert events[alone].startswith(b"id: " + alone._id())
+        assert events[both].startswith(b"id: " + both._id())
+        assert events[alone].partition(b"\n")[2] == events[both].partition(b"\n")[2]
+        assert alone._id() != both._id()
+        alone.close()
+        both.close()
+
+    play(story)
+
+
+def test_an_heir_of_a_deleted_topic_has_an_id_of_its_own() -> None:
+    """It says which instance the position is in: a session that began in this one need not. (§7.4)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        (heir,) = await watching(runtime, ["jobs"])
+        heir.close()
+        await told(runtime, DeleteTopic("jobs", if_empty=False))
+        await told(runtime, append("jobs", 1))
+        heir = WatchFeed(runtime, "w0", None)
+        heir.listen(lambda: None)
+        while heir.take() is not None:
+            pass
+        asked = orjson.dumps({"topics": {"jobs": {"tail": True}}})
+        await told(runtime, bodies.parse_watch(asked, LIMITS, wid="new", lenient=False))
+        new = WatchFeed(runtime, "new", None)
+        new.listen(lambda: None)
+        while new.take() is not None:
+            pass
+        await told(runtime, append("jobs", 2))
+        first, second = new.take() or b"", heir.take() or b""
+
+        assert first.startswith(b"id: " + new._id())
+        assert second.startswith(b"id: " + heir._id())
+        assert new._id() != heir._id()
+        assert first.partition(b"\n")[2] == second.partition(b"\n")[2]
+        heir.close()
+        new.close()
+
+    play(story)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from topics.protocol.model.errors import Corrupt, Unusable
+from topics.protocol.model.limits import Limits
 from topics.server.process import port_file, signals
 from topics.server.process import server as process
 
@@ -54,6 +55,9 @@ class FakeRuntime:
         await asyncio.Event().wait()
         raise AssertionError
 
+    def end_turns_by(self, soon: Any) -> None:
+        """It has no turns."""
+
     def drain(self) -> None:
         self.note("drain")
         if self.fault == "endless":
@@ -87,7 +91,8 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         port_file=directory / "port",
         keep_alive_ms=75_000,
         data_dir=directory / "data",
-        limits=SimpleNamespace(max_body_bytes=1 << 20),
+        limits=Limits(max_body_bytes=1 << 20),
+        trusted_proxies=(),
         log_format="text",
         api_keys=None,
         api_keys_file=None,

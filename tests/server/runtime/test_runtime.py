@@ -536,3 +536,26 @@ def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
 
     caplog.set_level("INFO", "topics")
     play(story, store)
+
+
+def test_turns_end_when_their_host_says() -> None:
+    """Commands that were submitted by then are one write; none waits for another pass of the loop.
+    (§0.10)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, append("jobs", 0))
+        before = len(store.writes)
+        asked: list[Callable[[], None]] = []
+        runtime.end_turns_by(asked.append)
+        heard: list[Reply] = []
+        for n in range(3):
+            runtime.submit(append("jobs", n), heard.append)
+        assert (len(asked), heard) == (1, [])
+
+        asked.pop()()
+
+        assert len(heard) == 3
+        assert len(store.writes) == before + 1
+        runtime.end_turns_by(asyncio.get_running_loop().call_soon)
+
+    play(story)

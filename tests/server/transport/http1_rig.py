@@ -1,13 +1,18 @@
 """An HTTP/1.1 connection without a socket: the test is the client, and moves the clock."""
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from topics.protocol.model.records import Buffer
-from topics.server.transport.connection import Connection, Shared
+from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
+from topics.server.transport.http1_heads import Heads, Message
+from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.http2 import Http2
 from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.shared import Shared
 
 from .http2_rig import Exchange, Loop, Transport
 
@@ -53,8 +58,25 @@ class Full(Transport):
         self.is_reading = True
 
 
+class KnownHeads(Heads):
+    """Heads that all came before: one that would be kept is found when it comes first."""
+
+    def find(self, data: bytes, at: int) -> Message | None:
+        found = super().find(data, at)
+        if found is None:
+            before = Heads()
+            parser = Parser(Limits().feed_bytes, before)
+            with suppress(Malformed):
+                parser.feed(data, at)
+            parser.close()
+            found = before.find(data, at)
+        return found
+
+
 class Rig:
     """One connection: what the client sends, and what it has got."""
+
+    heads: Callable[[], Heads] = Heads
 
     def __init__(
         self,
@@ -68,6 +90,7 @@ class Rig:
             loop: Any = Loop()
             made: Any = exchange or Exchange()
             shared = Shared(made, limits=limits, timeouts=timeouts, loop=loop, clock=lambda: 0.0)
+            shared.heads = Rig.heads()
         self.shared = shared
         self.loop: Loop = shared.loop  # type: ignore[assignment]
         self.exchange: Exchange = shared.exchange  # type: ignore[assignment]

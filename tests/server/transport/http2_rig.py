@@ -22,10 +22,11 @@ from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer, Head, Streaming
 from topics.server.exchange.refusals import refusal
-from topics.server.transport.connection import Connection, Shared
+from topics.server.transport.connection import Connection
 from topics.server.transport.http2 import Http2
 from topics.server.transport.http2.frames import PREFACE
 from topics.server.transport.limits import Limits, Timeouts
+from topics.server.transport.shared import Shared
 
 Fields = list[tuple[bytes, bytes]]
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from topics.server.transport.connection import Connection, Shared
+from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
+from topics.server.transport.shared import Shared
 
 from .http2_rig import Exchange
 

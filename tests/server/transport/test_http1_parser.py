@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.server.transport.http1_heads import Message
 from topics.server.transport.http1_parser import (
     JOINED_BYTES,
     METHOD_BYTES_MAX,
     SMALL_BYTES,
     Malformed,
-    Message,
     Parser,
 )
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX, Limits

@@ -3,7 +3,14 @@
 import pytest
 
 from topics.server.transport import http1_writer
-from topics.server.transport.http1_writer import CLOSE, LAST_CHUNK, Dates, chunk, head
+from topics.server.transport.http1_writer import (
+    CLOSE,
+    KEPT_BYTES_MAX,
+    LAST_CHUNK,
+    Dates,
+    chunk,
+    head,
+)
 
 DAY = b"Sun, 06 Nov 1994 08:49:37 GMT"
 DAY_S = 784_111_777.0
@@ -59,3 +66,27 @@ def test_a_date_is_made_once_a_second() -> None:
     assert dates.value() == DAY.replace(b":37", b":38")
     now_s = DAY_S - 1
     assert dates.value() == DAY.replace(b":37", b":36")
+
+
+@pytest.mark.parametrize("size", [3, KEPT_BYTES_MAX, KEPT_BYTES_MAX + 1])
+def test_a_piece_that_many_streams_send_is_framed_once(size: int) -> None:
+    """While it is small; an equal piece, and a buffer that may change, are framed by themselves."""
+    piece, other = b"x" * size, b"y" * size
+    first = chunk(piece)
+    assert (chunk(piece) is first) is (size <= KEPT_BYTES_MAX)
+    assert chunk(other) == first.replace(b"x", b"y")
+    assert chunk(piece) == first
+
+    buffer = bytearray(b"one")
+    assert chunk(buffer) == b"3\r\none\r\n"
+    buffer[:] = b"two!"
+    assert chunk(buffer) == b"4\r\ntwo!\r\n"
+    assert chunk(piece) == first
+
+
+def test_heads_of_one_size_are_rendered_once_and_dated_each_time() -> None:
+    """The date is not part of what is kept."""
+    headers = ((b"a", b"b"), (b"content-length", b"7"))
+    first, second = head(200, headers), head(200, list(headers), CLOSE)
+    assert first == head(200, list(headers))
+    assert second == first.replace(b"\r\ndate", b"\r\nconnection: close\r\ndate")

@@ -8,7 +8,6 @@ from h2.settings import SettingCodes
 
 from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.refusals import refusal
-from topics.server.transport.connection import is_foreign
 from topics.server.transport.limits import Limits, Timeouts
 
 from .http2_rig import PREFACE, SOUND, Fields, Rig, frame, ok
@@ -740,12 +739,3 @@ def test_another_preface_ends_the_connection(sent: bytes) -> None:
 
     assert rig.transport.written == b""
     assert rig.transport.has_eof
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [b"GET / HTTP/1.1\r\n", b"GET /a b HTTP/1.1\r\n", b"nonsense\r\n\r\n", b"GET /\r\n", b"P"],
-)
-def test_a_request_is_not_a_preface(sent: bytes) -> None:
-    """Sound or not, it has an answer in HTTP/1.1."""
-    assert not is_foreign(sent)

@@ -223,7 +223,7 @@ def test_one_slice_handles_few_of_many_frames() -> None:
     while not other.exchange.heads:
         assert rig.loop.turn()
 
-    assert rig.connection._inbox_bytes or rig.connection._is_queued
+    assert rig.connection._inbox.size_bytes or rig.connection._is_queued
     rig.loop.rest()
     assert not rig.connection._is_queued
 

@@ -1,10 +1,10 @@
 """Flow control of HTTP/2, both ways, and what waits for a client that takes little."""
 
 import json
-from dataclasses import replace
 from functools import partial
 
 import h2.events
+import msgspec
 import pytest
 from h2.settings import SettingCodes
 
@@ -184,7 +184,7 @@ def test_an_answer_that_finds_no_room_is_taken_back() -> None:
     for size in (200_000, 400_000):
         rig.ask(b"/wait")
         rig.exchanged()
-        answer = replace(ok(bytes(size)), unsent=partial(taken_back.append, size))
+        answer = msgspec.structs.replace(ok(bytes(size)), unsent=partial(taken_back.append, size))
         rig.exchange.waits[-1].deliver(answer)
         rig.exchanged()
 

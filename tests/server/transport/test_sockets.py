@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from topics.server.transport.connection import Connection, Shared
+from topics.server.transport.connection import Connection
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http2 import Http2
 from topics.server.transport.limits import Timeouts
 from topics.server.transport.listener import accept, listen
+from topics.server.transport.shared import Shared
 
 from .http1_rig import GET, POST, get
 from .http2_rig import Exchange

@@ -242,3 +242,47 @@ def test_a_turn_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFix
     Client(machine, "a", 1)
     assert machine.pass_once() == ["a"]
     assert "a turn failed" in caplog.text
+
+
+def test_what_turns_ask_for_is_done_behind_the_last_of_them() -> None:
+    """Once for all turns of a slice, before the loop looks at its sockets again."""
+    machine = Machine(slice_s=10)
+
+    class Asking(Client):
+        def take_turn(self) -> None:
+            super().take_turn()
+            machine.turns.when_given(lambda: machine.done.append(f"after {self._name}"))
+
+    Asking(machine, "a", 1)
+    Asking(machine, "b", 1)
+    assert machine.pass_once() == ["a", "b", "after a", "after b"]
+    assert machine.pass_once() == []
+
+
+def test_outside_of_turns_it_is_done_soon() -> None:
+    """Never before the caller returns."""
+    machine = Machine()
+    machine.turns.when_given(lambda: machine.done.append("soon"))
+    assert machine.done == []
+    assert machine.pass_once() == ["soon"]
+
+
+def test_a_failure_behind_the_turns_keeps_nobody_from_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What is left of the line has its slice, and so has whatever else was asked for."""
+    machine = Machine(slice_s=0.5)
+
+    def broken() -> None:
+        raise ValueError("a bug")
+
+    class Asking(Client):
+        def take_turn(self) -> None:
+            super().take_turn()
+            machine.turns.when_given(broken)
+            machine.turns.when_given(lambda: machine.done.append("after"))
+
+    Asking(machine, "a", 1)
+    Client(machine, "b", 1)
+    assert [machine.pass_once() for _ in range(3)] == [["a", "after"], ["b"], []]
+    assert "a turn failed" in caplog.text

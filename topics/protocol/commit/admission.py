@@ -49,7 +49,7 @@ class Admission:
         n, config = len(command.datas), topic.config
         if config.discard == "reject" and config.cap_records:
             self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
-        key = self._admitted_key(topic, command)
+        key = self._admitted_key(topic, command) if command.key else b""
         batch = render_batch(
             command.datas,
             first_seq=topic.head_seq + 1,
@@ -96,8 +96,9 @@ class Admission:
         size_bytes = text_size(batch)
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
-        floors, gone = self._evicted(topic, batch, size_bytes, pressed=pressed)
-        self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
+        floors, gone = self._evicted(topic, batch, n, size_bytes, pressed=pressed)
+        if self.limits.max_total_bytes:
+            self._require_quota(size_bytes - gone.size_bytes - freed_bytes)
         event = RecordsAppended(
             now_ms=now_ms,
             topic_id=topic.topic_id,
@@ -110,11 +111,13 @@ class Admission:
             key=key,
             cause=cause,
         )
-        strings = _strings_bytes(batch.tags) + _strings_bytes(batch.nodes)
-        return event, len(batch.text) + n * _ROW_BYTES + strings + FRAME_BYTES
+        log_bytes = len(batch.text) + n * _ROW_BYTES + FRAME_BYTES
+        if batch.tags is not None or batch.nodes is not None:
+            log_bytes += _strings_bytes(batch.tags) + _strings_bytes(batch.nodes)
+        return event, log_bytes
 
     def _admitted_key(self, topic: Topic, command: Append) -> bytes:
-        if not command.key or not topic.config.idempotency_window_ms:
+        if not topic.config.idempotency_window_ms:
             return b""
         limit = self.limits.max_idempotency_keys
         if limit and self.state.keys.count >= limit:
@@ -132,15 +135,15 @@ class Admission:
 
     def _require_quota(self, more_bytes: int) -> None:
         limit = self.limits.max_total_bytes
-        if limit and more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
+        if more_bytes > 0 and self.state.total_bytes + more_bytes > limit:
             raise throttled("max_total_bytes", limit)
 
     def _evicted(
-        self, topic: Topic, batch: Batch, size_bytes: int, *, pressed: bool
+        self, topic: Topic, batch: Batch, n: int, size_bytes: int, *, pressed: bool
     ) -> tuple[Floors, Removal]:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
         ones where it is larger than the cap; never its last."""
-        config, n = topic.config, len(batch)
+        config = topic.config
         volatile = not topic.durability.is_logged
         if pressed or volatile:
             self._require_hot_room(topic, size_bytes + n * HOT_ROW_BYTES)

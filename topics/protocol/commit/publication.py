@@ -15,13 +15,13 @@ its topic does.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from topics.protocol.state.topic import Topic
 
 
-@dataclass(slots=True)
-class _PendingHead:
+class _PendingHead(msgspec.Struct, eq=False):
     """What one unit's appends to a topic have still to show: the head for which the write is enough,
     and the head that a sync must cover; None where there is none.
 
@@ -66,7 +66,9 @@ class Publication:
         if pending is None:
             pending = self._heads[topic.topic_id] = _PendingHead(topic)
         waits = pending.synced is not None or topic.topic_id in self._unsynced
-        if waits or self._will_wait(topic) or self._needs_sync(topic):
+        if not waits and self._heads_on_their_way:
+            waits = self._will_wait(topic)
+        if waits or self._needs_sync(topic):
             pending.synced = topic.head_seq
             return True
         pending.written = topic.head_seq

@@ -10,9 +10,9 @@ what the clock has taken, and are not part of what a command changes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,11 +57,10 @@ DUE_MAX: Final = 1024
 milliseconds.  Those that have waited longest come first."""
 
 
-@dataclass(slots=True)
-class _Unit:
+class _Unit(msgspec.Struct, eq=False):
     """What is written together: the frames of its events, and the room that was planned for them."""
 
-    frames: Frames = field(default_factory=Frames)
+    frames: Frames = msgspec.field(default_factory=Frames)
     planned_bytes: int = 0
 
 
@@ -114,7 +113,7 @@ class UnitOfWork:
 
     def in_engine_time(self, moment: Moment) -> Moment:
         """The moment with a time that does not run backwards."""
-        now_ms = self.advance(moment.now_ms)
+        now_ms = self.state.advance(moment.now_ms)
         return moment if now_ms == moment.now_ms else Moment(now_ms, moment.room)
 
     def room(self, moment: Moment, *, reserve: bool = False) -> int:
@@ -200,6 +199,8 @@ class UnitOfWork:
 
     def expire(self, topic: Topic, now_ms: int) -> None:
         """Let go of the topic's records past their `ttl_ms`."""
+        if not topic.config.ttl_ms:
+            return
         expired = topic.expired(now_ms)
         if expired is not None:
             self.state.apply_expiry(topic, expired)

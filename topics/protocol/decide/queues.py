@@ -22,7 +22,7 @@ from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Ack, Claim, Extend, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import BATCH_BYTES_MAX, Limits
-from topics.protocol.model.moment import Moment
+from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import (
     GATES,
     Acked,
@@ -139,8 +139,7 @@ class QueueCommands:
 
     def alarm_ms(self) -> int | None:
         """When `step` has something to do though nothing happens until then."""
-        times = (self._waiting.alarm_ms(), self._exhausted.alarm_ms())
-        return min((at for at in times if at is not None), default=None)
+        return earlier(self._waiting.alarm_ms(), self._exhausted.alarm_ms())
 
     def step(self, moment: Moment) -> None:
         """Serve the waiters of queues where something has changed or the time has come."""

@@ -45,7 +45,7 @@ class RecordCommands:
             topic = Topic(created.topic_id, created.name, created.config, "")
         else:
             self._unit.expire(topic, now_ms)
-            known = self._remembered(topic, command, now_ms)
+            known = self._remembered(topic, command, now_ms) if command.key else None
             if known is not None:
                 return known
         event, log_bytes = self._unit.admit_append(topic, command, now_ms)
@@ -71,7 +71,7 @@ class RecordCommands:
 
     def _remembered(self, topic: Topic, command: Append, now_ms: int) -> Appended | None:
         """The outcome of a batch that came before under the same key (§0.8)."""
-        if not command.key or not topic.config.idempotency_window_ms:
+        if not topic.config.idempotency_window_ms:
             return None
         entry = self._state.keys.find(topic.topic_id, command.key, now_ms)
         if entry is None:

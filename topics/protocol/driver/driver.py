@@ -34,7 +34,7 @@ from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
 from topics.protocol.model.errors import Corrupt, Rejection, WriteFailed
 from topics.protocol.model.limits import Limits
-from topics.protocol.model.moment import Moment
+from topics.protocol.model.moment import Moment, earlier
 from topics.protocol.model.outcomes import Fetch, Gate, Outcome, Parked
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
@@ -330,6 +330,8 @@ class Driver:
         return len(self._parked)
 
     def _answer_woken(self) -> None:
+        if not self.engine.has_wakes:
+            return
         for wake in self.engine.take_wakes():
             parked = self._parked.pop(wake.token, None)
             if parked is not None:
@@ -424,7 +426,7 @@ class Driver:
         decided."""
         if self.engine.router_commands.wants_to_copy:
             self.engine.router_commands.is_held = not self._may_copy()
-        if self.engine.has_work and not self._is_work_due:
+        if not self._is_work_due and self.engine.has_work:
             self._is_work_due = True
             self._host.work_soon()
 
@@ -490,15 +492,17 @@ class Driver:
 
     def alarm_ms(self) -> int | None:
         """When `ring` is wanted though nothing happens until then, by the steady clock."""
-        times = [self.commit.alarm_ms(), self.maintenance.alarm_ms(), self._delayed.alarm_ms()]
+        at_ms = earlier(self.commit.alarm_ms(), self.maintenance.alarm_ms())
+        if self._delayed:
+            at_ms = earlier(at_ms, self._delayed.alarm_ms())
         if self._deadlines:
-            times.append(self._deadlines[0][0])
+            at_ms = earlier(at_ms, self._deadlines[0][0])
         if self.engine.router_commands.wants_to_copy:
-            times.append(self._copy_pace.alarm_ms(self._host.steady_ms))
+            at_ms = earlier(at_ms, self._copy_pace.alarm_ms(self._host.steady_ms))
         work_ms = self.engine.alarm_ms()
         if work_ms is not None:
-            times.append(self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+            at_ms = earlier(at_ms, self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
+        return at_ms
 
     def ring(self) -> None:
         """Time went by: do what is due by now."""

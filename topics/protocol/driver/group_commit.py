@@ -17,8 +17,10 @@ Invariants:
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from topics.protocol.engine import Engine
 from topics.protocol.model.codec import Frames
@@ -31,8 +33,7 @@ INLINE_BYTES: Final = 64 << 10
 40 µs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer to a command: an outcome, or why there is none.
 
     Attributes:
@@ -50,7 +51,7 @@ class Reply:
 Deliver: TypeAlias = Callable[[Reply], None]
 
 
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True, eq=False):
     """A command that waits for its answer; `cancel` it when its client is gone.
 
     Attributes:
@@ -58,13 +59,11 @@ class Ticket:
             the log or a disk.
     """
 
-    def __init__(self, cancel: Callable[[], None], *, waits_for_news: bool = False) -> None:
-        self.cancel = cancel
-        self.waits_for_news = waits_for_news
+    cancel: Callable[[], None]
+    waits_for_news: bool = False
 
 
-@dataclass(slots=True)
-class PendingAnswer:
+class PendingAnswer(msgspec.Struct, eq=False):
     """An answer that waits for the log; `lsn` is that of the write that it waits for."""
 
     deliver: Deliver
@@ -80,8 +79,7 @@ class PendingAnswer:
 # ---------------------------------------------------------------------- what the host is asked
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """`Store.write` these frames; then `GroupCommit.wrote` or `failed`.  Where it `may_wait` for a
     disk, on a thread."""
 
@@ -115,7 +113,7 @@ class LeaveMark:
 LogStep: TypeAlias = Write | Rotate | Mark | Sync | LeaveMark
 
 
-class WriterState(Enum):
+class WriterState(StrEnum):
     """What the writer of the log is doing: one step at a time, because their order is the log's."""
 
     FREE = "free"
@@ -222,14 +220,25 @@ class GroupCommit:
     def _move(self, state: WriterState) -> None:
         assert state in WRITER_TRANSITIONS[self.writer], (self.writer, state)
         self.writer = state
-        self._writer_since_ms = self._host.steady_ms if self._timeout_ms else 0
+
+    def _begin(self, step: Write | Rotate | Mark) -> None:
+        """Have the host begin a step of the writer; its time runs where it is not over at once."""
+        self._host.perform(step)
+        if self._timeout_ms and self.writer is not WriterState.FREE:
+            self._writer_since_ms = self._host.steady_ms
 
     # ------------------------------------------------------------------ one write a turn
 
     def wait(self, deliver: Deliver, outcome: Outcome, throttle_ms: float = 0.0) -> None:
         """Deliver an outcome of this turn when its gate opens."""
         self._unit.append(PendingAnswer(deliver, outcome, throttle_ms=throttle_ms))
-        self.turn_soon()
+        if not self._is_turn_due:
+            self.turn_soon()
+
+    @property
+    def is_turn_due(self) -> bool:
+        """Whether the host will call `end_turn`."""
+        return self._is_turn_due
 
     def turn_soon(self) -> None:
         """Have this turn ended, once the commands that are here now were submitted."""
@@ -251,8 +260,8 @@ class GroupCommit:
             self.fail(error)
             return
         self._move(WriterState.WRITING)
-        if frames:
-            self._host.perform(Write(frames, may_wait))
+        if frames.count:
+            self._begin(Write(frames, may_wait))
         else:
             self._finish(self._store.written_lsn, 0.0, wrote=False)
 
@@ -345,7 +354,7 @@ class GroupCommit:
         assert self.is_written
         self._when_rotated = call
         self._move(WriterState.ROTATING)
-        self._host.perform(Rotate(fresh, stay))
+        self._begin(Rotate(fresh, stay))
 
     def rotated(self, boundary: int) -> None:
         """The log goes on behind this boundary."""
@@ -485,7 +494,7 @@ class GroupCommit:
             self.want_sync()
         elif self.is_written and self._sync_since_ms is None:
             self._move(WriterState.MARKING)
-            self._host.perform(Mark())
+            self._begin(Mark())
 
     def _hangs_since(self, since_ms: int) -> bool:
         return (self._sync_since_ms is not None and self._sync_since_ms <= since_ms) or (

@@ -123,13 +123,8 @@ class MaintenanceDriver:
     def soon_if_pressed(self) -> None:
         """A round is due where a topic, memory or the log is full, or where a large delete left memory
         to free."""
-        state = self._engine.state
-        if (
-            state.memory.full
-            or state.memory.owes
-            or state.memory.logged_weight > state.memory.logged_share
-            or self.schedule.is_checkpoint_due()
-        ):
+        memory = self._engine.state.memory
+        if memory.full or memory.owes or memory.is_pressed or self.schedule.is_checkpoint_due():
             self.soon()
 
     def press(self) -> None:

@@ -113,7 +113,7 @@ Frame: TypeAlias = tuple[Buffer, ...]
 """The bytes of one encoded event, in order."""
 
 
-class Frames:
+class Frames(msgspec.Struct, eq=False):
     """Encoded events that are to be written as one batch.
 
     Attributes:
@@ -122,12 +122,9 @@ class Frames:
         count: Events.
     """
 
-    __slots__ = ("count", "parts", "size_bytes")
-
-    def __init__(self) -> None:
-        self.parts: list[Buffer] = []
-        self.size_bytes = 0
-        self.count = 0
+    parts: list[Buffer] = []
+    size_bytes: int = 0
+    count: int = 0
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -140,7 +137,7 @@ class Frames:
     def add(self, frame: Frame) -> None:
         """Take in one more event."""
         self.parts += frame
-        self.size_bytes += sum(map(len, frame))
+        self.size_bytes += len(frame[0]) if len(frame) == 1 else sum(map(len, frame))
         self.count += 1
 
     def __len__(self) -> int:

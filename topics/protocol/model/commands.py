@@ -110,11 +110,11 @@ class Purge(msgspec.Struct, frozen=True):
     match: Match | None
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True, cache_hash=True):
     """How a stream wants to see a topic: bounds of a frame, filters, projection (§7.2).
 
-    `strong` shows only what a sync has covered.
+    `strong` shows only what a sync has covered.  A part of the key under which streams share a
+    frame: hashed and compared for each delivery, hence a `Struct`.
     """
 
     limit: int

@@ -23,3 +23,10 @@ class Moment(msgspec.Struct, frozen=True):
 
     now_ms: int
     room: Room
+
+
+def earlier(one_ms: int | None, other_ms: int | None) -> int | None:
+    """The earlier of two times, where None is never."""
+    if one_ms is None or (other_ms is not None and other_ms < one_ms):
+        return other_ms
+    return one_ms

@@ -29,7 +29,7 @@ def decode_segment(raw: bytes) -> str:
 
 def require_topic_name(name: str, *, path: str | None = None) -> str:
     """The name, if it is one (400 otherwise); `path` names the body field it stood in."""
-    if is_topic_name(name):
+    if _TOPIC_NAME.fullmatch(name):
         return name
     where = f" - at `{path}`" if path else ""
     raise Rejection(

@@ -77,7 +77,9 @@ def _render_one(
     )
     if b"\n" in text or b"\r" in text:
         text = text.translate(_ONE_LINE)
-    size, data_size = np.array((len(text) - 1, len(data)), np.uint32)[:, None]
+    # An empty array that is filled takes a third of the time of one that is made of a number.
+    size, data_size = np.empty(1, np.uint32), np.empty(1, np.uint32)
+    size[0], data_size[0] = len(text) - 1, len(data)
     return Batch(text, ts_ms, size, data_size, None, node, tags)
 
 

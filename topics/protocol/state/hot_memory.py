@@ -121,6 +121,11 @@ class HotMemory:
         limit = self._limits.max_hot_bytes
         return (limit - min(self.volatile_bytes, limit // 2)) // 2
 
+    @property
+    def is_pressed(self) -> bool:
+        """Whether unsealed, logged records hold more than their share."""
+        return self.logged_weight > self.logged_share
+
     # ------------------------------------------------------------------ what comes
 
     def append(self, topic: Topic, first_seq: int, batch: Batch, *, volatile: bool) -> None:

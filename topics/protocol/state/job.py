@@ -4,9 +4,10 @@ A job that was never delivered has no object: the topic alone knows that it exis
 the others and moves them.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from topics.protocol.model.events import JobImage
 
@@ -92,9 +93,9 @@ TIMED: Final = TOLD_TIMES | {JobPlace.DAMAGED}
 """Places that time ends."""
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """A job that was delivered at least once, and is not done.
+class Job(msgspec.Struct, eq=False):
+    """A job that was delivered at least once, and is not done.  One is made for each job of a claim,
+    hence a `Struct`.
 
     Attributes:
         deliveries: How often it was claimed.

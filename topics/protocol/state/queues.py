@@ -34,6 +34,9 @@ class Queues(Mapping[int, Queue]):
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def __contains__(self, topic_id: object) -> bool:
+        return topic_id in self._by_id
+
     def get(self, topic_id: int) -> Queue | None:  # type: ignore[override]  # no other default
         # The mapping's own raises and catches where there is none, which is at most appends.
         return self._by_id.get(topic_id)

@@ -125,14 +125,16 @@ class State:
 
     def apply(self, event: Event) -> None:
         """Change the state as the event says."""
-        self.now_ms = max(self.now_ms, event.now_ms)
+        if event.now_ms > self.now_ms:
+            self.now_ms = event.now_ms
         self._handlers[type(event)](event)
 
     # ------------------------------------------------------------------ time
 
     def advance(self, now_ms: int) -> int:
         """Engine time: the wall clock, unless that has fallen below what was seen before."""
-        self.now_ms = max(self.now_ms, now_ms)
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
         return self.now_ms
 
     def apply_expiry(self, topic: Topic, expired: Expired) -> None:

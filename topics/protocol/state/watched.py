@@ -125,6 +125,11 @@ class Stream:
     holder: Holder = NOBODY
     owner: Caller = ANYONE
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether there is no frame to pull before `wake` is called."""
+        return not (self.waiting or self.passing or self.pending)
+
     def queue(self, watched: Watched) -> None:
         if not watched.is_queued and watched.place is not WatchPlace.GONE:
             watched.is_queued = True

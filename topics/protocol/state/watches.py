@@ -10,8 +10,10 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Begin, View
@@ -412,7 +414,7 @@ def begin_at(topic: Topic, begin: Begin) -> int:
 def own_view(view: View, begin: Begin) -> View:
     """The view, with a topic's own filters where it has any."""
     if begin.match is not None:
-        view = replace(view, match=begin.match)
+        view = msgspec.structs.replace(view, match=begin.match)
     if begin.nodes is not None:
-        view = replace(view, nodes=begin.nodes)
+        view = msgspec.structs.replace(view, nodes=begin.nodes)
     return view

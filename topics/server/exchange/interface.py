@@ -6,16 +6,26 @@ driver.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
 
 from topics.protocol.model.records import Buffer
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Memo(msgspec.Struct):
+    """What an exchange makes of a head, kept by a driver beside the head's bytes.
+
+    Only what follows from method, path, query and headers belongs here: the same bytes come again
+    from other clients, and at other times.
+    """
+
+    judged: Any = None
+
+
+class Head(msgspec.Struct, frozen=True):
     """A request without its body.
 
     Attributes:
@@ -24,6 +34,7 @@ class Head:
         query: The raw query, without the question mark; empty where there is none.
         headers: Names in lower case.
         client: The address the request came from, without the port; empty where it is not known.
+        memo: Of the same head when it comes again; None where the driver keeps no heads.
     """
 
     method: str
@@ -31,10 +42,10 @@ class Head:
     query: bytes
     headers: Headers
     client: str = ""
+    memo: Memo | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A finished answer: `content-length` is among the headers; `body` is empty for HEAD.
 
     The buffers of `body` may be slices of a log that is in memory: a driver writes them one by one,
@@ -103,8 +114,7 @@ class SourceFeed(Feed, Source, Protocol):
     """A feed with both faces; a driver uses one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
+class Streaming(msgspec.Struct, frozen=True):
     """An answer that goes on until its feed or its client ends it; `feed` is None for HEAD."""
 
     status: int

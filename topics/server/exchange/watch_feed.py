@@ -9,7 +9,7 @@ a task.  Waking a task is most of what a stream costs where many have the same n
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.http import sse
@@ -20,6 +20,9 @@ from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
+
+SAME_BYTES_MAX: Final = 4 << 10
+"""A larger event is not kept beside its data: joining the two takes less than sending them."""
 
 SHUTTING_DOWN: Final = (503, "the server is stopping; connect again")
 
@@ -41,6 +44,9 @@ class WatchFeed:
         self._session, self._stream = shell.engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms, caller
         )
+        watched = list(self._session.watched.values())
+        self._only = watched[0] if len(watched) == 1 else None
+        """The one topic of the session."""
         self._beat_s = self._session.heartbeat_ms / 1000
         self._sent_s = 0.0
         self._is_begun = False
@@ -132,7 +138,9 @@ class WatchFeed:
             return kept
         if (last := self._last_word()) is not None:
             return self._end(last)
-        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        frame = None
+        if not self._stream.is_drained:
+            frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
         if frame is None:
             return sse.heartbeat(shell.now_ms) if self._is_beat_due else None
         piece = self._written_now(frame)
@@ -184,12 +192,24 @@ class WatchFeed:
         """The frame's bytes, or the frame where its records are not in memory."""
         if isinstance(frame, DamagedFrame):
             return frame
-        if not isinstance(frame, RecordFrame) or "sse" in frame.texts:
+        if not isinstance(frame, RecordFrame):
             return sse.encode(frame, self._id())
-        texts = read(frame.records, blocking=False)
-        if texts is None or isinstance(texts, Rejection):
-            return frame
-        return sse.encode(frame, self._id(), texts)
+        # Streams that share the frame stand at the same place in this topic: where they watch no
+        # other, their ids are the same, and so is the whole event.
+        only = self._only
+        is_same = only is not None and not only.is_heir
+        if is_same and (event := frame.texts.get("event")) is not None:
+            return event
+        texts: Sequence[Buffer] = ()
+        if "sse" not in frame.texts:
+            found = read(frame.records, blocking=False)
+            if found is None or isinstance(found, Rejection):
+                return frame
+            texts = found
+        event = sse.encode(frame, self._id(), texts)
+        if is_same and len(event) <= SAME_BYTES_MAX:
+            frame.texts["event"] = event
+        return event
 
     async def _written(self, frame: Pulled) -> bytes:
         piece = self._written_now(frame)

@@ -51,6 +51,10 @@ class ServedRuntime(Protocol):
     async def wait_failed(self) -> Exception: ...
 
     async def wait_ready(self) -> None: ...
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have `soon` called for what is due once the requests that are here now were submitted."""
+
     def drain(self) -> object: ...
     async def stop(self) -> None: ...
 
@@ -97,10 +101,11 @@ class _Server:
 
     async def _run(self, runtime: ServedRuntime, collector: Collector) -> None:
         from topics.server.exchange.holders import Holders
-        from topics.server.transport.connection import Connection, Shared
+        from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
         from topics.server.transport.http2 import Http2
         from topics.server.transport.limits import Limits, Timeouts
+        from topics.server.transport.shared import Shared
 
         await runtime.start()
         self._stop.reload = lambda: runtime.exchange.reload()
@@ -117,6 +122,7 @@ class _Server:
             peer=Holders(settings.trusted_proxies).peer,
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
+        runtime.end_turns_by(shared.turns.when_given)
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
             try:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 from topics.protocol.commit.unit_of_work import StateUnknown
@@ -81,6 +82,7 @@ class Runtime:
         self.exchange: Exchange
         self._started_ms = self.clock.steady_ms
         self._loop: asyncio.AbstractEventLoop
+        self._soon: Callable[[Callable[[], None]], object]
         self._failed: asyncio.Future[Exception]
         self._ready: asyncio.Event
         self._living: asyncio.Task[None] | None = None
@@ -114,6 +116,7 @@ class Runtime:
     async def start(self) -> None:
         """Begin to replay; returns at once.  Until it is done the phase is STARTING."""
         self._loop = asyncio.get_running_loop()
+        self._soon = self._loop.call_soon
         self._failed = self._loop.create_future()
         self._ready = asyncio.Event()
         self._living = self._loop.create_task(self._recover())
@@ -205,8 +208,8 @@ class Runtime:
         except Rejection:
             self._set_alarm()  # maintenance may be due, to make room
             raise
-        if isinstance(found, Ticket):
-            self._set_alarm()
+        if isinstance(found, Ticket) and not self.driver.commit.is_turn_due:
+            self._set_alarm()  # else the end of the turn does
         return found
 
     def nudge(self) -> None:
@@ -254,7 +257,12 @@ class Runtime:
 
     def turn_soon(self) -> None:
         self._asked_s = time.perf_counter()
-        self._loop.call_soon(self._end_turn)
+        self._soon(self._end_turn)
+
+    def end_turns_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have `soon` say when the commands that are here now were submitted; by default, and
+        before, that is when the loop has run what is ready."""
+        self._soon = soon
 
     def _end_turn(self) -> None:
         self.driver.lagged((time.perf_counter() - self._asked_s) * 1000)
@@ -297,20 +305,20 @@ class Runtime:
         self._steps[type(step)](step)
 
     def _write(self, step: Write) -> None:
-        def write() -> tuple[int, float]:
-            begun = time.perf_counter()
-            lsn = self.store.write(step.frames)
-            return lsn, (time.perf_counter() - begun) * 1000
-
         if step.may_wait:
-            self._writer.do(write, self._wrote)
+            self._writer.do(partial(self._written, step), self._wrote)
             return
         try:
-            lsn, took_ms = write()
+            lsn, took_ms = self._written(step)
         except BaseException as error:
             self.driver.commit.failed(error)
         else:
             self.driver.commit.wrote(lsn, took_ms)
+
+    def _written(self, step: Write) -> tuple[int, float]:
+        begun = time.perf_counter()
+        lsn = self.store.write(step.frames)
+        return lsn, (time.perf_counter() - begun) * 1000
 
     def _wrote(self, written: tuple[int, float], error: BaseException | None) -> None:
         commit = self.driver.commit

@@ -63,7 +63,8 @@ class Share:
         self._budget.held_bytes -= size
 
     def close(self) -> None:
-        self.give_back(self.held_bytes)
+        self._budget.held_bytes -= self.held_bytes
+        self.held_bytes = 0
 
 
 class Charges:

@@ -12,22 +12,18 @@ by another, a closed one within `linger_s`.  Bytes that the speaker does not tak
 import asyncio
 import logging
 import socket
-import time
-from collections import deque
 from collections.abc import Callable
-from enum import Enum
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.holder import Holder, holder_at
+from topics.protocol.model.holder import Holder
 from topics.protocol.model.records import Buffer
-from topics.protocol.state.shares import Shares
-from topics.server.exchange.interface import Exchange
-from topics.server.transport.bodies import Bodies
-from topics.server.transport.budget import Budget, Meter
+from topics.server.transport.budget import Meter
+from topics.server.transport.connection_life import LIVE, TABLE, Input, State
 from topics.server.transport.deadline import Deadline
-from topics.server.transport.limits import Limits, Timeouts
-from topics.server.transport.turns import Turns
+from topics.server.transport.inbox import Inbox
+from topics.server.transport.shared import Shared
+from topics.server.transport.speaker import Speaker
 
 log = logging.getLogger("topics.http")
 
@@ -35,112 +31,6 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HIGH_BYTES: Final = 64 << 10
 LOW_BYTES: Final = 16 << 10
 """Bytes written and not taken at which the speaker has to wait, and at which it may go on."""
-
-
-class Speaker(Protocol):
-    """A protocol on a connection: it parses bytes into requests, and writes answers as bytes.
-
-    All calls come on the event loop and none waits.  In a turn the connection calls `work` until
-    that returns False, then `receive`, and so on, until the slice of time is over or there is
-    nothing to do.  A speaker that waits for something (an answer, room, news) takes nothing
-    meanwhile and calls `Connection.work_soon` when it is there.
-    """
-
-    def receive(self, data: bytes, at: int) -> int:
-        """Take some of `data[at:]`, which is not empty: one request's worth, or `feed_bytes`.
-
-        Returns:
-            How many bytes were taken.  0: none now, and `receive` is not called before the next
-            `Connection.work_soon` (or until more bytes come).
-        """
-
-    def work(self) -> bool:
-        """Do one thing that is not parsing: carry out a request that is parsed already, send news
-        of a stream.  False where there is nothing to do now."""
-
-    def writable(self) -> None:
-        """`Connection.is_paused` has ended: what waits may be written."""
-
-    def stalled(self) -> bool:
-        """The client has read nothing for `take_s`.  Send a last frame on the event streams; True
-        where there are any, which gives the client `write_s` more."""
-
-    def due(self) -> None:
-        """The time that the speaker set on `Connection.deadline` has come."""
-
-    def ended(self) -> None:
-        """The client has closed its half, and the speaker has taken all that came, or takes nothing
-        now.  Nothing more comes, but the client may still read answers.  May be called again."""
-
-    def drain(self) -> None:
-        """The server has stopped and made its last answers: end the connection if nothing is in
-        flight.  Before that, `Shared.is_draining` has the answers announce it to their clients."""
-
-    def close(self) -> None:
-        """The connection is over: give up what is in flight.  Called once."""
-
-
-class Shared:
-    """What all connections of a server share.
-
-    Attributes:
-        when_quiet: Called when the last request in flight has been answered.
-        is_draining: The server stops; the exchange refuses further requests.
-    """
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        *,
-        limits: Limits | None = None,
-        timeouts: Timeouts | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
-        clock: Callable[[], float] | None = None,
-        peer: Callable[[str], Holder] = holder_at,
-    ) -> None:
-        self.exchange = exchange
-        self.peer = peer
-        self.limits = limits or Limits()
-        self.timeouts = timeouts or Timeouts()
-        self.loop = loop or asyncio.get_running_loop()
-        self.clock = clock or time.perf_counter
-        """For slices of time.  Deadlines go by the loop's."""
-        self.cpu_clock = clock or time.thread_time
-        """CPU time of the loop's thread, by which a client is light or heavy: time in which the
-        process waits for a CPU is not the client's fault.  Reading it costs ten times as much."""
-        self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
-        self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
-        self.answers = Budget(self.limits.answers_bytes)
-        self.connections: set[Connection] = set()
-        self.connection_shares = Shares(
-            "max_connections", self.limits.connections, per_ip=self.limits.connections_per_ip
-        )
-        self.is_draining = False
-        self.busy = 0
-        self.when_quiet: Callable[[], None] | None = None
-
-    def drain(self) -> None:
-        """End idle connections; one with a request in flight ends after its answer."""
-        self.is_draining = True
-        for connection in list(self.connections):
-            connection.drain()
-
-    def made_busy(self, change: int) -> None:
-        self.busy += change
-        assert self.busy >= 0
-        if self.busy == 0 and self.when_quiet is not None:
-            self.when_quiet()
-
-
-class ConnectionState(Enum):
-    """Where a connection is in its life."""
-
-    CHOOSING = "choosing"
-    """Which protocol it speaks is not known yet."""
-    OPEN = "open"
-    FINISHING = "finishing"
-    """No more requests or answers: written bytes are still sent, received bytes are dropped."""
-    LOST = "lost"
 
 
 class Connection(asyncio.Protocol):
@@ -166,14 +56,11 @@ class Connection(asyncio.Protocol):
         """The client has closed its half."""
         self.deadline = Deadline(shared.loop, self._on_due)
         """The speaker's; the time is the loop's."""
-        self.state = ConnectionState.CHOOSING
+        self.state = State.CHOOSING
         self._http1, self._http2 = http1, http2
         self._transport: asyncio.Transport
         self._speaker: Speaker | None = None
-        self._inbox: deque[bytes] = deque()
-        self._inbox_at = 0
-        """Bytes of the first that were taken."""
-        self._inbox_bytes = 0
+        self._inbox = Inbox()
         self._is_reading = True
         self._is_queued = False
         self._is_busy = False
@@ -194,7 +81,7 @@ class Connection(asyncio.Protocol):
             shared.connection_shares.require(self._holder)
         except Rejection as refusal:
             log.warning("connections are reset as they come: %s", refusal.message)
-            self.state = ConnectionState.LOST
+            self._move(Input.LOST)
             self._transport.abort()
             return
         shared.connections.add(self)
@@ -203,36 +90,40 @@ class Connection(asyncio.Protocol):
         self.deadline.set(shared.loop.time() + shared.timeouts.idle_s)
 
     def data_received(self, data: bytes) -> None:
-        if self.state in (ConnectionState.FINISHING, ConnectionState.LOST):
+        if self.state not in LIVE:
             self._forget(len(data))
             return
-        self._inbox.append(data)
-        self._inbox_bytes += len(data)
+        inbox = self._inbox
+        inbox.put(data)
         turns = self.shared.turns
-        if self._meter.is_heavy(self._loop_s()) or not turns.may_skip:
+        if not turns.may_skip:
             self.work_soon()
+        elif self._meter.is_heavy(self._loop_s()):
+            if not self._is_queued:
+                self._queue(is_light=False)
         else:
             turns.skipped(self._work(), self._meter)
-        if self._inbox_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
+        if inbox.size_bytes >= self.shared.limits.inbox_bytes and self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
         self.is_ended = True
-        if self.state is ConnectionState.FINISHING:
+        if self.state is State.FINISHING:
             self._transport.close()
-        elif self.state is not ConnectionState.LOST:
+        elif self.state is not State.LOST:
             # Not in its turn: a later request of another client must find this stream closed.
             self._work()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        was, self.state = self.state, ConnectionState.LOST
-        self._drop_inbox()
+        was = self.state
+        self._move(Input.LOST)
+        self._inbox.clear()
         self.deadline.close()
         if self._stall is not None:
             self._stall.cancel()
-        if self._speaker is not None and was is not ConnectionState.FINISHING:
+        if self._speaker is not None and was is not State.FINISHING:
             self._speaker.close()
         self._speaker = None
         self.set_busy(False)
@@ -250,26 +141,28 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
-        if self._speaker is not None and self.state is ConnectionState.OPEN:
+        if self._speaker is not None and self.state is State.OPEN:
             self._speaker.writable()
 
     # ------------------------------------------------------------------ turns
 
     def work_soon(self) -> None:
         """Have a turn soon: the speaker can go on.  Never runs anything before it returns."""
-        if not self._is_queued and self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
-            self._is_queued = True
-            meter = self._meter
-            self.shared.turns.add(self, meter, is_light=not meter.is_heavy(self._loop_s()))
+        if not self._is_queued and self.state in LIVE:
+            self._queue(is_light=not self._meter.is_heavy(self._loop_s()))
+
+    def _queue(self, *, is_light: bool) -> None:
+        self._is_queued = True
+        self.shared.turns.add(self, self._meter, is_light=is_light)
 
     def go_on(self) -> None:
         """Have a turn soon if there is anything left to take: the speaker can go on."""
-        if self._inbox or self.is_ended:
+        if self._inbox.size_bytes or self.is_ended:
             self.work_soon()
 
     def take_turn(self) -> None:
         self._is_queued = False
-        if self.state in (ConnectionState.CHOOSING, ConnectionState.OPEN):
+        if self.state in LIVE:
             self._work()
 
     def _work(self) -> float:
@@ -297,47 +190,38 @@ class Connection(asyncio.Protocol):
         except Exception:
             log.exception("a connection failed")
             self.abort()
-        has_room = (
-            self._inbox_bytes < shared.limits.inbox_bytes and self.state is not ConnectionState.LOST
-        )
-        if has_room and not self._is_reading and not self._transport.is_closing():
+        if not self._is_reading:
+            self._read_again()
+        return has_more
+
+    def _read_again(self) -> None:
+        """Read from the socket again where there is room."""
+        has_room = self._inbox.size_bytes < self.shared.limits.inbox_bytes
+        if has_room and self.state is not State.LOST and not self._transport.is_closing():
             self._is_reading = True
             self._transport.resume_reading()
-        return has_more
 
     def _step(self) -> bool:
         """Do one thing; False where there is nothing to do now."""
         speaker = self._speaker
         if speaker is None:
-            return self.state is ConnectionState.CHOOSING and self._choose()
+            return self.state is State.CHOOSING and self._choose()
         if speaker.work():
             return True
-        if self._inbox:
-            data = self._inbox[0]
-            taken = speaker.receive(data, self._inbox_at)
-            self._took(taken)
+        inbox = self._inbox
+        if inbox.piece:
+            taken = speaker.receive(inbox.piece, inbox.at)
             if taken:
+                if self.state is State.OPEN:  # else the speaker has ended the connection meanwhile
+                    inbox.took(taken)
                 return True
-        if self.is_ended and self.state is ConnectionState.OPEN:
+        if self.is_ended and self.state is State.OPEN:
             speaker.ended()
         return False
 
-    def _took(self, size: int) -> None:
-        """Drop bytes from the inbox, unless the speaker has ended the connection meanwhile."""
-        if self.state is not ConnectionState.OPEN:
-            return
-        self._inbox_bytes -= size
-        self._inbox_at += size
-        if self._inbox_at == len(self._inbox[0]):
-            self._inbox.popleft()
-            self._inbox_at = 0
-
     def _choose(self) -> bool:
         """Choose the speaker by the first bytes, which stay in the inbox for it."""
-        begin = self._inbox[0] if self._inbox else b""
-        if len(begin) < len(PREFACE) and len(self._inbox) > 1:
-            begin = b"".join(self._inbox)
-            self._inbox = deque([begin])
+        begin = self._inbox.first(len(PREFACE))
         if not begin and self.is_ended:
             self.finish()
             return False
@@ -345,20 +229,26 @@ class Connection(asyncio.Protocol):
             if begin:
                 self.deadline.set(self.shared.loop.time() + self.shared.timeouts.head_s)
             return False
-        is_http2 = begin.startswith(PREFACE)
-        if not is_http2 and is_foreign(begin):
+        is_http2 = begin == PREFACE
+        if not is_http2 and is_foreign(self._inbox.piece):
             self.finish()
             return False
         make = self._http2 if is_http2 else self._http1
-        self.state = ConnectionState.OPEN
+        self._move(Input.CHOSEN)
         self._speaker = make(self)
         return True
+
+    def _move(self, what: Input) -> None:
+        """One step of its life, by the table."""
+        made = TABLE.get((self.state, what))
+        assert made is not None, (self.state, what)
+        self.state = made
 
     # ------------------------------------------------------------------ called by the speaker
 
     def write(self, data: Buffer) -> None:
         """Write; bytes that cannot be sent at once wait in the transport and set `is_paused`."""
-        if self.state is not ConnectionState.LOST:
+        if self.state is not State.LOST:
             self._transport.write(data)
 
     def become(self, speaker: Speaker) -> None:
@@ -371,7 +261,10 @@ class Connection(asyncio.Protocol):
         """Note whether a request is in flight; a stop waits for those."""
         if is_busy is not self._is_busy:
             self._is_busy = is_busy
-            self.shared.made_busy(1 if is_busy else -1)
+            shared = self.shared
+            shared.busy += 1 if is_busy else -1
+            if not shared.busy and shared.when_quiet is not None:
+                shared.when_quiet()
 
     def finish(self) -> None:
         """End the connection once the client has read what is written.
@@ -380,12 +273,12 @@ class Connection(asyncio.Protocol):
         answer; so received bytes are read and dropped until the client closes its half, or its time
         is over.
         """
-        if self.state in (ConnectionState.FINISHING, ConnectionState.LOST):
+        if self.state not in LIVE:
             return
         self._close_speaker()
-        self.state = ConnectionState.FINISHING
-        waiting = self._inbox_bytes
-        self._drop_inbox()
+        self._move(Input.ENDED)
+        waiting = self._inbox.size_bytes
+        self._inbox.clear()
         timeouts = self.shared.timeouts
         unsent = self._transport.get_write_buffer_size()
         self.deadline.set(
@@ -417,22 +310,22 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection now; unread bytes are lost."""
-        if self.state is ConnectionState.LOST:
+        if self.state is State.LOST:
             return
         self._close_speaker()
-        self.state = ConnectionState.FINISHING
+        self._move(Input.ENDED)
         self._transport.abort()
 
     def drain(self) -> None:
         """The server has stopped."""
-        if self.state is ConnectionState.CHOOSING:
+        if self.state is State.CHOOSING:
             self.finish()
-        elif self.state is ConnectionState.OPEN and self._speaker is not None:
+        elif self.state is State.OPEN and self._speaker is not None:
             self._speaker.drain()
 
     @property
     def unsent_bytes(self) -> int:
-        return 0 if self.state is ConnectionState.LOST else self._transport.get_write_buffer_size()
+        return 0 if self.state is State.LOST else self._transport.get_write_buffer_size()
 
     # ------------------------------------------------------------------ the end
 
@@ -443,22 +336,15 @@ class Connection(asyncio.Protocol):
             speaker.close()
         self.set_busy(False)
 
-    def _drop_inbox(self) -> None:
-        self._inbox.clear()
-        self._inbox_at = self._inbox_bytes = 0
-
     def _forget(self, size: int) -> None:
         self._drained_bytes += size
-        if (
-            self.state is ConnectionState.FINISHING
-            and self._drained_bytes > self.shared.limits.drain_bytes
-        ):
+        if self.state is State.FINISHING and self._drained_bytes > self.shared.limits.drain_bytes:
             self._transport.close()
 
     def _on_due(self) -> None:
-        if self.state is ConnectionState.OPEN and self._speaker is not None:
+        if self.state is State.OPEN and self._speaker is not None:
             self._speaker.due()
-        elif self.state is ConnectionState.CHOOSING:
+        elif self.state is State.CHOOSING:
             self.finish()
         else:
             self._transport.abort()
@@ -469,13 +355,9 @@ class Connection(asyncio.Protocol):
 
     def _on_stall(self) -> None:
         """The client has read nothing for a while: event streams may send a last frame."""
-        if (
-            self._speaker is not None
-            and self.state is ConnectionState.OPEN
-            and self._speaker.stalled()
-        ):
+        if self._speaker is not None and self.state is State.OPEN and self._speaker.stalled():
             self.bide()
-        elif self.state is not ConnectionState.LOST:
+        elif self.state is not State.LOST:
             left_s = max(self.shared.timeouts.write_s - self._stall_s, 0)
             self._stall = self.shared.loop.call_later(left_s, self.abort)
 

@@ -8,18 +8,20 @@ Invariant: requests are answered in the order in which they came, and nothing is
 request before it is answered; an admitted request is closed once.
 """
 
-from enum import Enum
 from typing import Any, Final
 
 from topics.protocol.http import sse
 from topics.protocol.model.errors import ErrorCode
-from topics.server.exchange.interface import Admission, Answer, Head, Pending, Source, Streaming
+from topics.server.exchange.interface import Admission, Answer, Head, Pending, Streaming
 from topics.server.exchange.refusals import refusal
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
-from topics.server.transport.http1_parser import Malformed, Message, Parser
+from topics.server.transport.http1_heads import Message
+from topics.server.transport.http1_life import TABLE, Input, State
+from topics.server.transport.http1_parser import Malformed, Parser
+from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
 from topics.server.transport.pump import source_of
 from topics.server.transport.websocket import open_on_http1
@@ -29,26 +31,8 @@ SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect aga
 EARLY: Final = "frames came before the handshake was answered"
 
 
-class State(Enum):
-    """The state of the connection's current request."""
-
-    IDLE = "idle"
-    """There is none, or a part of its head."""
-    BODY = "body"
-    """Its body comes."""
-    SPILL = "spill"
-    """It is answered, and the rest of its body is read and dropped."""
-    WAITING = "waiting"
-    """Its answer is yet to come."""
-    SENDING = "sending"
-    """Its answer is written as the client takes it."""
-    STREAMING = "streaming"
-    OVER = "over"
-    """The connection ends."""
-
-
 class Http1:
-    """Implements `connection.Speaker`."""
+    """Implements `speaker.Speaker`."""
 
     def __init__(self, connection: Connection) -> None:
         shared = connection.shared
@@ -57,7 +41,7 @@ class Http1:
         self._exchange = shared.exchange
         self._limits, self._timeouts = shared.limits, shared.timeouts
         self._now_s = shared.loop.time
-        self._parser = Parser(shared.limits.feed_bytes)
+        self._parser = Parser(shared.limits.feed_bytes, shared.heads)
         self._state = State.IDLE
         self._body_share: BodyShare | None = None
         """Of a body that is not small."""
@@ -69,8 +53,7 @@ class Http1:
         self._body_until_s = 0.0
         self._pending: Pending | None = None
         self._outgoing: Outgoing | None = None
-        self._source: Source | None = None
-        self._has_news = False
+        self._stream: Stream | None = None
         self._closes = False
         """The connection ends with this request."""
 
@@ -92,16 +75,19 @@ class Http1:
 
     def work(self) -> bool:
         if self._state is State.STREAMING:
-            return self._has_news and self._send_news()
+            assert self._stream is not None
+            return self._stream.has_news and self._send_news(self._stream)
         return self._state is State.SENDING and self._send_slice()
 
     def writable(self) -> None:
         self._connection.work_soon()
 
     def stalled(self) -> bool:
-        if self._state is not State.STREAMING:
+        stream = self._stream
+        if stream is None:
             return False
-        self._end_stream(SLOW)
+        self._closes = True  # before a client that reads again can send a request
+        self._end_stream(stream, SLOW)
         return True
 
     def due(self) -> None:
@@ -133,12 +119,18 @@ class Http1:
             self._connection.finish()
 
     def close(self) -> None:
-        self._state = State.OVER
+        self._move(Input.ENDED)
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.cancel()
         self._close_request()
         self._parser.close()
+
+    def _move(self, what: Input) -> None:
+        """One step of the request's life, by the table."""
+        made = TABLE.get((self._state, what))
+        assert made is not None, (self._state, what)
+        self._state = made
 
     # ------------------------------------------------------------------ requests
 
@@ -159,7 +151,12 @@ class Http1:
         self._connection.set_busy(True)
         self._closes = not message.keeps_alive
         head = Head(
-            message.method, message.path, message.query, message.headers, self._connection.client
+            message.method,
+            message.path,
+            message.query,
+            message.headers,
+            self._connection.client,
+            message.memo,
         )
         if message.opens_websocket:
             self._open_websocket(head, is_early=at + taken < len(data))
@@ -175,7 +172,7 @@ class Http1:
         if message.length is not None and message.length > verdict.max_body_bytes:
             self._answer(verdict.too_large())
             return taken
-        self._state = State.BODY
+        self._move(Input.ADMITTED)
         if at + taken < len(data):
             # Small bodies come with their heads.
             taken += self._receive_body(data, at + taken)
@@ -244,9 +241,9 @@ class Http1:
         if type(answer) is Answer:
             self._answer(answer)
         elif isinstance(answer, Streaming):
-            self._stream(answer)
+            self._answer_with(answer)
         else:
-            self._state = State.WAITING
+            self._move(Input.POSTPONED)
             self._pending = answer
             self._connection.deadline.clear()
             answer.then(self._settle)
@@ -276,7 +273,11 @@ class Http1:
             held = {"limit": "max_answer_memory", "max": self._limits.answers_bytes}
             why = "too many bytes of answers wait to be taken"
             return self._answer(refusal(ErrorCode.THROTTLED, why, held))
-        if answer.close or self._shared.is_draining or self._must_close():
+        if (
+            answer.close
+            or self._shared.is_draining
+            or (not self._parser.is_complete and self._must_close())
+        ):
             self._closes = True
         more = (writer.CLOSE,) if self._closes else ()
         head = writer.head(answer.status, answer.headers, *more)
@@ -286,15 +287,16 @@ class Http1:
         else:
             self._connection.write(head)
             self._outgoing = Outgoing(answer.body, self._answers)
-            self._state = State.SENDING
+            self._move(Input.BEGUN)
             self._connection.deadline.clear()
             self._connection.work_soon()
         return None
 
     def _must_close(self) -> bool:
-        """Whether what is left of the body is too much to be read, or may never come."""
+        """Whether what is left of a body that is not whole is too much to be read, or may never
+        come."""
         message, parser = self._message, self._parser
-        if message is None or parser.is_complete:
+        if message is None:
             return False
         if message.expects_leave:
             return True
@@ -323,12 +325,15 @@ class Http1:
         self._close_request()
         connection.set_busy(False)
         if parser.is_complete:
-            self._state = State.IDLE
-            parser.next_message()
-            connection.deadline.set(self._now_s() + self._timeouts.idle_s)
+            self._await_request()
         else:
-            self._state = State.SPILL
+            self._move(Input.CUT_SHORT)
             connection.deadline.set(self._now_s() + self._timeouts.linger_s)
+
+    def _await_request(self) -> None:
+        self._move(Input.DONE)
+        self._parser.next_message()
+        self._connection.deadline.set(self._now_s() + self._timeouts.idle_s)
 
     def _spill(self, data: bytes, at: int) -> int:
         parser = self._parser
@@ -339,9 +344,7 @@ class Http1:
             return len(data) - at
         parser.take_body()
         if parser.is_complete:
-            self._state = State.IDLE
-            parser.next_message()
-            self._connection.deadline.set(self._now_s() + self._timeouts.idle_s)
+            self._await_request()
         elif parser.body_bytes > self._limits.drain_bytes:
             self._connection.finish()
         return taken
@@ -353,9 +356,9 @@ class Http1:
         share, self._body_share = self._body_share, None
         if share is not None:
             share.close()
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
         if self._outgoing is not None:
             self._outgoing.close()
             self._outgoing = None
@@ -363,53 +366,39 @@ class Http1:
 
     # ------------------------------------------------------------------ streams
 
-    def _stream(self, streaming: Streaming) -> None:
+    def _answer_with(self, streaming: Streaming) -> None:
+        """Begin a stream; one without a feed is only a head."""
         message, connection = self._message, self._connection
         assert message is not None
-        is_head = streaming.feed is None
-        more = [writer.KEEP_ALIVE] if message.is_http11 and not self._closes else [writer.CLOSE]
-        if message.is_http11:
+        is_chunked = message.is_http11
+        more = [writer.KEEP_ALIVE] if is_chunked and not self._closes else [writer.CLOSE]
+        if is_chunked:
             more.append(writer.CHUNKED)
         connection.write(writer.head(streaming.status, streaming.headers, *more))
         connection.deadline.clear()
-        if is_head:
+        if streaming.feed is None:
             self._answered()
             return
-        assert streaming.feed is not None
-        self._state = State.STREAMING
-        self._source = source_of(streaming.feed)
-        self._source.listen(self._on_news)
+        self._move(Input.STREAMED)
+        source = source_of(streaming.feed)
+        self._stream = Stream(source, is_chunked=is_chunked, wake=connection.work_soon)
+        self._stream.listen()
 
-    def _on_news(self) -> None:
-        self._has_news = True
-        self._connection.work_soon()
-
-    def _send_news(self) -> bool:
-        source, connection = self._source, self._connection
-        assert source is not None
-        if connection.is_paused:
+    def _send_news(self, stream: Stream) -> bool:
+        if self._connection.is_paused:
             return False  # `writable` asks for another turn
-        self._has_news = False
-        piece = source.take()
+        piece = stream.next()
         if piece is not None:
-            assert self._message is not None
-            self._has_news = True
-            connection.write(writer.chunk(piece) if self._message.is_http11 else piece)
+            self._connection.write(piece)
             return True
-        if source.is_over:
-            self._end_stream(b"")
+        if stream.is_over:
+            self._end_stream(stream)
             return True
         return False
 
-    def _end_stream(self, last: bytes) -> None:
+    def _end_stream(self, stream: Stream, last: bytes = b"") -> None:
         """Write the end of the stream, behind the bytes that the client has yet to read."""
-        assert self._message is not None
-        is_http11 = self._message.is_http11
-        if last:
-            self._closes = True  # before a client that reads again can send a request
-            self._connection.write(writer.chunk(last) if is_http11 else last)
-        if is_http11:
-            self._connection.write(writer.LAST_CHUNK)
+        self._connection.write(stream.end(last))
         self._answered()
 
     # ------------------------------------------------------------------ WebSocket
@@ -425,5 +414,5 @@ class Http1:
         if isinstance(verdict, Answer):
             self._answer(verdict)
         else:
-            self._state = State.OVER
+            self._move(Input.ENDED)
             open_on_http1(self._connection, head, verdict)

@@ -2,20 +2,22 @@
 
 Owns framing: where a head and a body end, what is malformed, how large a head may be, and whether
 the connection can go on.  httptools parses everything it is given in one call and bounds nothing,
-so it is given at most one message, and a head in small pieces that are counted.  Knows nothing of
-what a request means, and of time.
+so it is given at most one message, and a head in small pieces that are counted.  Of a message whose
+head came before, byte for byte, it is given nothing (`http1_heads`): the head is known, and the body
+is the next `length` bytes.  Knows nothing of what a request means, and of time.
 
-Invariant: no byte behind the end of a message is parsed before `next_message`.
+Invariants: no byte behind the end of a message is parsed before `next_message`; httptools is given
+whole messages or nothing of them, so it is always between two messages where this is.
 """
 
 import re
 from base64 import b64decode
-from dataclasses import dataclass
 from typing import Final
 
 import httptools
 
 from topics.server.exchange.interface import Headers
+from topics.server.transport.http1_heads import BLANK_LINE, Heads, Message
 from topics.server.transport.limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 METHODS: Final = {
@@ -31,7 +33,6 @@ SMALL_BYTES: Final = 1 << 10
 """Pieces of a body below this are joined: each alone would cost more than its bytes."""
 JOINED_BYTES: Final = 64 << 10
 
-_BLANK_LINE: Final = b"\r\n\r\n"
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/?#]*)(.*)", re.DOTALL)
 """A target in absolute form, which any server must take (RFC 9112 §3.2.2): host, path and query."""
@@ -52,30 +53,12 @@ class Malformed(Exception):
         self.status = status
 
 
-@dataclass(slots=True)
-class Message:
-    """The head of one request.
-
-    Attributes:
-        length: Of its body; None where that comes in chunks.
-        keeps_alive: The connection may go on after it.
-        expects_leave: Its client waits for `100 Continue`.
-        opens_websocket: It is the handshake of a WebSocket, and a sound one.
-    """
-
-    method: str
-    path: bytes
-    query: bytes
-    headers: Headers
-    is_http11: bool
-    length: int | None
-    keeps_alive: bool
-    expects_leave: bool
-    opens_websocket: bool
-
-
 class Parser:
     """Reads one message after the other.
+
+    Args:
+        feed_bytes: Given to httptools at once, at most.
+        heads: Those that came before, on any connection; None: every head is parsed.
 
     Attributes:
         method: Of the message that came last, readable or not; empty before its first space.
@@ -85,8 +68,9 @@ class Parser:
         body: Its pieces; `take_body` empties the list.
     """
 
-    def __init__(self, feed_bytes: int) -> None:
+    def __init__(self, feed_bytes: int, heads: Heads | None = None) -> None:
         self._feed_bytes = feed_bytes
+        self._heads = heads
         self._llhttp = httptools.HttpRequestParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
         self.body: list[bytes] = []
@@ -101,6 +85,11 @@ class Parser:
         self.is_complete = False
         self.body_bytes = 0
         """Of its body, so far."""
+        self._is_known = False
+
+    def _begin_head(self) -> None:
+        """A head that has to be parsed begins."""
+        self.is_begun = True
         self._begin = b""
         self._target = b""
         self._http_version = ""
@@ -124,21 +113,34 @@ class Parser:
             return 0
         message = self.message
         if message is not None:
-            if message.length is not None:
-                end = min(at + message.length - self.body_bytes, len(data))
-            else:
-                end = self._end_of_lines(data, at)
+            return self._feed_body(message, data, at)
+        if self.is_begun:
+            return self._feed_head(data, at)
+        heads = self._heads
+        if heads is not None and (message := heads.find(data, at)) is not None:
+            self._is_known = self.is_begun = True
+            self.message, self.method = message, message.method
+            self.is_complete = message.length == 0
+            return message.wire_bytes
+        if data[at] in b"\r\n":
+            # A client in good faith may send an empty line behind a body (RFC 9112 §2.2).
+            return len(data) - at - len(data[at:].lstrip(b"\r\n"))
+        self._begin_head()
+        taken = self._feed_head(data, at)
+        if heads is not None and self.message is not None and not self.body_bytes:
+            heads.keep(data[at : at + taken], self.message)
+        return taken
+
+    def _feed_body(self, message: Message, data: bytes, at: int) -> int:
+        if message.length is None:
+            end = self._end_of_lines(data, at)
+        else:
+            end = min(at + message.length - self.body_bytes, len(data))
+        if self._is_known:
+            self.on_body(data[at:end])
+            self.is_complete = self.body_bytes == message.length
+        else:
             self._give(data[at:end])
-            return end - at
-        if not self.is_begun:
-            if data[at] in b"\r\n":
-                # A client in good faith may send an empty line behind a body (RFC 9112 §2.2).
-                return len(data) - at - len(data[at:].lstrip(b"\r\n"))
-            self.is_begun = True
-        if not self.method:
-            return self._feed_method(data, at)
-        end = self._end_of_lines(data, at)
-        self._feed_head(data[at:end])
         return end - at
 
     def take_body(self) -> list[bytes]:
@@ -156,6 +158,13 @@ class Parser:
 
     # ------------------------------------------------------------------ heads
 
+    def _feed_head(self, data: bytes, at: int) -> int:
+        if not self.method:
+            return self._feed_method(data, at)
+        end = self._end_of_lines(data, at)
+        self._give_head(data[at:end])
+        return end - at
+
     def _feed_method(self, data: bytes, at: int) -> int:
         """Read up to the end of the head, or of the method's last byte that is here."""
         space = data.find(b" ", at, at + METHOD_BYTES_MAX + 1)
@@ -169,15 +178,15 @@ class Parser:
             if len(word) > METHOD_BYTES_MAX or not _TOKEN.fullmatch(word):
                 raise Malformed("the request line does not begin with a method")
             self.method = word.decode().upper()
-            self._feed_head(METHODS.get(self.method.encode(), "PATCH").encode())
+            self._give_head(METHODS.get(self.method.encode(), "PATCH").encode())
             end = self._end_of_lines(data, space)
-            self._feed_head(data[space:end])
+            self._give_head(data[space:end])
             return end - at
         self.method = METHODS[word]
         end = self._end_of_lines(data, at)
         # Most often the data is one whole message.
         head = data if at == 0 and end == len(data) else data[at:end]
-        self._feed_head(self._begin + head if self._begin else head)
+        self._give_head(self._begin + head if self._begin else head)
         return end - at
 
     def _end_of_lines(self, data: bytes, at: int) -> int:
@@ -186,18 +195,18 @@ class Parser:
         most = min(at + self._feed_bytes, len(data))
         seam = self._seam
         if seam:
-            over = (seam + data[at : at + 3]).find(_BLANK_LINE)
+            over = (seam + data[at : at + 3]).find(BLANK_LINE)
             if over >= 0:
                 self._seam = b""
                 return at + over + 4 - len(seam)
-        end = data.find(_BLANK_LINE, at, most)
+        end = data.find(BLANK_LINE, at, most)
         if end >= 0:
             self._seam = b""
             return end + 4
         self._seam = (seam + data[max(at, most - 3) : most])[-3:]
         return most
 
-    def _feed_head(self, data: bytes) -> None:
+    def _give_head(self, data: bytes) -> None:
         self._wire_bytes += len(data)
         if self._wire_bytes > WIRE_BYTES_MAX:
             raise _too_large()
@@ -278,6 +287,7 @@ class Parser:
             and b"upgrade" in tokens
             and self.method == "GET"
             and _opens_websocket(upgrade, headers),
+            coding is None and expect is None and upgrade is None and self.method != "CONNECT",
         )
 
     def _version(self, host: bytes | None) -> bool:

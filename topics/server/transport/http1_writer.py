@@ -6,6 +6,7 @@ Owns status lines, header lines, chunks.  Knows nothing of when they are written
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -17,6 +18,8 @@ CHUNKED: Final = (b"transfer-encoding", b"chunked")
 CLOSE: Final = (b"connection", b"close")
 KEEP_ALIVE: Final = (b"connection", b"keep-alive")
 LAST_CHUNK: Final = b"0\r\n\r\n"
+KEPT_BYTES_MAX: Final = 4 << 10
+"""A larger chunk is not kept for the next stream: its bytes take longer than its frame."""
 
 _LINES: Final = {
     status.value: b"HTTP/1.1 %d %b" % (status.value, status.phrase.encode())
@@ -52,11 +55,33 @@ DATES: Final = Dates()
 
 def head(status: int, headers: Headers, *more: tuple[bytes, bytes]) -> bytes:
     """The head of an answer, with its blank line."""
-    lines = [b"\r\n%b: %b" % each for each in headers]
-    lines += [b"\r\n%b: %b" % each for each in more]
-    first = _LINES.get(status) or b"HTTP/1.1 %d " % status
-    return b"%b%b%b\r\n\r\n" % (first, b"".join(lines), DATES.line())
+    return b"%b%b\r\n\r\n" % (_lines(status, tuple(headers), more), DATES.line())
 
 
-def chunk(piece: Buffer) -> bytes:
-    return b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
+@lru_cache(maxsize=1024)
+def _lines(
+    status: int, headers: tuple[tuple[bytes, bytes], ...], more: tuple[tuple[bytes, bytes], ...]
+) -> bytes:
+    """The head of an answer without its date: most are like one that went before, of the same size."""
+    lines = [b"\r\n%b: %b" % each for each in (*headers, *more)]
+    return (_LINES.get(status) or b"HTTP/1.1 %d " % status) + b"".join(lines)
+
+
+class _Chunks:
+    """Pieces as chunks.  Many streams send the same piece, one right after the other."""
+
+    def __init__(self) -> None:
+        self._piece: bytes | None = None
+        self._chunk = b""
+
+    def make(self, piece: Buffer) -> bytes:
+        if piece is self._piece:
+            return self._chunk
+        made = b"".join((b"%x\r\n" % len(piece), piece, b"\r\n"))
+        if isinstance(piece, bytes) and len(piece) <= KEPT_BYTES_MAX:
+            self._piece, self._chunk = piece, made
+        return made
+
+
+chunk: Final = _Chunks().make
+"""One piece as a chunk."""

@@ -12,7 +12,7 @@ A connection that had nothing to do begins at the clock: it has saved up nothing
 together begin as one that is served for `NEW_S` each time, so that a crowd of them does not pass those
 that were there, and nobody gains by connecting again.
 
-Invariant: `add` runs no turn; a turn that raises costs no other turn.
+Invariant: `add` and `when_given` run nothing; a turn that raises costs no other turn.
 """
 
 import logging
@@ -74,6 +74,8 @@ class Turns:
         self._order = count()
         self._is_due = False
         self._must_pass = False
+        self._is_running = False
+        self._ended: list[Callable[[], None]] = []
         self.direct_s = 0.0
 
     @property
@@ -103,6 +105,17 @@ class Turns:
             self._is_due = True
             self._call_soon(self._run)
 
+    def when_given(self, call: Callable[[], None]) -> None:
+        """Call once the turns of this slice are given; where none are given now, soon.
+
+        What many turns ask for is done once, behind the last of them, and without another pass of
+        the loop over its sockets.
+        """
+        if self._is_running:
+            self._ended.append(call)
+        else:
+            self._call_soon(call)
+
     def _run(self) -> None:
         light, heavy = self._light, self._heavy
         if self._must_pass and heavy:
@@ -113,6 +126,7 @@ class Turns:
             return
         self._must_pass = False
         self.direct_s = 0.0
+        self._is_running = True
         until_s = self._clock() + self._slice_s
         while light:
             self._give(light)
@@ -122,18 +136,27 @@ class Turns:
             self._give(heavy)
             if self._clock() >= until_s:
                 break
+        self._is_running = False
         if light or heavy:
             self._call_soon(self._run)
         else:
             self._is_due = False
             self._served_s = max(self._served_s, self._most_served_s)
+        if self._ended:
+            ended, self._ended = self._ended, []
+            for call in ended:
+                _guarded(call)
 
     def _give(self, queue: "list[_Waiting]") -> None:
         at_s, _, turn, meter = heappop(queue)
         self._served_s = max(self._served_s, at_s)
-        try:
-            turn.take_turn()
-        except Exception:
-            log.exception("a turn failed")
+        _guarded(turn.take_turn)
         if meter is not None and meter.served_s is not None:
             self._most_served_s = max(self._most_served_s, meter.served_s)
+
+
+def _guarded(call: Callable[[], None]) -> None:
+    try:
+        call()
+    except Exception:
+        log.exception("a turn failed")

@@ -202,7 +202,7 @@ def _frame_bytes(head: bytes) -> int | None:
 
 
 class Http1WebSocket:
-    """A conversation on an HTTP/1.1 connection that was upgraded.  Implements `connection.Speaker`."""
+    """A conversation on an HTTP/1.1 connection that was upgraded.  Implements `speaker.Speaker`."""
 
     def __init__(self, connection: Connection, socket: SourceSocket) -> None:
         self._connection = connection

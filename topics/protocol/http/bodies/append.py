@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextvars import ContextVar
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,10 @@ class LargeAppendBody(AppendBody, gc=False):
 
 _APPEND: Final = msgspec.json.Decoder(AppendBody)
 _LARGE_APPEND: Final = msgspec.json.Decoder(LargeAppendBody)
+_DATA: Final = attrgetter("data")
+_TAG: Final = attrgetter("tag")
+_NODE: Final = attrgetter("node")
+_META: Final = attrgetter("meta")
 _META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -55,8 +60,8 @@ def parse_append(
         raise invalid("expected at least one record", "$.records")
     if len(records) > limits.max_batch_records:
         raise _batch_too_large(limits)
-    datas = [r.data for r in records]
-    tags = [r.tag for r in records]
+    datas = list(map(_DATA, records))
+    tags = list(map(_TAG, records))
     metas = _metas(records, limits)
     nodes = _nodes(records, asked.node, limits)
     is_tagged = tags.count(None) < len(tags)
@@ -119,7 +124,7 @@ def digest_of_key(key: str) -> bytes:
 def _nodes(
     records: Sequence[RecordBody], batch_node: str | None, limits: Limits
 ) -> str | list[str | None] | None:
-    own = [r.node for r in records]
+    own = list(map(_NODE, records))
     if batch_node is not None:
         check_lengths([batch_node], limits.max_node_bytes, "node", path="$.node")
     if own.count(None) == len(own):
@@ -129,7 +134,7 @@ def _nodes(
 
 
 def _metas(records: Sequence[RecordBody], limits: Limits) -> list[Buffer | None] | None:
-    metas: list[Any] = [r.meta or None for r in records]
+    metas: list[Any] = list(map(_META, records))
     if metas.count(None) == len(metas):
         return None
     for i, meta in enumerate(metas):

@@ -1,4 +1,4 @@
-"""HTTP/2 by h2: `speaker.Http2` is a `connection.Speaker`.
+"""HTTP/2 by h2: `speaker.Http2` is a `speaker.Speaker`.
 
 speaker    a connection: the order of work, and what each frame means
 receiving  requests on their way in

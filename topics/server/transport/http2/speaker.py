@@ -40,7 +40,7 @@ READ_BYTES: Final = HEADER_BYTES + FRAME_BYTES_MAX
 
 
 class Http2:
-    """Implements `connection.Speaker`."""
+    """Implements `speaker.Speaker`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,0 +1,106 @@
+"""What the server answers without a command: the page, probes, metrics, its own description (§8).
+
+Knows which of them is answered in which phase; routes and refusals are the exchange's.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+
+from topics.protocol.driver.group_commit import Reply
+from topics.protocol.http import answer_models as models
+from topics.protocol.http import metrics, routes
+from topics.protocol.http.answers import open_object
+from topics.protocol.http.routes import Probe
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outcomes import Outcome
+from topics.server.exchange.interface import Answer, Pending
+from topics.server.exchange.late_answer import shutting_down
+from topics.server.exchange.responder import JSON, Responder
+from topics.server.exchange.scraping import Scrape, Scraping
+from topics.server.exchange.shell import Phase
+from topics.server.page import page
+from topics.version import VERSION
+
+
+def answer_probe(call: Responder, probe: Probe, scraping: Scraping) -> Answer | Pending:
+    """The page, probes and metrics (§8): answered in every phase."""
+    runtime = call.runtime
+    match probe:
+        case Probe.PAGE:
+            return call.fixed(page.HEADERS, page.DOCUMENT)
+        case Probe.HEALTH:
+            health = models.Health(status="ok", version=VERSION, uptime_ms=runtime.uptime_ms)
+            return _plain(call, open_object(health))
+        case Probe.READY:
+            return _ready(call)
+        case Probe.LIMITS:
+            return _plain(call, open_object(models.LimitsInForce(**asdict(runtime.limits))))
+        case Probe.OPENAPI:
+            # The document has a format of its own, without a performance block.  Most servers are
+            # never asked for it, so it is not loaded at every start.
+            from topics.protocol.http.openapi import document as openapi
+
+            return call.fixed((JSON,), openapi.document())
+        case Probe.METRICS:
+            return _Metrics(call, scraping)
+
+
+class _Metrics:
+    """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
+
+    waits_for_news = False
+
+    def __init__(self, call: Responder, scraping: Scraping) -> None:
+        self._call = call
+        self._scraping = scraping
+        self._scrape: Scrape | None = None
+        self._deliver: Callable[[Answer], None] | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        self._deliver = deliver
+        as_json = routes.prefers_json(self._call.header(b"accept"))
+        found, caller = partial(self._found, as_json), self._call.caller
+        self._scrape = self._scraping.ask(found, caller, as_json=as_json)
+
+    def cancel(self) -> None:
+        self._deliver = None
+        if self._scrape is not None:
+            self._scrape.cancel()
+
+    def _found(self, as_json: bool, pieces: list[bytes]) -> None:
+        call = self._call
+        kind = JSON if as_json else (b"content-type", metrics.CONTENT_TYPE)
+        body = [*pieces, call.performance(Reply(Outcome()))] if as_json else pieces
+        if not pieces:
+            self._done(call.refuse(Rejection(ErrorCode.INTERNAL, "internal error")))
+        elif call.zips_apart(body):
+            zipping = call.runtime.zip_in_thread(lambda: call.answer(200, (kind,), body))
+            zipping.add_done_callback(lambda done: self._done(done.result()))
+        else:
+            self._done(call.answer(200, (kind,), body))
+
+    def _done(self, answer: Answer) -> None:
+        if self._deliver is not None:
+            self._deliver(answer)
+
+
+def _plain(call: Responder, text: bytes) -> Answer:
+    """An answer without a command; the last brace of `text` is left out."""
+    return call.answer(200, (JSON,), [text, call.performance(Reply(Outcome()))])
+
+
+def _ready(call: Responder) -> Answer:
+    runtime = call.runtime
+    match runtime.phase:
+        case Phase.READY if runtime.engine.read_only:
+            raise Rejection(ErrorCode.NOT_READY, "the log is read-only", {"reason": "read_only"})
+        case Phase.READY:
+            topics = len(runtime.engine.state.topics)
+            ready = models.Ready(status="ready", wal_replay_complete=True, topics=topics)
+            return _plain(call, open_object(ready))
+        case Phase.STARTING | Phase.FAILED:
+            progress = {"replay_progress": runtime.store.progress}
+            raise Rejection(ErrorCode.NOT_READY, "the log is being replayed", progress)
+        case _:
+            raise shutting_down()
