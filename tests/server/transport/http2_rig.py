@@ -265,6 +265,7 @@ class Exchange:
     waits: list[Waiting] = field(default_factory=list)
     feeds: list[News] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
+    more: list[Any] = field(default_factory=list)
 
     def begin(self, head: Head) -> Answer | Admitted:
         self.heads.append(head)

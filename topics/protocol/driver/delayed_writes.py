@@ -111,6 +111,17 @@ class DelayedWrites:
         return max(log_part, memory.logged_bytes / self._limits.max_hot_bytes)
 
     @property
+    def level(self) -> float:
+        """The load now; 1.0 at the bound of lag or queue."""
+        return self.load.level(self._steady_ms(), self._queued, self._queued_bytes)
+
+    @property
+    def lag_ms(self) -> float:
+        """The mean lag now."""
+        self.load.level(self._steady_ms(), 0, 0)
+        return self.load.lag_ms
+
+    @property
     def _is_unit_full(self) -> bool:
         return self._engine.unit.planned_bytes >= UNIT_BYTES_MAX
 

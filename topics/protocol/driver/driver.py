@@ -486,6 +486,16 @@ class Driver:
 
     # ------------------------------------------------------------------ time
 
+    @property
+    def lag_ms(self) -> float:
+        """How long turns waited for the host's thread lately: the mean that writes give way by."""
+        return self._delayed.lag_ms
+
+    @property
+    def load(self) -> float:
+        """The lag and the queue of writes as a part of their bounds; at 1.0 writes are refused (§0.6)."""
+        return self._delayed.level
+
     def lagged(self, lag_ms: float) -> None:
         """A turn waited so long for the host's thread: under pressure, writes give way (§0.6)."""
         self._delayed.load.lagged(lag_ms, self._host.steady_ms)

@@ -62,6 +62,8 @@ class Process:
     queue_depth_peak: int
     submit_full_total: int
     read_only: bool
+    lag_ms: float = 0.0
+    pressure: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,10 @@ def _wal(stats: StoreStats, process: Process) -> Iterable[Family]:
     yield _one("topics_wal_queue_depth_peak", "gauge", "The most that ever waited.", peak)
     text = "1 after a failed write or sync."
     yield _one("topics_wal_read_only", "gauge", text, int(process.read_only))
+    text = "How long turns wait for the event loop, mean of the last second."
+    yield _one("topics_loop_lag_ms", "gauge", text, round(process.lag_ms, 3))
+    text = "The fullest of log, memory, queue and lag; at 1 writes are refused (§0.6)."
+    yield _one("topics_pressure", "gauge", text, round(process.pressure, 4))
     yield _fsync_histogram(stats)
 
 

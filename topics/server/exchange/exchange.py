@@ -8,7 +8,7 @@ Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and 
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NoReturn
 
@@ -136,6 +136,8 @@ class TopicsExchange:
         self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
+        self.more: list[Callable[[], Iterable[metrics.Family]]] = []
+        """What else metrics are made of: the transport's."""
 
     def begin(self, head: Head) -> "Answer | _Admitted":
         begun = time.perf_counter()
@@ -241,7 +243,11 @@ class TopicsExchange:
                 slots.polls,
             ),
             shown_max=runtime.limits.max_topic_metrics,
-            more=(*self._observer.measures.families(), *usage.families()),
+            more=(
+                *self._observer.measures.families(),
+                *usage.families(),
+                *(family for told in self.more for family in told()),
+            ),
             caller=caller,
         )
 

@@ -123,6 +123,7 @@ class _Server:
             timeouts=Timeouts(idle_s=settings.keep_alive_ms / 1000),
         )
         runtime.end_turns_by(shared.turns.when_given)
+        runtime.exchange.more.append(shared.families)
         server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
         try:
             try:

@@ -418,6 +418,8 @@ class Runtime:
             queue_depth_peak=commit.peak,
             submit_full_total=self.driver.refused_for_room,
             read_only=self.engine.read_only,
+            lag_ms=self.driver.lag_ms,
+            pressure=max(self.driver.pressure, self.driver.load),
         )
 
     @property

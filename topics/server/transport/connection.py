@@ -21,6 +21,7 @@ from topics.protocol.model.records import Buffer
 from topics.server.transport.budget import Meter
 from topics.server.transport.connection_life import LIVE, TABLE, Input, State
 from topics.server.transport.deadline import Deadline
+from topics.server.transport.guards import Guard
 from topics.server.transport.inbox import Inbox
 from topics.server.transport.shared import Shared
 from topics.server.transport.speaker import Speaker
@@ -81,6 +82,7 @@ class Connection(asyncio.Protocol):
             shared.connection_shares.require(self._holder)
         except Rejection as refusal:
             log.warning("connections are reset as they come: %s", refusal.message)
+            shared.guards.hit(Guard.TOO_MANY_CONNECTIONS)
             self._move(Input.LOST)
             self._transport.abort()
             return
@@ -355,6 +357,7 @@ class Connection(asyncio.Protocol):
 
     def _on_stall(self) -> None:
         """The client has read nothing for a while: event streams may send a last frame."""
+        self.shared.guards.hit(Guard.SLOW_READER)
         if self._speaker is not None and self.state is State.OPEN and self._speaker.stalled():
             self.bide()
         elif self.state is not State.LOST:

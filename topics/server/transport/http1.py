@@ -18,6 +18,7 @@ from topics.server.transport import http1_writer as writer
 from topics.server.transport.bodies import BodyShare
 from topics.server.transport.budget import Share
 from topics.server.transport.connection import Connection
+from topics.server.transport.guards import Guard
 from topics.server.transport.http1_heads import Message
 from topics.server.transport.http1_life import TABLE, Input, State
 from topics.server.transport.http1_parser import Malformed, Parser
@@ -94,8 +95,10 @@ class Http1:
         match self._state:
             case State.BODY:
                 assert self._admission is not None
+                self._shared.guards.hit(Guard.SLOW_BODY)
                 self._answer(self._admission.too_slow())
             case State.IDLE if self._parser.is_begun:
+                self._shared.guards.hit(Guard.SLOW_HEAD)
                 self._refuse("the head did not come in time", 400)
             case _:
                 # Idle for too long, or its client has closed its half and waits for a disk.

@@ -6,14 +6,16 @@ a stop waits.  Knows nothing of what one connection does.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from topics.protocol.http.metrics import Family
 from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
 from topics.server.transport.budget import Budget
+from topics.server.transport.guards import Guards
 from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import Limits, Timeouts
 from topics.server.transport.turns import Turns
@@ -72,9 +74,14 @@ class Shared:
         self.connection_shares = Shares(
             "max_connections", self.limits.connections, per_ip=self.limits.connections_per_ip
         )
+        self.guards = Guards()
         self.is_draining = False
         self.busy = 0
         self.when_quiet: Callable[[], None] | None = None
+
+    def families(self) -> Iterator[Family]:
+        """What metrics tell of the connections."""
+        return self.guards.families(len(self.connections))
 
     def drain(self) -> None:
         """End idle connections; one with a request in flight ends after its answer."""

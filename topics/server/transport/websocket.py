@@ -12,6 +12,7 @@ import base64
 import hashlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -21,6 +22,7 @@ from topics.server.exchange.interface import Head, Socket, SourceSocket
 from topics.server.transport import http1_writer as writer
 from topics.server.transport.budget import REST_S, Charges
 from topics.server.transport.connection import Connection
+from topics.server.transport.guards import Guard
 from topics.server.transport.limits import Limits
 
 log = logging.getLogger("topics.http")
@@ -47,6 +49,7 @@ class Conversation:
         now_s: The loop's time.
         later: Has a call made in so many seconds.
         wake: Has `receive` called again, with what it did not take before.
+        on_flood: Called when the client is sent away for frames that say nothing.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class Conversation:
         now_s: Callable[[], float],
         later: Callable[[float, Callable[[], None]], object],
         wake: Callable[[], None],
+        on_flood: Callable[[], None],
     ) -> None:
         self._socket = socket
+        self._on_flood = on_flood
         self._write = write
         self._now_s = now_s
         self._later = later
@@ -156,6 +161,7 @@ class Conversation:
             return
         is_useful = frame.opcode in _USEFUL and len(frame.data) >= USEFUL_BYTES
         if not is_useful and not self._frames.charge(self._now_s()):
+            self._on_flood()
             self.close(CloseCode.POLICY_VIOLATION, "too many frames that say nothing")
         elif frame.opcode in _DATA:
             self._on_data(frame)
@@ -218,6 +224,7 @@ class Http1WebSocket:
             now_s=shared.loop.time,
             later=shared.loop.call_later,
             wake=connection.work_soon,
+            on_flood=partial(shared.guards.hit, Guard.WEBSOCKET_FLOOD),
         )
         self._is_leaving = False
         connection.deadline.set(self._loop_s() + PING_S)

@@ -15,6 +15,7 @@ from topics.protocol.model.errors import ErrorCode
 from topics.server.exchange.interface import Answer, Head, SourceSocket, Streaming
 from topics.server.exchange.refusals import refusal
 from topics.server.transport.bodies import BodyShare
+from topics.server.transport.guards import Guard
 from topics.server.transport.http2.fields import (
     Fields,
     content_length,
@@ -115,6 +116,7 @@ class Receiver:
             link.timeouts,
             now_s=link.now_s,
             later=link.shared.loop.call_later,
+            on_flood=partial(link.shared.guards.hit, Guard.WEBSOCKET_FLOOD),
         )
         self._sender.open_tunnel(stream, tunnel)
 
@@ -213,6 +215,7 @@ class Receiver:
     def too_slow(self, stream: Stream) -> None:
         """A body did not come in time."""
         assert stream.admission is not None
+        self._link.shared.guards.hit(Guard.SLOW_BODY)
         self._refuse(stream, stream.admission.too_slow())
 
     def _take_room(self, stream: Stream, size: int) -> bool:

@@ -24,6 +24,7 @@ class Tunnel:
         *,
         now_s: Callable[[], float],
         later: Callable[[float, Callable[[], None]], object],
+        on_flood: Callable[[], None],
     ) -> None:
         self._socket = socket
         self._farewell_s = timeouts.farewell_s
@@ -35,6 +36,7 @@ class Tunnel:
             now_s=now_s,
             later=later,
             wake=self._on_rested,
+            on_flood=on_flood,
         )
         self._inbox: deque[bytes] = deque()
         self._at = 0
