@@ -30,7 +30,7 @@ class FakeRuntime:
 
     def __init__(self, failure: Exception | None = None, *, replays: bool = False) -> None:
         self.exchange = FakeExchange()
-        self.limits = SimpleNamespace(max_body_bytes=1 << 20)
+        self.limits = SimpleNamespace(max_body_bytes=1 << 20, max_body_memory=256 << 20)
         self.life: list[str] = []
         self.replayed = asyncio.Event()
         self._failure = failure
