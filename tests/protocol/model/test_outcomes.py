@@ -15,6 +15,9 @@ class Run:
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error
 
+    def still(self) -> "Run":
+        return self
+
     def read_blocking(self, spans: Any) -> list[bytes]:
         if self._error is not None:
             raise self._error
