@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group("job")
 def command() -> None:
-    """Jobs of Spark that come with topics (docs/spark.md)."""
+    """Jobs of Spark that come with topics: sessions of a stream, and the newest record of each tag."""
 
 
 def _with_place(function: F) -> F:
