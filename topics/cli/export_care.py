@@ -14,6 +14,7 @@ from topics.cli.export_place import (
     settings_of,
     size_bytes,
 )
+from topics.cli.export_progress import compared_line
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -196,23 +197,6 @@ def _accounted(lineage: "Lineage") -> str:
         f"{lineage.rows - lineage.erased:,} records{erased} + {lineage.deleted:,} deleted + "
         f"{lineage.missed:,} lost"
     )
-
-
-def compared_line(each: Any) -> str:
-    since = [
-        f"{count:,} {what}"
-        for count, what in (
-            (each.deleted_since, "deleted there since (topics export reconcile)"),
-            (each.lost_since, "lost there since"),
-            (each.handed, "handed off"),
-            (each.missing, "MISSING HERE"),
-            (len(each.different), "DIFFERENT"),
-        )
-        if count
-    ]
-    where = f", first at seq {each.different[0]}" if each.different else ""
-    rest = f"; {', '.join(since)}{where}" if since else ""
-    return f"{each.topic}: {each.same:,} records are the topic's, byte for byte{rest}"
 
 
 @click.command("compact")

@@ -151,3 +151,20 @@ def progress(*, as_json: bool) -> Iterator[Telling]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield Telling(as_json=False, bar=bar)
+
+
+def compared_line(each: Any) -> str:
+    since = [
+        f"{count:,} {what}"
+        for count, what in (
+            (each.deleted_since, "deleted there since (topics export reconcile)"),
+            (each.lost_since, "lost there since"),
+            (each.handed, "handed off"),
+            (each.missing, "MISSING HERE"),
+            (len(each.different), "DIFFERENT"),
+        )
+        if count
+    ]
+    where = f", first at seq {each.different[0]}" if each.different else ""
+    rest = f"; {', '.join(since)}{where}" if since else ""
+    return f"{each.topic}: {each.same:,} records are the topic's, byte for byte{rest}"

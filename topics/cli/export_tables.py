@@ -24,7 +24,7 @@ def verify_tables(
     """As `topics export verify`, a line for each table."""
     from dataclasses import asdict
 
-    from topics.cli.export_care import compared_line
+    from topics.cli.export_progress import compared_line
     from topics.export.lake import OsLake
     from topics.export.tables import tables_of
 
