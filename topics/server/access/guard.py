@@ -7,7 +7,7 @@ what a request means: names in bodies are checked where commands are (`protocol/
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from topics.protocol.http.routes import Route, parse_query
 from topics.protocol.model.access import ANYONE, Caller, unknown_key
@@ -15,7 +15,6 @@ from topics.protocol.model.errors import Rejection
 from topics.server.access.failures import Failures
 from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import BadKeys, Entry, KeySource
-from topics.server.exchange.interface import Head
 
 log = logging.getLogger("topics.access")
 
@@ -23,6 +22,17 @@ Header = Callable[[bytes], bytes | None]
 InThread = Callable[[Callable[[], list[Entry]]], Awaitable[list[Entry]]]
 
 SCHEME: Final = b"bearer"
+
+
+class Asked(Protocol):
+    """What of a request's head tells who sent it, beside its headers."""
+
+    @property
+    def client(self) -> str:
+        """The address it came from."""
+
+    @property
+    def query(self) -> bytes: ...
 
 
 class Guard:
@@ -41,7 +51,7 @@ class Guard:
 
     # ------------------------------------------------------------------ requests
 
-    def admit(self, route: Route, name: str, head: Head, header: Header) -> Caller:
+    def admit(self, route: Route, name: str, head: Asked, header: Header) -> Caller:
         """Who sent a request, which is asked for every one: keys may have changed since the last.
 
         Raises:
@@ -56,7 +66,7 @@ class Guard:
             caller.require_name(name)
         return caller
 
-    def require_key(self, head: Head, header: Header, *, takes_token: bool = False) -> Caller:
+    def require_key(self, head: Asked, header: Header, *, takes_token: bool = False) -> Caller:
         """The caller of a request's key.  For a path that is no route nothing else is asked, and
         nothing is said about it without one.
 
@@ -105,7 +115,7 @@ class Guard:
         )
 
 
-def _token(head: Head, header: Header, *, takes_token: bool) -> bytes | None:
+def _token(head: Asked, header: Header, *, takes_token: bool) -> bytes | None:
     """What a request gives as its key; None where it gives none.  The header counts where both are
     there, and two headers are one with a comma, which no key has (`exchange._LISTS`)."""
     value = header(b"authorization")
