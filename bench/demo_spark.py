@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from bench.demo import BATCH_RECORDS, Flight, Report, Server
+from bench.flights import BATCH_RECORDS, Flight, Report, Server, read_all
 from topics import Client
 
 if TYPE_CHECKING:
@@ -263,8 +263,6 @@ def show_stream(report: Report, server: Server, client: Client, flights: Sequenc
     report.figure(f"started again; at the end after {time.perf_counter() - began_s:.1f} s")
     report.check(code == 0, "it went on from its checkpoint to the end")
     late = Counter((f.tag, f.data) for f in flights if (fields_of(f)[4] or 0) >= LATE_MIN)
-    from bench.demo import read_all
-
     found, losses = read_all(client, "live.late", late.total())
     copied = Counter((record.tag, bytes(record.data)) for record in found)
     report.check(copied == late, f"all {late.total():,} late departures are in the copy, each once")

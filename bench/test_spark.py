@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import NewRecord
 
 pytest.importorskip("pyspark", reason="needs the extra spark")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bench.demo import DEPARTURES, Report, checksum_of, departures
+from bench.flights import DEPARTURES, Report, checksum_of, departures
 
 
 def test_the_source_is_the_real_one() -> None:

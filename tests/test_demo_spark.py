@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.demo import Flight, departures
 from bench.demo_spark import by_mean, delays_of, fields_of, plot, table
+from bench.flights import Flight, departures
 
 pytest.importorskip("matplotlib")
 

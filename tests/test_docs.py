@@ -18,7 +18,7 @@ import httpx
 import msgspec
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.cli import COMMANDS, all_commands, main
 from topics.cli.work import VARIABLES
 from topics.protocol.http import bodies, websocket

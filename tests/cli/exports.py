@@ -7,7 +7,7 @@ import pytest
 from arrow.writer import writer
 from protocol.durable import Durable
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.arrow.local import LocalSource
 
 

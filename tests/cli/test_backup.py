@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Record
 
 

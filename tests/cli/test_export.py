@@ -14,7 +14,7 @@ from export.exporting import rows, seqs
 from interrupts import heard
 from protocol.durable import Durable
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.export.lake import OsLake
 from topics.export.planning import MANIFEST
 

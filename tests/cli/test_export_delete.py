@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from export.exporting import seqs
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.arrow.readers import READERS, Position, publish
 from topics.cli.exits import Stop
 from topics.cli.export_delete import _ask

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import RawRecord
 from topics.cli import read as read_module
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Record, Tombstone
 
 from .test_inspect import digests, flip

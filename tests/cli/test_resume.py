@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.client import TopicNotFound
 
 LINES = 20_000

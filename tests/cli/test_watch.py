@@ -20,7 +20,7 @@ from client.script import error
 from client.streams import Stream, Streams, composite, frame, gone, records, session
 
 import topics.client
-from bench.demo import Server
+from bench.flights import Server
 from topics.cli import watch as watch_module
 from topics.client import Clock, RawRecord
 from topics.client.decoding import decoder_of

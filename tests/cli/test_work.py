@@ -12,7 +12,7 @@ from typing import Any
 import interrupts
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.cli.work import VARIABLES, environment
 from topics.client import Unreachable, endpoints
 from topics.testing import MemoryTopics

@@ -10,7 +10,7 @@ import click.testing
 import pytest
 
 import topics.client
-from bench.demo import Server
+from bench.flights import Server
 from topics.cli import main
 from topics.client import Conflict, Record, RouterNotFound, TopicNotFound
 from topics.testing import MemoryTopics

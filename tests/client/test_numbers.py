@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.client import AsyncClient, Client, Record
 
 from .script import collect

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.client import (
     AsyncClient,
     Client,

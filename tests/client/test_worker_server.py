@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics.client import AsyncClient, Client, Conflict, LeaseLost, Retry, TopicNotFound
 from topics.testing import MemoryTopics
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Client
 
 if TYPE_CHECKING:

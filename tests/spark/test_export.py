@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Client, NewRecord
 from topics.cli import main
 

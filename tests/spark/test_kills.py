@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Client, NewRecord
 
 from . import driver

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Client, NewRecord, RawRecord
 
 from .conftest import Reads, settle

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.demo import Server
+from bench.flights import Server
 from topics import Client, NewRecord
 
 from .conftest import Reads, settle
