@@ -82,6 +82,7 @@ class Process(InlineHost):
         self.command: Command | None = None
         self._mark_trouble = ""
         self._idle_ms = 0
+        self._steady_ms = 0
         self._is_stopping = False
         self._decided: Outcome | Parked | None = None
         self._woken: dict[object, tuple[Woken, list[Told]]] = {}
@@ -146,7 +147,9 @@ class Process(InlineHost):
 
     @property
     def steady_ms(self) -> int:
-        return self.now_ms + self._idle_ms
+        """It never falls, where the wall clock is set back after a start."""
+        self._steady_ms = max(self._steady_ms, self.now_ms + self._idle_ms)
+        return self._steady_ms
 
     @property
     def failed(self) -> bool:

@@ -56,10 +56,8 @@ def check_rest(world: "World") -> None:
 
 
 def check_space(world: "World") -> None:
-    """No segment file has less than a quarter of live records, but where the rewrites wait for their
-    budget; and each of them is needed. (§5)"""
-    schedule = world.process.driver.maintenance.schedule
-    compaction, is_put_off = schedule.compaction, schedule.rewrite_at_ms is not None
+    """No segment file has less than a quarter of live records, and each of them is needed. (§5)"""
+    compaction = world.process.driver.maintenance.schedule.compaction
     live: dict[str, int] = {}
     for topic in world.process.engine.state.topics.values():
         for run in topic.runs:
@@ -74,7 +72,7 @@ def check_space(world: "World") -> None:
         if name.endswith(".seg") and name not in left and not _is_orphan(world, name):
             whole = SEGMENT_HEADER.unpack_from(inode.cache)[-4]
             told = f"{name}: {live.get(name)} of {whole} live"
-            check(name in live and (is_put_off or live[name] * 4 >= whole), "I33", told)
+            check(name in live and live[name] * 4 >= whole, "I33", told)
 
 
 def check_erased(world: "World", texts: list[bytes]) -> None:

@@ -78,7 +78,6 @@ def command(
     if (from_seq is not None) + (since is not None) + tail + (last is not None) > 1:
         raise Stop("--from, --since, --tail and --last exclude each other", UNUSABLE)
     options: ReadOptions = {
-        "from_seq": from_seq or 0,
         "match": match,
         "follow": follow,
         "limit": limit,
@@ -87,12 +86,9 @@ def command(
         "node": list(node) or None,
     }
     if since is not None:
-        del options["from_seq"]
         options["from_ts"] = since
-    elif tail:
-        options["from_seq"] = client.topic(topic, touch=False).head_seq
-    elif last is not None:
-        options["from_seq"] = before_last(client, topic, last, match)
+    else:
+        options["from_seq"] = begin_seq(client, topic, from_seq, tail, last, match)
     begin = options.get("from_seq", 0)
     waits = follow or _is_for_a_person()
     printer = Printer(topic, begin, only_data=only_data, waits=waits)
@@ -117,6 +113,20 @@ def command(
         what = error.strerror or str(error)
         raise Stop(f"{what}; {printer.done or 'nothing was printed'}", UNUSABLE) from None
     return LOST if strict and printer.losses else OK
+
+
+def begin_seq(
+    client: "Client",
+    topic: str,
+    from_seq: int | None,
+    tail: bool,
+    last: int | None,
+    match: str | None,
+) -> int:
+    """The seq behind which a read begins: as given, the head, or before the last few."""
+    if tail:
+        return client.topic(topic, touch=False).head_seq
+    return before_last(client, topic, last, match) if last is not None else from_seq or 0
 
 
 def before_last(client: "Client", topic: str, count: int, match: str | None) -> int:
