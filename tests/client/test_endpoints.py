@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from topics.client import (
+    BadAnswer,
     InvalidRequest,
     NewRecord,
     RawRecord,
@@ -125,6 +126,53 @@ def test_diff(face: Any) -> None:
     assert (two.seq, two.ts_ms, two.data, two.meta) == (6, 1_748_450_000_006, None, None)
     assert (answer.tombstone.gap_to, answer.tombstone.reason) == (4, "cap")
     assert (answer.next_from_seq, answer.caught_up, answer.epoch) == (6, False, "e1")
+
+
+def test_a_page_that_caches_keep(face: Any) -> None:
+    """Its options go in the query, and its `ETag` comes with it. (§3.4)"""
+    gap = {"gap_from": 1, "gap_to": 4, "reason": "cap", "missed_estimate": 4, "new": 0}
+    body = {"records": [record(5, {"a": [1]})], "tombstone": gap, "next_from_seq": 5}
+    script = Script(ok(body, etag='"t1"'))
+
+    answer = face(script).do(lambda c: c.page("a:b", from_seq=0, include_tags=True, epoch=None))
+
+    assert script.lines == ["GET /v0/topics/a:b/records?limit=1000&from_seq=0&include_tags=true"]
+    assert "if-none-match" not in script.requests[0].headers
+    assert (answer.etag, answer.next_from_seq) == ('"t1"', 5)
+    assert (answer.tombstone.gap_to, answer.tombstone.reason) == (4, "cap")
+    assert [each.data for each in answer.records] == [{"a": [1]}]
+
+
+def test_a_page_that_still_holds_is_not_sent_again(face: Any) -> None:
+    """The call names what it knows, and returns it where the server says 304. (§3.4)"""
+    script = Script(
+        ok({"records": [record(1)], "tombstone": None, "next_from_seq": 1}, etag='"t1"'),
+        httpx.Response(304, headers={"etag": '"t1"'}),
+        ok({"records": [], "tombstone": None, "next_from_seq": 1}, etag='"t2"'),
+    )
+    client = face(script)
+
+    first = client.do(lambda c: c.page("t"))
+    second = client.do(lambda c: c.page("t", known=first))
+    third = client.do(lambda c: c.page("t", known=second))
+
+    assert second is first
+    assert (third.records, third.etag) == ([], '"t2"')
+    assert [r.headers.get("if-none-match") for r in script.requests] == [None, '"t1"', '"t1"']
+
+
+def test_a_page_without_a_tag_is_asked_for_whole(face: Any) -> None:
+    """A proxy may have taken the `ETag` away; a 304 that was not asked for is no answer."""
+    bare = ok({"records": [], "tombstone": None, "next_from_seq": 0})
+    script = Script(bare, httpx.Response(304))
+    client = face(script)
+
+    page = client.do(lambda c: c.page("t"))
+    with pytest.raises(BadAnswer):
+        client.do(lambda c: c.page("t", known=page))
+
+    assert page.etag is None
+    assert "if-none-match" not in script.requests[1].headers
 
 
 @dataclass

@@ -86,7 +86,12 @@ def assert_described(
     if status < 300:
         _assert_asked(where, known, target, body)
     assert str(status) in known["responses"], f"{where} does not answer {status}"
-    if method == "HEAD" or headers.get("content-encoding") or len(text) > BYTES_MAX:
+    if (
+        method == "HEAD"
+        or status == 304
+        or headers.get("content-encoding")
+        or len(text) > BYTES_MAX
+    ):
         return
     kind = headers["content-type"].partition(";")[0]
     for place, media in _contents(where, known, str(status)):

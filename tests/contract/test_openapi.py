@@ -120,6 +120,8 @@ def seen_of_topics(seen: Seen, log: str) -> None:
     seen.ok("POST", f"{path}/diff", {"from_seq": 1, "include_tags": True})
     for match in ("a*", "a.b", ["tag", "Eq", "a.b"]):
         seen.ok("POST", f"{path}/diff", {"match": match})
+    seen.ok("GET", f"{path}/records?from_seq=0&include_tags=true&include_meta=true&limit=9")
+    seen.ok("GET", f"{path}/records?from_seq=1&max_batch_bytes=100&epoch=e")
     seen.ok("POST", f"{path}/delete", {"before_seq": 2, "match": "a*", "erase": True})
     seen.ok("POST", f"{path}/purge", {"keep": 1, "filter": "a.>"})
     seen.ok("POST", f"{path}/purge")

@@ -85,6 +85,11 @@ def check(answer: Answer) -> Answer:
     if answer.method == "HEAD":
         assert body == b"", answer
         return answer
+    if answer.status == 304:
+        assert body == b"", answer
+        assert not {"content-length", "content-type"} & set(headers), answer
+        assert {"etag", "cache-control", "vary"} <= set(headers), answer
+        return answer
     if "content-length" in headers:
         assert int(headers["content-length"]) == len(body), answer
     if headers.get("content-encoding") == "gzip":
@@ -96,7 +101,9 @@ def check(answer: Answer) -> Answer:
     assert isinstance(known, dict)
     if "openapi" in known:
         return answer  # a document of a foreign format
-    if answer.status < 300:
+    if "etag" in headers:
+        assert set(known) == {"records", "tombstone", "next_from_seq"}, answer
+    elif answer.status < 300:
         assert "error" not in known, answer
         assert_performance(known["performance"])
     else:
@@ -249,7 +256,8 @@ class Http1:
             status, headers = self._head()
             while status == 100:
                 status, headers = self._head()
-            size = 0 if method == "HEAD" else int(headers["content-length"])
+            is_bare = method == "HEAD" or status == 304
+            size = 0 if is_bare else int(headers["content-length"])
             while len(self._buffer) < size:
                 self._fill()
         except Ended:

@@ -7,7 +7,7 @@ sends a `Call` and gives the outcome back to it.  Which calls there are is in `e
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import httpx
 import msgspec
@@ -20,6 +20,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 Outcome = httpx.Response | httpx.RequestError
 """What came of one attempt: an answer of any status, or the reason why none came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[T_co]):
+    """An answer that was kept, and the tag under which the server knows it."""
+
+    etag: str
+    value: T_co
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,8 @@ class Call(Generic[T_co]):
         is_patient: Sent again while the server answers 429 or 503.
         outlives_faults: Sent again after a 500 too; for the calls of a worker.
         wait_ms: How long the server may hold the answer back on purpose (§3).
+        kept: An answer from before: the server is asked whether it still holds (§3.4).
+        stamped: Notes the answer's `ETag` in its value; None where it has none.
     """
 
     method: str
@@ -50,6 +60,8 @@ class Call(Generic[T_co]):
     is_patient: bool = True
     outlives_faults: bool = False
     wait_ms: int = 0
+    kept: Kept[T_co] | None = None
+    stamped: Callable[[Any, str], T_co] | None = None
 
     def result(self, outcome: Outcome) -> T_co:
         """The value of an answer.
@@ -59,13 +71,17 @@ class Call(Generic[T_co]):
         """
         if isinstance(outcome, httpx.RequestError):
             raise Unreachable("unreachable", 0, _reason_of(outcome)) from outcome
+        if outcome.status_code == 304 and self.kept is not None:
+            return self.kept.value
         if not outcome.is_success:
             raise error_of(outcome.status_code, outcome.content, retry_after_s(outcome))
         try:
-            return self.decode(outcome.content)
+            value = self.decode(outcome.content)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             what = f"{self.method} {self.path}"
             raise decode_error(what, outcome.status_code, outcome.content, error) from error
+        etag = outcome.headers.get("etag")
+        return value if self.stamped is None or etag is None else self.stamped(value, etag)
 
 
 def _reason_of(error: httpx.RequestError) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from topics.client.call import Call
+from topics.client.call import Call, Kept
 from topics.client.decoding import decoder_of
 from topics.client.encoding import encode_record
 from topics.client.errors import InvalidRequest
@@ -32,6 +32,7 @@ from topics.client.models import (
     RouterConfig,
     RouterDeleted,
     RoutersPage,
+    StablePage,
     TopicConfig,
     TopicDeleted,
     TopicsPage,
@@ -44,6 +45,7 @@ from topics.client.options import (
     Config,
     DiffOptions,
     Match,
+    StablePageOptions,
     WriteOptions,
     require,
 )
@@ -171,6 +173,27 @@ def diff(topic: str, record_type: type[R], options: DiffOptions) -> Call[Diff[R]
     kind: Any = Diff[record_type]  # type: ignore[valid-type]
     path = topic_path(topic, "diff")
     return Call("POST", path, decoder_of(kind), body=body, wait_ms=wait_ms)
+
+
+def page(
+    topic: str, record_type: type[R], known: StablePage[R] | None, options: StablePageOptions
+) -> Call[StablePage[R]]:
+    """One page of records, or the one that is known where it still holds."""
+    require(StablePageOptions, options, "page()")
+    asked = {"limit": PAGE_RECORDS, **options}
+    params = {
+        name: _word(value) if isinstance(value, bool) else str(value)
+        for name, value in asked.items()
+        if value is not None
+    }
+    kind: Any = StablePage[record_type]  # type: ignore[valid-type]
+    kept = None if known is None or known.etag is None else Kept(known.etag, known)
+    path = topic_path(topic, "records")
+    return Call("GET", path, decoder_of(kind), params, kept=kept, stamped=_with_etag)
+
+
+def _with_etag(page: StablePage[R], etag: str) -> StablePage[R]:
+    return msgspec.structs.replace(page, etag=etag)
 
 
 def create_watch(

@@ -131,6 +131,19 @@ class Diff(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     epoch: str | None = None
 
 
+class StablePage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """One page of a topic, without anything that moves while the page stays as it is.
+
+    `etag` names it: pages of one `etag` are equal.  A tombstone has no `earliest_seq` and `head_seq`
+    here.
+    """
+
+    records: list[R]
+    next_from_seq: int
+    tombstone: Tombstone | None = None
+    etag: str | None = None
+
+
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's config in force, every field resolved (§0.10)."""
 

@@ -162,6 +162,26 @@ class DiffOptions(PageOptions, total=False):
     wait_ms: int
 
 
+class StablePageOptions(TypedDict, total=False):
+    """Options of `page`.
+
+    Attributes:
+        from_seq: Exclusive; 0, the default, reads from the earliest record.
+        limit: Most records to return (1000); the server grants 1000 by default.
+        max_batch_bytes: Most bytes of them, but for the first (1 MiB).
+        include_tags: Fill `Record.tag` (False).
+        include_meta: Fill `Record.meta` (True).
+        epoch: The instance of the topic that the cursor belongs to.
+    """
+
+    from_seq: int
+    limit: int
+    max_batch_bytes: int
+    include_tags: bool
+    include_meta: bool
+    epoch: str | None
+
+
 class ReadOptions(PageOptions, total=False):
     """Options of `read`.
 

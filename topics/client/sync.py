@@ -21,6 +21,7 @@ from topics.client.models import (
     Ready,
     Record,
     RecordHead,
+    StablePage,
     Tombstone,
     TopicDeleted,
     TopicState,
@@ -34,6 +35,7 @@ from topics.client.options import (
     Match,
     ProducerOptions,
     ReadOptions,
+    StablePageOptions,
     WatchOptions,
     require,
 )
@@ -237,6 +239,44 @@ class Client(QueueCalls, RouterCalls):
         into T.  Options: `DiffOptions`.
         """
         return self.session.do(endpoints.diff(topic, record_type, options))
+
+    @overload
+    def page(
+        self,
+        topic: str,
+        *,
+        known: StablePage[Record[Any]] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[Record[Any]]: ...
+
+    @overload
+    def page(
+        self,
+        topic: str,
+        *,
+        record_type: type[R],
+        known: StablePage[R] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[R]: ...
+
+    def page(
+        self,
+        topic: str,
+        *,
+        record_type: type[Any] = Record,
+        known: StablePage[Any] | None = None,
+        **options: Unpack[StablePageOptions],
+    ) -> StablePage[Any]:
+        """One page of records, as HTTP caches between here and the server may keep it.
+
+            page = client.page("jobs", from_seq=7000)
+            ...
+            page = client.page("jobs", from_seq=7000, known=page)
+
+        With `known`, an earlier page of the same options, the server sends nothing while that one
+        still holds, and the call returns it.  Options: `StablePageOptions`.
+        """
+        return self.session.do(endpoints.page(topic, record_type, known, options))
 
     @overload
     def read(

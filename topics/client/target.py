@@ -86,6 +86,8 @@ class Target:
     def prepare(self, call: Call[Any]) -> PreparedRequest:
         """A call that is answered once; a long poll adds its wait to the timeout."""
         headers = {"accept": call.accept, "accept-encoding": self.headers["accept-encoding"]}
+        if call.kept is not None:
+            headers["if-none-match"] = call.kept.etag
         body = call.body
         if body is not None:
             headers["content-type"] = "application/json"

@@ -25,7 +25,15 @@ from topics.protocol.decide.topics import TopicCommands
 from topics.protocol.decide.watches import WatchCommands
 from topics.protocol.model.access import Caller
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.commands import Append, Claim, Command, DeleteRecords, Diff, Purge
+from topics.protocol.model.commands import (
+    Append,
+    Claim,
+    Command,
+    DeleteRecords,
+    Diff,
+    Purge,
+    ReadPage,
+)
 from topics.protocol.model.errors import DamagedRun
 from topics.protocol.model.events import TailLost
 from topics.protocol.model.holder import holder_of
@@ -86,6 +94,7 @@ class Engine:
         )
         self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             Append: self._records.append,
+            ReadPage: self.reads.page,
             **topics.commands,
             **self.watch_commands.commands,
             **self.router_commands.commands,

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
+from topics.protocol.decide.page_tags import page_tag
 from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.topics import note_read
-from topics.protocol.model.commands import Diff
+from topics.protocol.model.commands import Diff, ReadPage
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import Gap, Page, Parked, Records, Wake
+from topics.protocol.model.outcomes import Gap, Page, Parked, Records, StablePage, Wake
 from topics.protocol.model.ports import Extent, Run
 from topics.protocol.state.selection import ReadQuery, Selection, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
@@ -55,6 +56,20 @@ class Reads:
             return _page(topic, selection, command)
         self._park(topic, command, token, reading, selection)
         return Parked(command.wait_ms)
+
+    def page(self, command: ReadPage, moment: Moment) -> StablePage:
+        """§3.4."""
+        topic = self._unit.topic(command.topic, moment.now_ms)
+        note_read(topic, moment.now_ms)
+        from_seq, recreated = _place(topic, command.from_seq, command.epoch)
+        selection = select(topic, ReadQuery(from_seq, command.limit, command.budget_bytes))
+        stone = recreated or selection.tombstone
+        return StablePage(
+            records=_records(selection, command),
+            next_seq=selection.next_seq,
+            gap=_gap(stone),
+            tag=page_tag(topic.epoch, command, selection, stone),
+        )
 
     def _read_on(
         self,
@@ -162,17 +177,24 @@ class Reads:
 
 
 def _page(topic: Topic, page: Selection, command: Diff) -> Page:
-    stone = page.tombstone
     return Page(
         topic.name,
-        Records(page.extents, tags=command.include_tags, meta=command.include_meta),
+        _records(page, command),
         page.next_seq,
         topic.published_seq,
         topic.earliest_seq,
         topic.epoch,
-        None if stone is None else Gap(stone.gap_from, stone.gap_to, stone.reason),
+        _gap(page.tombstone),
         page.scanned,
     )
+
+
+def _records(page: Selection, command: Diff | ReadPage) -> Records:
+    return Records(page.extents, tags=command.include_tags, meta=command.include_meta)
+
+
+def _gap(stone: Tombstone | None) -> Gap | None:
+    return None if stone is None else Gap(stone.gap_from, stone.gap_to, stone.reason)
 
 
 def _text_bytes(extent: Extent) -> int:
@@ -182,20 +204,23 @@ def _text_bytes(extent: Extent) -> int:
 
 
 def _reading(topic: Topic, command: Diff) -> tuple[ReadQuery, Tombstone | None]:
-    """The cursor a reader stands at, and the tombstone of one that is from another instance."""
-    from_seq, recreated = command.from_seq, None
+    """What a reader asks for, and the tombstone of one that is from another instance."""
     if command.from_ts is not None:
-        from_seq = seek(topic, command.from_ts)
-    elif from_seq > topic.published_seq or (
-        command.epoch is not None and command.epoch != topic.epoch
-    ):
-        recreated = Tombstone(1, topic.published_seq, "recreated")
-        from_seq = topic.earliest_seq - 1
+        from_seq, recreated = seek(topic, command.from_ts), None
+    else:
+        from_seq, recreated = _place(topic, command.from_seq, command.epoch)
     skip = command.nodes if topic.config.dedupe_node else ()
     return (
         ReadQuery(from_seq, command.limit, command.budget_bytes, skip, command.match),
         recreated,
     )
+
+
+def _place(topic: Topic, from_seq: int, epoch: str | None) -> tuple[int, Tombstone | None]:
+    """The cursor a reader stands at, and the tombstone of one that is from another instance."""
+    if from_seq <= topic.published_seq and epoch in (None, topic.epoch):
+        return from_seq, None
+    return topic.earliest_seq - 1, Tombstone(1, topic.published_seq, "recreated")
 
 
 def _is_idle(topic: Topic, page: Selection) -> bool:

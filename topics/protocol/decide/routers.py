@@ -25,6 +25,7 @@ from topics.protocol.model.commands import (
     ListRouters,
     Purge,
     PutRouter,
+    ReadPage,
 )
 from topics.protocol.model.config import RouterConfig, TopicConfig
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -77,6 +78,7 @@ class RouterCommands:
         }
         self._before: dict[type, Callable[[Any], Upstream]] = {
             Diff: self._before_read,
+            ReadPage: self._before_read,
             GetTopic: self._before_read,
             Claim: self._before_read,
             DeleteRecords: self._before_read,
@@ -150,7 +152,9 @@ class RouterCommands:
         barrier = ReadBarrier(self._unit, self._forwarding, routers, shows)
         return None if barrier.is_passed else barrier
 
-    def _before_read(self, command: Diff | GetTopic | Claim | DeleteRecords | Purge) -> Upstream:
+    def _before_read(
+        self, command: Diff | ReadPage | GetTopic | Claim | DeleteRecords | Purge
+    ) -> Upstream:
         topic = self._state.topics.get(command.topic)
         if topic is None or not self._routers.is_derived(topic.topic_id):
             return _NONE

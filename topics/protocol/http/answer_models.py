@@ -194,15 +194,18 @@ GapTo = Annotated[int, Meta(ge=0, description="The last lost number.")]
 Missed = Annotated[int, Meta(ge=0, description="The length of the gap.")]
 
 
+Reason = Annotated[
+    Literal["cap", "ttl", "mixed", "crash", "recreated", "source_trim"],
+    Meta(description="How it was lost."),
+]
+
+
 class Tombstone(msgspec.Struct, kw_only=True):
     """What was lost (§3.3)."""
 
     gap_from: GapFrom
     gap_to: GapTo
-    reason: Annotated[
-        Literal["cap", "ttl", "mixed", "crash", "recreated", "source_trim"],
-        Meta(description="How it was lost."),
-    ]
+    reason: Reason
     missed_estimate: Missed
     earliest_seq: EarliestSeq
     head_seq: HeadSeq
@@ -218,6 +221,21 @@ class Page(msgspec.Struct, kw_only=True):
     tombstone: Annotated[Tombstone | None, Meta(description="What was lost, or `null`.")]
     lag: Annotated[Natural, Meta(description="`head_seq` - `next_from_seq`.")]
     epoch: Epoch
+
+
+class Loss(msgspec.Struct, kw_only=True):
+    """What was lost, without the marks of the topic, which move (§3.4)."""
+
+    gap_from: GapFrom
+    gap_to: GapTo
+    reason: Reason
+    missed_estimate: Missed
+
+
+class StablePage(msgspec.Struct, kw_only=True):
+    records: Annotated[list[Record], Meta(description="In order.")]
+    tombstone: Annotated[Loss | None, Meta(description="What was lost, or `null`.")]
+    next_from_seq: Annotated[Natural, Meta(description="Where to go on.")]
 
 
 class RecordsDeleted(msgspec.Struct, kw_only=True):

@@ -103,11 +103,31 @@ def _tombstone(gap: outcomes.Gap, earliest_seq: int, head_seq: int) -> bytes:
         gap_from=gap.gap_from,
         gap_to=gap.gap_to,
         reason=gap.reason,  # type: ignore[arg-type]
-        missed_estimate=max(gap.gap_to - gap.gap_from + 1, 0),
+        missed_estimate=_missed(gap),
         earliest_seq=earliest_seq,
         head_seq=head_seq,
     )
     return _encode(stone)
+
+
+def _stable_page(outcome: outcomes.StablePage) -> list[Piece]:
+    gap = outcome.gap
+    loss = b"null" if gap is None else _encode(_loss(gap))
+    tail = b'],"tombstone":%b,"next_from_seq":%d' % (loss, outcome.next_seq)
+    return [b'{"records":[', outcome.records, tail]
+
+
+def _loss(gap: outcomes.Gap) -> models.Loss:
+    return models.Loss(
+        gap_from=gap.gap_from,
+        gap_to=gap.gap_to,
+        reason=gap.reason,  # type: ignore[arg-type]
+        missed_estimate=_missed(gap),
+    )
+
+
+def _missed(gap: outcomes.Gap) -> int:
+    return max(gap.gap_to - gap.gap_from + 1, 0)
 
 
 def _granted(outcome: outcomes.Granted) -> list[Piece]:
@@ -393,6 +413,7 @@ RENDERINGS: Final[Mapping[type[Outcome], Rendering]] = {
     outcomes.TopicDropped: Rendering(models.TopicDeleted, _topic_dropped),
     outcomes.Appended: Rendering(models.Appended, _appended, may_create=True),
     outcomes.Page: Rendering(models.Page, _page),
+    outcomes.StablePage: Rendering(models.StablePage, _stable_page),
     outcomes.Deleted: Rendering(models.RecordsDeleted, _deleted),
     outcomes.Purged: Rendering(models.Purged, _purged),
     outcomes.Granted: Rendering(models.Claimed, _granted),

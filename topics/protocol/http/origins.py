@@ -25,7 +25,8 @@ _PREFLIGHT: Final = (
     (b"access-control-allow-methods", b"GET, HEAD, PUT, POST, DELETE"),
     (
         b"access-control-allow-headers",
-        b"authorization, content-encoding, content-type, idempotency-key, last-event-id, prefer",
+        b"authorization, content-encoding, content-type, idempotency-key, if-none-match, "
+        b"last-event-id, prefer",
     ),
     (b"access-control-max-age", b"%d" % PREFLIGHT_S),
 )
@@ -108,7 +109,7 @@ def told(origin: bytes, *, preflight: bool = False) -> Sequence[tuple[bytes, byt
     credentials are allowed: a key is sent in a header that the page sets."""
     headers = (
         (b"access-control-allow-origin", origin),
-        (b"access-control-expose-headers", b"retry-after"),
+        (b"access-control-expose-headers", b"etag, retry-after"),
         (b"vary", b"origin"),
     )
     return (*headers, *_PREFLIGHT) if preflight else headers

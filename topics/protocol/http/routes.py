@@ -29,6 +29,7 @@ from topics.protocol.model.commands import (
     GetTopic,
     ListRouters,
     ListTopics,
+    ReadPage,
 )
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Limits
@@ -179,6 +180,19 @@ def _diff(request: Request) -> Command:
     return bodies.parse_diff(_reading(request), request.body, request.limits)
 
 
+def _read_page(request: Request) -> Command:
+    query = request.query
+    return ReadPage(
+        topic=_reading(request),
+        from_seq=bodies.u64(query_natural(query, "from_seq", 0), "?from_seq"),
+        limit=bodies.page_limit(query_natural(query, "limit", 0), request.limits),
+        budget_bytes=bodies.page_budget(query_natural(query, "max_batch_bytes", 0)),
+        include_tags=query_bool(query, "include_tags", False),
+        include_meta=query_bool(query, "include_meta", True),
+        epoch=query.get("epoch"),
+    )
+
+
 def _delete_records(request: Request) -> Command:
     return bodies.parse_delete(_writing(request), request.body, request.limits)
 
@@ -278,6 +292,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("POST /v0/topics/:", "write", _append, BodyRule.JSON),
     _route("DELETE /v0/topics/:", "delete", _delete_topic),
     _route("POST /v0/topics/:/diff", "read", _diff, _ANY),
+    _route("GET /v0/topics/:/records", "read", _read_page),
     _route("POST /v0/topics/:/delete", "delete", _delete_records, BodyRule.JSON),
     _route("POST /v0/topics/:/purge", "delete", _purge, _ANY),
     _route("POST /v0/topics/:/claim", "read+write", _claim, BodyRule.JSON),

@@ -88,6 +88,18 @@ class Diff(msgspec.Struct, frozen=True):
     epoch: str | None
 
 
+class ReadPage(msgspec.Struct, frozen=True):
+    """Read from a cursor what a cache may keep: no filter, no waiting (§3.4)."""
+
+    topic: str
+    from_seq: int
+    limit: int
+    budget_bytes: int
+    include_tags: bool
+    include_meta: bool
+    epoch: str | None
+
+
 class DeleteRecords(msgspec.Struct, frozen=True):
     """Remove what lies below `before_seq` and matches; at least one is given (§5).
 
@@ -233,6 +245,7 @@ Command: TypeAlias = (
     | DeleteTopic
     | Append
     | Diff
+    | ReadPage
     | DeleteRecords
     | Purge
     | CreateWatch

@@ -197,6 +197,19 @@ class Page(Outcome, frozen=True):
     scanned: int
 
 
+class StablePage(Outcome, frozen=True):
+    """§3.4: a page without anything that moves while the page stays as it is.
+
+    Attributes:
+        tag: Names the page: pages of one tag are equal, byte for byte.
+    """
+
+    records: Records
+    next_seq: int
+    gap: Gap | None
+    tag: str
+
+
 class _RecordsGone(Outcome, frozen=True):
     """`removed` records were deleted; what the topic's readers see then."""
 

@@ -31,6 +31,7 @@ from topics.protocol.model.commands import (
     Purge,
     PutRouter,
     PutTopic,
+    ReadPage,
 )
 
 C = TypeVar("C", bound=Command)
@@ -70,6 +71,7 @@ NAMES: Final[dict[type, Callable[[Any], Iterable[str]]]] = {
     DeleteTopic: _topic,
     Append: _configured,
     Diff: _topic,
+    ReadPage: _topic,
     DeleteRecords: _topic,
     Purge: _topic,
     CreateWatch: _watched,

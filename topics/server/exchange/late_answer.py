@@ -17,7 +17,7 @@ from topics.protocol.http.answers import Piece
 from topics.protocol.model.access import gone
 from topics.protocol.model.commands import Claim, Command
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Granted, Jobs, Records
+from topics.protocol.model.outcomes import Granted, Jobs, Records, StablePage
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer
 from topics.server.exchange.payload import is_large, one_by_one, spliced
@@ -118,6 +118,8 @@ class LateAnswer(msgspec.Struct, eq=False):
         outcome = reply.result
         if isinstance(outcome, Granted) and outcome.jobs is not None:
             return self._jobs_or_wait(reply, outcome, outcome.jobs)
+        if isinstance(outcome, StablePage) and (kept := self._call.unchanged(outcome)) is not None:
+            return kept
         pieces = answers.pieces_of(outcome)
         payload = payload_of(pieces, blocking=False)
         if isinstance(payload, list):

@@ -16,11 +16,11 @@ from typing import Final
 import msgspec
 
 from topics.protocol.driver.group_commit import Reply
-from topics.protocol.http import answers, routes
+from topics.protocol.http import answers, entity_tags, routes
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.outcomes import Grant, Granted, Outcome, Page
+from topics.protocol.model.outcomes import Grant, Granted, Outcome, Page, StablePage
 from topics.protocol.model.records import Buffer
 from topics.server.exchange.interface import Answer, Feed, Head, Headers, Streaming
 from topics.server.exchange.observer import Observer
@@ -29,6 +29,8 @@ from topics.server.exchange.shell import Shell
 log = logging.getLogger("topics.exchange")
 
 JSON: Final = (b"content-type", b"application/json")
+GZIP: Final = (b"content-encoding", b"gzip")
+BY_CODING: Final = (b"vary", b"accept-encoding")
 EVENT_STREAM: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -83,12 +85,41 @@ class Responder(msgspec.Struct):
         """The answer of an outcome whose records were read."""
         outcome = reply.result
         assert isinstance(outcome, Outcome)
+        if isinstance(outcome, StablePage):
+            return self._stable(outcome, payload)
         body = [*payload, self.performance(reply)]
         answer = self.answer(answers.status_of(outcome), (JSON,), body)
         if isinstance(outcome, Granted) and outcome.jobs is not None:
             unsent = partial(self._take_back_soon, outcome.jobs.grant)
             return msgspec.structs.replace(answer, unsent=unsent)
         return answer
+
+    def _stable(self, page: StablePage, payload: Sequence[Buffer]) -> Answer:
+        """A page that caches may keep: the same bytes for as long as its tag is the same (§3.4)."""
+        body: Sequence[Buffer] = [*payload, b"}"]
+        is_gzipped = sum(map(len, body)) >= GZIP_MIN_BYTES and self.accepts_gzip
+        if is_gzipped:
+            body = zipped(body)
+        etag = entity_tags.entity_tag(page.tag, is_gzipped=is_gzipped)
+        length = (b"content-length", b"%d" % sum(map(len, body)))
+        coding = (GZIP,) if is_gzipped else ()
+        self.observe(200)
+        headers = (JSON, *self._of_caches(etag), *coding, length, *self.also)
+        return Answer(200, headers, [] if self.is_head else body)
+
+    def unchanged(self, page: StablePage) -> Answer | None:
+        """304, where the client says that it has the page; its text is not looked at."""
+        etag = entity_tags.known_tag(self.header(b"if-none-match"), page.tag)
+        if etag is None:
+            return None
+        self.observe(304)
+        return Answer(304, (*self._of_caches(etag), *self.also), [])
+
+    def _of_caches(self, etag: bytes) -> Headers:
+        """What a cache needs to know.  Any cache may keep what everybody may read; and each asks
+        again before it uses what it keeps, since records are deleted."""
+        kept = b"private, no-cache" if self.caller.is_key else b"no-cache"
+        return ((b"etag", etag), (b"cache-control", kept), BY_CODING)
 
     def _take_back_soon(self, grant: Grant) -> None:
         """The worker does not get its jobs: they are ready again (§10.2)."""
@@ -130,8 +161,7 @@ class Responder(msgspec.Struct):
     def fixed(self, headers: Headers, document: bytes) -> Answer:
         """An answer that is the same for every client, and compressed once."""
         if self.accepts_gzip:
-            coding = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
-            headers, document = (*headers, *coding), zipped_once(document)
+            headers, document = (*headers, GZIP, BY_CODING), zipped_once(document)
         headers = (*headers, (b"content-length", b"%d" % len(document)), *self.also)
         self.observe(200)
         return Answer(200, headers, [] if self.is_head else [document])
@@ -147,7 +177,7 @@ class Responder(msgspec.Struct):
         if size >= GZIP_MIN_BYTES and self.accepts_gzip:
             body = zipped(body)
             size = sum(map(len, body))
-            headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+            headers = (*headers, GZIP, BY_CODING)
         headers = (*headers, (b"content-length", b"%d" % size), *self.also)
         self.observe(status)
         return Answer(status, headers, [] if self.is_head else body, close)

@@ -6,7 +6,7 @@ range, names in it are names.
 """
 
 from topics.protocol.http.bodies.append import LargeAppendBody, parse_append
-from topics.protocol.http.bodies.checks import U64_MAX, clamped_lease
+from topics.protocol.http.bodies.checks import U64_MAX, clamped_lease, u64
 from topics.protocol.http.bodies.queues import (
     claim_limit,
     parse_ack,
@@ -16,6 +16,8 @@ from topics.protocol.http.bodies.queues import (
     worker,
 )
 from topics.protocol.http.bodies.reads import (
+    page_budget,
+    page_limit,
     parse_begin,
     parse_begins,
     parse_diff,
@@ -62,6 +64,8 @@ __all__ = [
     "WatchBody",
     "claim_limit",
     "clamped_lease",
+    "page_budget",
+    "page_limit",
     "parse_ack",
     "parse_append",
     "parse_begin",
@@ -76,5 +80,6 @@ __all__ = [
     "parse_put_router",
     "parse_view",
     "parse_watch",
+    "u64",
     "worker",
 ]

@@ -36,8 +36,8 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
         topic=topic,
         from_seq=u64(asked.from_seq, "$.from_seq"),
         from_ts=None if asked.from_ts is None else min(u64(asked.from_ts, "$.from_ts"), TS_MAX),
-        limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
-        budget_bytes=min(asked.max_batch_bytes or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
+        limit=page_limit(asked.limit, limits),
+        budget_bytes=page_budget(asked.max_batch_bytes),
         nodes=_skipped(asked.node, limits) or (),
         match=tag_match(asked.match, limits),
         include_tags=bool(asked.include_tags),
@@ -45,6 +45,16 @@ def parse_diff(topic: str, body: Buffer, limits: Limits) -> Diff:
         wait_ms=min(asked.wait_ms or 0, WAIT_MS_MAX),
         epoch=asked.epoch,
     )
+
+
+def page_limit(asked: int | None, limits: Limits) -> int:
+    """Records of a page; 0 is the default."""
+    return min(asked or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit)
+
+
+def page_budget(asked: int | None) -> int:
+    """Bytes of text of a page; 0 is the default."""
+    return min(asked or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX)
 
 
 def parse_watch(body: Buffer, limits: Limits, *, wid: str, lenient: bool) -> CreateWatch:
@@ -96,7 +106,7 @@ def parse_begin(asked: BeginBody, limits: Limits, path: str) -> Begin:
 def parse_view(asked: ViewBody, limits: Limits) -> View:
     budget = FRAME_BYTES_DEFAULT if asked.max_batch_bytes is None else asked.max_batch_bytes
     return View(
-        limit=min(asked.limit or min(LIMIT_DEFAULT, limits.max_limit), limits.max_limit),
+        limit=page_limit(asked.limit, limits),
         budget_bytes=min(budget or BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX),
         nodes=_skipped(asked.node, limits) or (),
         match=tag_match(asked.match, limits),

@@ -47,6 +47,13 @@ _NAMES: Final[dict[str, tuple[str, Schema]]] = {
 }
 """What `:` stands for, by the noun before it."""
 
+_VALIDATORS: Final[Schema] = {
+    "ETag": {"description": "Of this page, byte for byte.", "schema": {"type": "string"}},
+    "Cache-Control": {
+        "description": "A cache asks again before each use; `private` where there are keys.",
+        "schema": {"enum": ["no-cache", "private, no-cache"]},
+    },
+}
 _EVERY: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.FORBIDDEN, ErrorCode.INTERNAL)
 _WITH_A_BODY: Final = (
     ErrorCode.PAYLOAD_TOO_LARGE,
@@ -169,6 +176,12 @@ def _good(operation: Operation) -> dict[str, Any]:
     if operation.events:
         good["description"] = "Events; each one's `data` is one line of JSON."
         good["x-events"] = {event: _ref(shape) for event, shape in operation.events.items()}
+    if operation.is_stable:
+        good["headers"] = _VALIDATORS
+        return {
+            "200": good,
+            "304": {"description": "The page is as it was.", "headers": _VALIDATORS},
+        }
     if operation.creates:
         return {"200": good, "201": {**good, "description": "Done, and something was made."}}
     return {"200": good}
@@ -232,7 +245,8 @@ def _schemas() -> dict[str, Any]:
     for name, schema in components.items():
         finish = _finish_body if name in bodies else _finish_answer
         finish(kinds[name], schema)
-    for answer in {kind.__name__ for each in OPERATIONS.values() for kind in _answers(each)}:
+    moving = [each for each in OPERATIONS.values() if not each.is_stable]
+    for answer in {kind.__name__ for each in moving for kind in _answers(each)}:
         components[answer]["properties"]["performance"] = {
             "description": "How long it took.",
             **_ref(models.Performance),

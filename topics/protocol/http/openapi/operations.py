@@ -13,7 +13,12 @@ import msgspec
 from topics.protocol.http import answer_models as models
 from topics.protocol.http import bodies, websocket
 from topics.protocol.model.errors import ErrorCode
-from topics.protocol.model.limits import KEY_CHARS_MAX, PAGE_SIZE_DEFAULT
+from topics.protocol.model.limits import (
+    BATCH_BYTES_DEFAULT,
+    KEY_CHARS_MAX,
+    LIMIT_DEFAULT,
+    PAGE_SIZE_DEFAULT,
+)
 
 Shape: TypeAlias = type[msgspec.Struct]
 Schema: TypeAlias = dict[str, Any]
@@ -54,6 +59,7 @@ class Operation:
         refusals: Codes that are its own.
         events: Shapes of a stream's `data` by event.
         messages: Shapes of what a client says over a WebSocket, by `op`.
+        is_stable: Whether it has an `ETag` and no `performance`, and may be 304.
     """
 
     tag: str
@@ -66,6 +72,7 @@ class Operation:
     creates: bool = False
     events: Mapping[str, Shape] = field(default_factory=dict)
     messages: Mapping[str, tuple[Shape, ...]] = field(default_factory=dict)
+    is_stable: bool = False
 
 
 def _bool(name: str, description: str, *, default: bool) -> Parameter:
@@ -166,6 +173,27 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         _json(models.Page),
         bodies.DiffBody,
         refusals=_OF_A_TOPIC,
+    ),
+    "GET /v0/topics/:/records": Operation(
+        "records",
+        "readPage",
+        "Read what comes after a cursor as a page that caches may keep, and ask again about.",
+        _json(models.StablePage),
+        parameters=(
+            _natural("from_seq", "Records after this number; 0: from the earliest.", 0),
+            _natural("limit", "At most 1000 by default; 0 is the default.", LIMIT_DEFAULT),
+            _natural(
+                "max_batch_bytes",
+                "At most 8 MiB; 0 is the default. The first record always fits.",
+                BATCH_BYTES_DEFAULT,
+            ),
+            _bool("include_tags", "Whether records have their `$tag`.", default=False),
+            _bool("include_meta", "Whether records have their `meta`.", default=True),
+            Parameter("epoch", "The topic's, as it was read: another one is a tombstone.", TEXT),
+            Parameter("If-None-Match", "The `ETag` of pages that are kept.", TEXT, "header"),
+        ),
+        refusals=_OF_A_TOPIC,
+        is_stable=True,
     ),
     "POST /v0/topics/:/delete": Operation(
         "records",
