@@ -66,6 +66,7 @@ BODIES: dict[str, list[object]] = {
 
 TARGETS = [
     *(b"/v0/topics/q", b"/v0/topics/q/diff", b"/v0/topics?prefix=a&page_size=2&cursor=YQ"),
+    *(b"/v0/topics/q/records", b"/v0/topics/q/records?from_seq=1&limit=2&include_meta=0&epoch=e"),
     *(b"/v0/routers?source=q&dest=d", b"/v0/watch/wid_abc?last_event_id=eyJxIjoxfQ", b"/v0/ws"),
     *(b"/v0/topics/q/work?node=w&max=2&lease_ms=100", b"/v0/topics/a%2Fb?touch=false", b"/"),
 ]

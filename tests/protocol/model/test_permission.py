@@ -40,6 +40,7 @@ TABLE: list[tuple[Command, set[str]]] = [
     (commands.Append(config=TopicConfig(), **APPEND), {"in.a"}),
     (commands.Append(config=LETTERS, is_configuring=True, **APPEND), {"in.a", "in.letters"}),
     (commands.Diff("in.a", **DIFF), {"in.a"}),
+    (commands.ReadPage("in.a", 0, 1, 1, False, True, None), {"in.a"}),
     (commands.DeleteRecords("in.a", 1, None), {"in.a"}),
     (commands.Purge("in.a", 1, None, None), {"in.a"}),
     (
