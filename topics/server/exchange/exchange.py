@@ -26,6 +26,7 @@ from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
 from topics.server.exchange import usage
+from topics.server.exchange.beats import Beats
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, too_large
@@ -136,6 +137,7 @@ class TopicsExchange:
         self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
+        self._beats = Beats()
         self.more: list[Callable[[], Iterable[metrics.Family]]] = []
         """What else metrics are made of: the transport's."""
 
@@ -173,6 +175,7 @@ class TopicsExchange:
                 self._scraping,
                 self._trace_meta,
                 self._runtime.limits.max_body_bytes,
+                self._beats,
             )
             if call.caller.is_key:
                 self._in_flight.enter(call.caller, admitted)
@@ -287,6 +290,7 @@ class _Admitted(msgspec.Struct, eq=False):
     _scraping: Scraping
     _traces: bool
     max_body_bytes: int
+    _beats: Beats
     _waiting: LateAnswer | None = None
 
     def finish(self, pieces: list[bytes]) -> Answer | Pending | Streaming:
@@ -397,7 +401,8 @@ class _Admitted(msgspec.Struct, eq=False):
             return self._work(routes.parse_work(self._judged.name, query, call.runtime.limits))
         known = call.header(b"last-event-id")
         rewind = query.get("last_event_id") if known is None else known.decode("latin-1")
-        return call.streaming(WatchFeed(call.runtime, self._judged.name, rewind, call.caller))
+        watch = WatchFeed(call.runtime, self._judged.name, rewind, call.caller, self._beats)
+        return call.streaming(watch)
 
     def _work(self, asked: Claim) -> Streaming:
         call = self._call

@@ -18,6 +18,7 @@ from topics.protocol.model.cursor import composite
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
+from topics.server.exchange.beats import TICK_S, Beats
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 
@@ -32,15 +33,24 @@ class WatchFeed:
 
     Args:
         rewind: A composite id that the client remembers.
+        beats: What times heartbeats; None: one of its own.
 
     Raises:
         Rejection: No such session, another key's session, or too many connections.
     """
 
-    def __init__(self, shell: Shell, wid: str, rewind: str | None, caller: Caller = ANYONE) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        wid: str,
+        rewind: str | None,
+        caller: Caller = ANYONE,
+        beats: Beats | None = None,
+    ) -> None:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
+        self._beats = Beats() if beats is None else beats
         self._session, self._stream = shell.engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms, caller
         )
@@ -55,7 +65,8 @@ class WatchFeed:
         """A frame that a thread has read, for a driver without a task."""
         self._wake: Callable[[], None] | None = None
         """Set by a driver without a task."""
-        self._beat: asyncio.TimerHandle | None = None
+        self._beat: int | None = None
+        """The tick at which one may be due."""
         self._is_beat_due = False
         self._is_reading = False
         """A thread reads the next frame."""
@@ -108,11 +119,11 @@ class WatchFeed:
         wake()
 
     def _arm_beat(self) -> None:
-        self._beat = self._loop.call_at(self._sent_s + self._beat_s, self._on_beat)
+        self._beat = self._beats.set(self._sent_s + self._beat_s, self._on_beat)
 
     def _on_beat(self) -> None:
         now_s = self._loop.time()
-        if now_s - self._sent_s >= self._beat_s:
+        if now_s - self._sent_s > self._beat_s - TICK_S:
             self._sent_s = now_s
             self._is_beat_due = True
             if self._wake is not None:
@@ -234,6 +245,6 @@ class WatchFeed:
         self._news.set()
         self._wake = None
         if self._beat is not None:
-            self._beat.cancel()
+            self._beats.forget(self._beat, self._on_beat)
         engine = self._shell.engine
         engine.watches.close_session_stream(self._session, self._stream, self._shell.now_ms)
