@@ -151,16 +151,74 @@ def test_a_driver_without_a_task_is_woken_for_a_beat() -> None:
         driver = await driven(runtime)
         feed = driver.feed
         feed._sent_s -= feed._beat_s
-        feed._on_beat()
+        feed._on_beat(now_s())
         await settled()
         (beat,) = driver.taken
         assert beat.startswith(b": hb ")
-        feed._on_beat()
+        feed._on_beat(now_s())
         await settled()
         assert len(driver.taken) == 1
         feed.close()
 
     play(story)
+
+
+def test_a_beat_is_pushed_where_nothing_else_is_to_be_sent() -> None:
+    """To a driver that writes it without a turn; and it counts as sent. (§7.6)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = await driven(runtime)
+        feed, pushed = driver.feed, Pushed()
+        feed.push_by(pushed)
+        feed._sent_s -= feed._beat_s
+        feed._on_beat(now_s())
+        feed._on_beat(now_s())
+
+        assert [piece[:5] for piece in pushed.pieces] == [b": hb "]
+        assert driver.taken == []
+        feed.close()
+
+    play(story)
+
+
+def test_a_beat_that_cannot_be_pushed_is_taken() -> None:
+    """The client does not read, or the server stops: then a turn has it, behind what comes first."""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        driver = await driven(runtime)
+        feed, pushed = driver.feed, Pushed(is_taken=False)
+        feed.push_by(pushed)
+        feed._sent_s -= feed._beat_s
+        feed._on_beat(now_s())
+        await settled()
+        (beat,) = driver.taken
+        assert beat.startswith(b": hb ")
+        pushed.pieces.clear()
+
+        runtime.drain()
+        feed._sent_s -= feed._beat_s
+        feed._on_beat(now_s())
+
+        assert pushed.pieces == []
+        feed.close()
+
+    play(story)
+
+
+class Pushed:
+    """A driver's way to write at once; `is_taken` is whether the client reads."""
+
+    def __init__(self, *, is_taken: bool = True) -> None:
+        self.pieces: list[bytes] = []
+        self._is_taken = is_taken
+
+    def __call__(self, piece: bytes) -> bool:
+        self.pieces.append(piece)
+        return self._is_taken
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def test_a_stream_that_is_over_says_so_to_its_driver() -> None:

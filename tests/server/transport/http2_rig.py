@@ -171,6 +171,7 @@ class News:
         self._pieces: deque[bytes] = deque()
         self._ends = False
         self._wake: Callable[[], None] = lambda: None
+        self.push: Callable[[bytes], bool]
         self.is_closed = False
         self.is_busy = False
         self.heard: list[bytes] = []
@@ -190,6 +191,9 @@ class News:
 
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
+
+    def push_by(self, push: Callable[[bytes], bool]) -> None:
+        self.push = push
 
     def take(self) -> bytes | None:
         return self._pieces.popleft() if self._pieces else None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from topics.protocol.model.records import Buffer
 from topics.server.transport.http1_stream import Stream
 
 from .http2_rig import News
@@ -13,11 +14,37 @@ class Woken(Stream):
     def __init__(self, *, is_chunked: bool) -> None:
         self.news = News()
         self.wakes = 0
-        super().__init__(self.news, is_chunked=is_chunked, wake=self._woken)
+        self.pushed: list[bytes] = []
+        self.is_paused = False
+        super().__init__(
+            self.news, is_chunked=is_chunked, wake=self._woken, push=self._write_pushed
+        )
         self.listen()
 
     def _woken(self) -> None:
         self.wakes += 1
+
+    def _write_pushed(self, piece: Buffer) -> bool:
+        if not self.is_paused:
+            self.pushed.append(bytes(piece))
+        return not self.is_paused
+
+
+@pytest.mark.parametrize(("is_chunked", "written"), [(True, b"2\r\nhb\r\n"), (False, b"hb")])
+def test_a_piece_is_pushed_where_none_waits_before_it(is_chunked: bool, written: bytes) -> None:
+    """A heartbeat needs no turn; it overtakes nothing, and waits for a client that does not read."""
+    stream = Woken(is_chunked=is_chunked)
+    stream.news.put(b"one")
+    overtakes = stream.news.push(b"hb")
+
+    while stream.next() is not None:
+        pass
+    is_written = stream.news.push(b"hb")
+    stream.is_paused = True
+    is_taken = stream.news.push(b"hb")
+
+    assert (overtakes, is_written, is_taken) == (False, True, False)
+    assert stream.pushed == [written]
 
 
 @pytest.mark.parametrize(

@@ -10,23 +10,26 @@ Invariant: a call comes at most `TICK_S` before its time, and never after it but
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 log = logging.getLogger("topics.exchange")
 
 TICK_S: Final = 0.25
+
+Call: TypeAlias = Callable[[float], None]
+"""Gets the loop's time."""
 
 
 class Beats:
     """Calls that are due at a time of the running loop."""
 
     def __init__(self) -> None:
-        self._ticks: dict[int, dict[Callable[[], None], None]] = {}
+        self._ticks: dict[int, dict[Call, None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._next = 0
         """The tick that the timer rings at."""
 
-    def set(self, at_s: float, call: Callable[[], None]) -> int:
+    def set(self, at_s: float, call: Call) -> int:
         """Call at `at_s` of the loop's time, or up to a tick before; returns the tick."""
         tick = int(at_s / TICK_S)
         due = self._ticks.get(tick)
@@ -37,7 +40,7 @@ class Beats:
         due[call] = None
         return tick
 
-    def forget(self, tick: int, call: Callable[[], None]) -> None:
+    def forget(self, tick: int, call: Call) -> None:
         """Do not call; nothing where it was called already."""
         due = self._ticks.get(tick)
         if due is not None:
@@ -54,13 +57,14 @@ class Beats:
 
     def _ring(self) -> None:
         self._timer = None
-        now = int(asyncio.get_running_loop().time() / TICK_S)
+        now_s = asyncio.get_running_loop().time()
+        now = int(now_s / TICK_S)
         # A loop's clock may ring some microseconds early.
         due_ticks = [tick for tick in self._ticks if tick <= max(now, self._next)]
         for tick in sorted(due_ticks):
             for call in self._ticks.pop(tick):
                 try:
-                    call()
+                    call(now_s)
                 except Exception:
                     log.exception("a heartbeat failed")
         if self._ticks:

@@ -110,6 +110,15 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class Beating(Protocol):
+    """A source with small pieces that are worth no turn."""
+
+    def push_by(self, push: Callable[[bytes], bool]) -> None:
+        """Give such a piece, where nothing else is to be sent, to `push`: it writes it now, or
+        returns False, and then the piece is to be taken as any other."""
+
+
+@runtime_checkable
 class SourceFeed(Feed, Source, Protocol):
     """A feed with both faces; a driver uses one of them."""
 

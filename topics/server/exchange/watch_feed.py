@@ -65,6 +65,8 @@ class WatchFeed:
         """A frame that a thread has read, for a driver without a task."""
         self._wake: Callable[[], None] | None = None
         """Set by a driver without a task."""
+        self._push: Callable[[bytes], bool] | None = None
+        """Set by a driver that writes heartbeats without a turn."""
         self._beat: int | None = None
         """The tick at which one may be due."""
         self._is_beat_due = False
@@ -121,14 +123,31 @@ class WatchFeed:
     def _arm_beat(self) -> None:
         self._beat = self._beats.set(self._sent_s + self._beat_s, self._on_beat)
 
-    def _on_beat(self) -> None:
-        now_s = self._loop.time()
+    def _on_beat(self, now_s: float) -> None:
         if now_s - self._sent_s > self._beat_s - TICK_S:
             self._sent_s = now_s
-            self._is_beat_due = True
-            if self._wake is not None:
-                self._wake()
+            if not self._push_beat():
+                self._is_beat_due = True
+                if self._wake is not None:
+                    self._wake()
         self._arm_beat()
+
+    def _push_beat(self) -> bool:
+        """Write a heartbeat without a turn, as nothing else is to be sent."""
+        stream, shell, push = self._stream, self._shell, self._push
+        is_idle = (
+            push is not None
+            and stream.is_drained
+            and stream.ended_by is None
+            and self._is_begun
+            and self._kept is None
+            and not self._is_reading
+            and shell.phase is Phase.READY
+        )
+        return is_idle and push is not None and push(sse.heartbeat(shell.now_ms))
+
+    def push_by(self, push: Callable[[bytes], bool]) -> None:
+        self._push = push
 
     def take(self) -> bytes | None:
         if self._is_over or self._is_reading:
@@ -243,7 +262,7 @@ class WatchFeed:
     def close(self) -> None:
         self._is_over = True
         self._news.set()
-        self._wake = None
+        self._wake = self._push = None
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)
         engine = self._shell.engine

@@ -7,7 +7,7 @@ pieces are, and of the requests before and after it.
 from collections.abc import Callable
 
 from topics.protocol.model.records import Buffer
-from topics.server.exchange.interface import Source
+from topics.server.exchange.interface import Beating, Source
 from topics.server.transport.http1_writer import LAST_CHUNK, chunk
 
 
@@ -17,19 +17,34 @@ class Stream:
     Args:
         is_chunked: HTTP/1.0 has no chunks: the stream ends with its connection.
         wake: Called when there may be something to write; only asks for a turn.
+        push: Writes a small piece now; False where the client does not read.
 
     Attributes:
         has_news: `next` may find something.
     """
 
-    def __init__(self, source: Source, *, is_chunked: bool, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        is_chunked: bool,
+        wake: Callable[[], None],
+        push: Callable[[Buffer], bool],
+    ) -> None:
         self.has_news = False
         self._source = source
         self._is_chunked = is_chunked
         self._wake = wake
+        self._push = push
 
     def listen(self) -> None:
         self._source.listen(self._on_news)
+        if isinstance(self._source, Beating):
+            self._source.push_by(self._write_now)
+
+    def _write_now(self, piece: bytes) -> bool:
+        """Write a piece without a turn, unless others wait before it."""
+        return not self.has_news and self._push(chunk(piece) if self._is_chunked else piece)
 
     def _on_news(self) -> None:
         self.has_news = True
