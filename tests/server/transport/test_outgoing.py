@@ -46,6 +46,20 @@ def test_a_buffer_that_fits_is_not_copied() -> None:
     assert len(first) == SLICE_BYTES
 
 
+def test_what_is_written_already_is_held_until_the_end() -> None:
+    """It may wait in a transport; then it is given back, once."""
+    budget = Budget(1 << 30)
+    share = Share(budget)
+    assert share.take(100)
+    out = Outgoing((), share, written_bytes=100)
+
+    assert (out.left_bytes, bytes(out.take()), budget.held_bytes) == (0, b"", 100)
+    out.close()
+    out.close()
+
+    assert budget.held_bytes == 0
+
+
 def test_what_is_given_up_is_given_back() -> None:
     """The client is gone: nothing is held, and nothing more is given out."""
     budget, out = outgoing(b"a" * 100, b"b" * 100)

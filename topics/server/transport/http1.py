@@ -288,13 +288,26 @@ class Http1:
         if size <= self._limits.answer_free_bytes:
             self._connection.write(b"".join([head, *answer.body]) if size else head)
             self._answered()
+        elif size <= self._limits.answer_whole_bytes:
+            # A turn for each slice costs a third of what a page of 100 KB costs in all.
+            self._connection.write(b"".join([head, *answer.body]))
+            self._send(Outgoing((), self._answers, written_bytes=size))
         else:
             self._connection.write(head)
-            self._outgoing = Outgoing(answer.body, self._answers)
-            self._move(Input.BEGUN)
-            self._connection.deadline.clear()
-            self._connection.work_soon()
+            self._send(Outgoing(answer.body, self._answers))
         return None
+
+    def _send(self, outgoing: Outgoing) -> None:
+        """Send the rest of an answer as its client takes it."""
+        connection = self._connection
+        if not outgoing.left_bytes and not connection.unsent_bytes:
+            outgoing.close()  # the kernel has it all
+            self._answered()
+            return
+        self._outgoing = outgoing
+        self._move(Input.BEGUN)
+        connection.deadline.clear()
+        connection.work_soon()
 
     def _must_close(self) -> bool:
         """Whether what is left of a body that is not whole is too much to be read, or may never
@@ -317,6 +330,7 @@ class Http1:
             self._connection.write(outgoing.take())
         if not outgoing.left_bytes:
             self._outgoing = None
+            outgoing.close()
             self._answered()
         return True
 

@@ -52,6 +52,8 @@ class Limits:
             `answer_free_bytes` becomes a 429.
         connection_answers_bytes: The same of one connection.
         answer_free_bytes: An answer up to this size is never refused for want of room.
+        answer_whole_bytes: An answer up to this size is joined and written at once; a larger one a slice
+            at a time, as its client takes it.
         inbox_bytes: Read ahead on one connection, at which the socket is not read.
         feed_bytes: Given to a parser at once, so that others have their turn.
         turn_s: CPU time after which a connection with more to do lets others have their turn.
@@ -73,6 +75,7 @@ class Limits:
     answers_bytes: int = 64 << 20
     connection_answers_bytes: int = 32 << 20
     answer_free_bytes: int = 64 << 10
+    answer_whole_bytes: int = 256 << 10
     inbox_bytes: int = 64 << 10
     feed_bytes: int = 4 << 10
     turn_s: float = 0.00025

@@ -18,11 +18,14 @@ class Outgoing:
 
     Args:
         share: Where the body's bytes are held already; they are given back as they are taken.
+        written_bytes: Of the body, and held in the share as well, but written already: they are given
+            back in the end.
     """
 
-    def __init__(self, body: Sequence[Buffer], share: Share) -> None:
+    def __init__(self, body: Sequence[Buffer], share: Share, *, written_bytes: int = 0) -> None:
         self._buffers = deque(memoryview(each) for each in body if len(each))
         self._share = share
+        self._written_bytes = written_bytes
         self.left_bytes = sum(map(len, self._buffers))
 
     def take(self, most: int = SLICE_BYTES) -> Buffer:
@@ -45,5 +48,5 @@ class Outgoing:
     def close(self) -> None:
         """Give up what is left."""
         self._buffers.clear()
-        self._share.give_back(self.left_bytes)
-        self.left_bytes = 0
+        self._share.give_back(self.left_bytes + self._written_bytes)
+        self.left_bytes = self._written_bytes = 0
