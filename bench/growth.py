@@ -172,7 +172,8 @@ def of_topics(most: int) -> Chart:
         small = append(name, body)
         one.add(size, run_s(desk, small))
         state.add(size, run_s(desk, GetTopic(name)))
-        listed.add(size, run_s(desk, ListTopics("", 100, name)))
+        if size >= 1000:  # fewer are less than a page
+            listed.add(size, run_s(desk, ListTopics("", 100, name)))
         desk.round()
         idle.add(size, least_s(desk.round))
     return Chart("topics", "topics", [made, one, state, listed, idle])
@@ -240,6 +241,7 @@ def of_deletes(home: Path, most: int) -> Chart:
             desk.seal_full()
         head += 2 * (size // batch) * batch
     desk.seal_all()
+    desk.turns(delete("t", b'{"match":["tag","Eq","none"]}'))  # opens the segments
     for size, begin in begins.items():
         asked = delete("t", b'{"match":["tag","Eq","n%d"]}' % size)
         _, turns = desk.turns(asked)
@@ -247,7 +249,8 @@ def of_deletes(home: Path, most: int) -> Chart:
         longest.add(size, max(turns))
         desk.sync()
         desk.store.flip()
-        page.add(size, page_s(desk, b'{"from_seq":%d,"limit":%d}' % (begin, PAGE)))
+        if size >= 2 * PAGE:  # fewer leave most of a page in one piece
+            page.add(size, page_s(desk, b'{"from_seq":%d,"limit":%d}' % (begin, PAGE)))
     desk.kill()
     return Chart("deletes", "records deleted at once", [whole, longest, page])
 

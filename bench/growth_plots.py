@@ -12,6 +12,7 @@ import click
 import matplotlib
 import msgspec
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from bench.growth import DATA, PLOTS, Chart, Figures, Line
 
@@ -46,6 +47,8 @@ def drawn(chart: Chart, machine: str) -> Figure:
         )
         if (at := break_of(line)) is not None:
             axes.axvline(at, color=shown.get_color(), linestyle="--", linewidth=0.8)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
     axes.set_xlabel(chart.over)
     axes.set_ylabel("CPU time, microseconds")
     axes.grid(visible=True, which="major", linewidth=0.3)

@@ -2,6 +2,7 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.tags import equals
 from topics.protocol.state.frames import RecordFrame
 from topics.protocol.state.watched import StreamEnd
-from topics.protocol.state.watches import SESSION_TTL_MS, own_view
+from topics.protocol.state.watches import SESSION_TTL_MS, Session, own_view
 
 
 @pytest.fixture
@@ -502,6 +503,31 @@ def test_what_nobody_watches_is_forgotten(engine: Harness) -> None:
     watches.forget_idle(engine.now_ms)
     assert (len(watches.sessions), len(watches.streams)) == (0, 0)
     assert watches._by_topic == {}
+
+
+def test_a_session_with_a_stream_costs_no_other_session_a_look(engine: Harness) -> None:
+    """Of those that are due to be forgotten, only the oldest is looked at: to open ten thousand
+    streams had looked at all sessions ten thousand times."""
+
+    class Unlooked(dict[str, Session]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all sessions were looked at")
+
+        values = items = keys = __iter__
+
+    watches = engine.engine.watches
+    viewers = [Viewer(engine).open() for _ in range(5)]
+    watches.sessions = Unlooked(watches.sessions)
+
+    Viewer(engine).open()
+    viewers[0].close()
+    Viewer(engine).open()
+    engine.now_ms += SESSION_TTL_MS + 1
+    left = Viewer(engine)
+
+    assert len(watches.sessions) == 7
+    assert viewers[0].wid not in watches.sessions
+    assert left.wid in watches.sessions
 
 
 def test_bounds_on_sessions_and_connections() -> None:

@@ -80,7 +80,9 @@ class Watches:
             per_ip=limits.max_sse_connections_per_ip,
         )
         self.byte_shares = Shares("max_watch_bytes", limits.max_watch_bytes)
-        self.sessions: OrderedDict[str, Session] = OrderedDict()
+        self.sessions: dict[str, Session] = {}
+        self._idle: OrderedDict[str, Session] = OrderedDict()
+        """Those without a stream, the oldest access first."""
         self.streams: set[Stream] = set()
         self._by_topic: dict[int, dict[Watched, None]] = {}
         self._find = find
@@ -92,7 +94,7 @@ class Watches:
     # ------------------------------------------------------------------ sessions
 
     def add_session(self, session: Session) -> None:
-        self.sessions[session.wid] = session
+        self.sessions[session.wid] = self._idle[session.wid] = session
         self.session_shares.take(session.holder)
         self.byte_shares.take(session.holder, session.memory_bytes)
         for watched in session.watched.values():
@@ -100,15 +102,15 @@ class Watches:
 
     def forget_idle(self, now_ms: int) -> None:
         """Let go of sessions without a stream whose time is over; oldest access first."""
-        for session in list(self.sessions.values()):
-            if session.stream is not None:
-                continue
-            if now_ms - session.last_access_ms <= SESSION_TTL_MS:
+        while self._idle:
+            oldest = next(iter(self._idle.values()))
+            if now_ms - oldest.last_access_ms <= SESSION_TTL_MS:
                 break
-            self._forget(session)
+            self._forget(oldest)
 
     def _forget(self, session: Session) -> None:
         del self.sessions[session.wid]
+        self._idle.pop(session.wid, None)
         self.session_shares.give_back(session.holder)
         self.byte_shares.give_back(session.holder, session.memory_bytes)
         for watched in session.watched.values():
@@ -138,7 +140,7 @@ class Watches:
         stream = self._add(made)
         session.stream = stream
         session.last_access_ms = now_ms
-        self.sessions.move_to_end(session.wid)
+        self._idle.pop(session.wid, None)
         for watched in session.watched.values():
             _rewind(watched, known)
             self._attach(stream, watched)
@@ -151,7 +153,7 @@ class Watches:
             session.stream = None
             session.last_access_ms = now_ms
             if session.wid in self.sessions:
-                self.sessions.move_to_end(session.wid)
+                self._idle[session.wid] = session
 
     # ------------------------------------------------------------------ streams
 
