@@ -381,6 +381,17 @@ def text_of(outcome: Outcome) -> bytes:
 
 
 def _records(records: Records) -> bytes:
+    """The text, as the exchange has it: from who read it before, and left for who reads it next."""
+    shared = records.text
+    if shared is not None and shared.text is not None:
+        return shared.text
+    text = _read(records)
+    if shared is not None and shared.keep is not None:
+        shared.keep(text)
+    return text
+
+
+def _read(records: Records) -> bytes:
     texts: list[bytes] = []
     inserts = iter(records.inserts) if records.inserts else None
     for run, spans in records.extents:

@@ -292,6 +292,7 @@ class Engine:
 
     def _on_removed(self, topic: Topic) -> None:
         self.watches.on_removed(topic.topic_id)
+        self.reads.recent.forget(topic.topic_id)
         self.router_commands.on_room(topic)
         self.queue_commands.on_removed(topic)
 
@@ -300,4 +301,5 @@ class Engine:
         self.router_commands.on_stopped()
         self.queue_commands.on_deleted(topic)
         self.watches.on_deleted(topic.topic_id, head_seq)
+        self.reads.recent.forget(topic.topic_id)
         self.reads.on_deleted(topic)

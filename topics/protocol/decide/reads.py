@@ -15,8 +15,17 @@ from topics.protocol.decide.partial_scans import PartialScans
 from topics.protocol.decide.topics import note_read
 from topics.protocol.model.commands import Diff, ReadPage
 from topics.protocol.model.moment import Moment
-from topics.protocol.model.outcomes import Gap, Page, Parked, Records, StablePage, Wake
+from topics.protocol.model.outcomes import (
+    Gap,
+    Page,
+    PageText,
+    Parked,
+    Records,
+    StablePage,
+    Wake,
+)
 from topics.protocol.model.ports import Extent, Run
+from topics.protocol.state.recent_pages import RecentPages
 from topics.protocol.state.selection import ReadQuery, Selection, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
 
@@ -38,11 +47,15 @@ class Reads:
         self._state = unit.state
         self._scans = scans
         self._parked: dict[int, dict[object, _LongPoll]] = {}
+        self.recent = RecentPages()
 
     def diff(self, command: Diff, token: object, now_ms: int) -> Page | Parked:
         """§3."""
         topic = self._unit.topic(command.topic, now_ms)
         note_read(topic, now_ms)
+        known = self.recent.find(topic, command)
+        if known is not None:
+            return _page_of(topic, known.records, known.next_seq, None, known.scanned)
         reading, recreated = _reading(topic, command)
         selection = select(topic, reading)
         if recreated is not None:
@@ -53,7 +66,8 @@ class Reads:
             )
             return Parked(command.wait_ms or None)
         if not command.wait_ms or not _is_idle(topic, selection):
-            return _page(topic, selection, command)
+            text = self.recent.place_for(topic, command, selection)
+            return _page(topic, selection, command, text)
         self._park(topic, command, token, reading, selection)
         return Parked(command.wait_ms)
 
@@ -63,9 +77,14 @@ class Reads:
         note_read(topic, moment.now_ms)
         from_seq, recreated = _place(topic, command.from_seq, command.epoch)
         selection = select(topic, ReadQuery(from_seq, command.limit, command.budget_bytes))
-        stone = recreated or selection.tombstone
+        stone = selection.tombstone = recreated or selection.tombstone
+        known = self.recent.find(topic, command)
+        if known is not None and known.next_seq == selection.next_seq:
+            records = known.records  # the tag's own: the same cursor stands behind the same records
+        else:
+            records = _records(selection, command, self.recent.place_for(topic, command, selection))
         return StablePage(
-            records=_records(selection, command),
+            records=records,
             next_seq=selection.next_seq,
             gap=_gap(stone),
             tag=page_tag(topic.epoch, command, selection, stone),
@@ -176,21 +195,29 @@ class Reads:
         return select(topic, poll.reading)
 
 
-def _page(topic: Topic, page: Selection, command: Diff) -> Page:
+def _page(topic: Topic, page: Selection, command: Diff, text: PageText | None = None) -> Page:
+    records = _records(page, command, text)
+    return _page_of(topic, records, page.next_seq, page.tombstone, page.scanned)
+
+
+def _page_of(
+    topic: Topic, records: Records, next_seq: int, stone: Tombstone | None, scanned: int
+) -> Page:
     return Page(
         topic.name,
-        _records(page, command),
-        page.next_seq,
+        records,
+        next_seq,
         topic.published_seq,
         topic.earliest_seq,
         topic.epoch,
-        _gap(page.tombstone),
-        page.scanned,
+        _gap(stone),
+        scanned,
     )
 
 
-def _records(page: Selection, command: Diff | ReadPage) -> Records:
-    return Records(page.extents, tags=command.include_tags, meta=command.include_meta)
+def _records(page: Selection, command: Diff | ReadPage, text: PageText | None) -> Records:
+    tags, meta = command.include_tags, command.include_meta
+    return Records(page.extents, tags=tags, meta=meta, text=text)
 
 
 def _gap(stone: Tombstone | None) -> Gap | None:

@@ -154,10 +154,22 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
+class PageText(msgspec.Struct):
+    """The text of records that many readers ask for: there already, or wanted.
+
+    Attributes:
+        keep: Takes the text from who has read it; the event loop's alone.
+    """
+
+    text: bytes | None
+    keep: Callable[[bytes], None] | None = None
+
+
 class Records(msgspec.Struct, frozen=True):
     """Live records to splice into an answer, comma-separated, in the projection asked for.
 
     `inserts` stand before `"data"`, one a record, each with its leading comma; none where empty.
+    Where `text` has it already, there are no extents.
     """
 
     extents: Sequence[Extent]
@@ -165,6 +177,7 @@ class Records(msgspec.Struct, frozen=True):
     meta: bool = True
     data: bool = True
     inserts: Sequence[bytes] = ()
+    text: PageText | None = None
 
     def still(self) -> "Records":
         """The same for a thread, which needs runs that do not grow meanwhile."""

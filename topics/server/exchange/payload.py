@@ -69,12 +69,22 @@ def spliced(pieces: Sequence[Piece], *, blocking: bool) -> list[Buffer] | None:
 
 def read(records: Records, *, blocking: bool) -> list[Buffer] | Rejection | None:
     """The records' text with its commas; None where a thread has to do it."""
+    wanted = records.text
+    if wanted is not None and wanted.text is not None:
+        return [wanted.text]
     try:
-        return _texts(records, blocking=blocking)
+        texts = _texts(records, blocking=blocking)
     except Corrupt as damage:
         return _unreadable(records, "corrupt", str(damage))
     except OSError as error:
         return _unreadable(records, "read_error", error.strerror or "read error")
+    keep = None if wanted is None else wanted.keep
+    # What a thread reads is large, or cold: it is not what is read again and again.
+    if keep is None or texts is None or blocking or sum(map(len, texts)) > TURN_BYTES:
+        return texts
+    text = b"".join(texts)
+    keep(text)
+    return [text]
 
 
 def of_jobs(records: Records, *, blocking: bool) -> list[Buffer] | None:
