@@ -25,7 +25,7 @@ from topics.protocol.model.outcomes import (
     Wake,
 )
 from topics.protocol.model.ports import Extent, Run
-from topics.protocol.state.recent_pages import RecentPages
+from topics.protocol.state.recent_pages import RecentPages, key_of
 from topics.protocol.state.selection import ReadQuery, Selection, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
 
@@ -53,7 +53,8 @@ class Reads:
         """§3."""
         topic = self._unit.topic(command.topic, now_ms)
         note_read(topic, now_ms)
-        known = self.recent.find(topic, command)
+        key = key_of(topic, command)
+        known = None if key is None else self.recent.find(topic, key)
         if known is not None:
             return _page_of(topic, known.records, known.next_seq, None, known.scanned)
         reading, recreated = _reading(topic, command)
@@ -66,7 +67,7 @@ class Reads:
             )
             return Parked(command.wait_ms or None)
         if not command.wait_ms or not _is_idle(topic, selection):
-            text = self.recent.place_for(topic, command, selection)
+            text = None if key is None else self.recent.place_for(topic, key, selection)
             return _page(topic, selection, command, text)
         self._park(topic, command, token, reading, selection)
         return Parked(command.wait_ms)
@@ -78,11 +79,13 @@ class Reads:
         from_seq, recreated = _place(topic, command.from_seq, command.epoch)
         selection = select(topic, ReadQuery(from_seq, command.limit, command.budget_bytes))
         stone = selection.tombstone = recreated or selection.tombstone
-        known = self.recent.find(topic, command)
+        key = key_of(topic, command)
+        known = None if key is None else self.recent.find(topic, key)
         if known is not None and known.next_seq == selection.next_seq:
             records = known.records  # the tag's own: the same cursor stands behind the same records
         else:
-            records = _records(selection, command, self.recent.place_for(topic, command, selection))
+            text = None if key is None else self.recent.place_for(topic, key, selection)
+            records = _records(selection, command, text)
         return StablePage(
             records=records,
             next_seq=selection.next_seq,

@@ -25,10 +25,13 @@ from topics.protocol.state.topic import Topic
 
 TEXTS_BYTES: Final = 16 << 20
 """Of all texts."""
-ONCE_MAX: Final = 1024
-"""Pages of which it is remembered that they were read once."""
+ONCE_MAX: Final = 512
+"""Pages of which it is remembered that they were read once; twice as many for a while."""
+FEW: Final = 32
+"""A page of fewer records costs hardly more to choose and read than to find."""
 
-Asked: TypeAlias = Diff | ReadPage
+Key: TypeAlias = tuple[int, int, int, int, bool, bool]
+"""The instance of the topic, where the page begins, its bounds, and how it shows records."""
 
 
 class RecentPage(msgspec.Struct, frozen=True):
@@ -39,7 +42,6 @@ class RecentPage(msgspec.Struct, frozen=True):
         through: The `published_seq` that it reached; None where it ended before.
     """
 
-    topic_id: int
     removed: int
     through: int | None
     next_seq: int
@@ -57,82 +59,77 @@ class RecentPages:
 
     def __init__(self, most_bytes: int = TEXTS_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._once: dict[Asked, None] = {}
-        self._pages: OrderedDict[Asked, RecentPage] = OrderedDict()
-        self._by_topic: dict[int, set[Asked]] = {}
+        self._once: set[Key] = set()
+        self._once_before: set[Key] = set()
+        self._pages: OrderedDict[Key, RecentPage] = OrderedDict()
+        self._by_topic: dict[int, set[Key]] = {}
         self.held_bytes = 0
 
-    def find(self, topic: Topic, asked: Asked) -> RecentPage | None:
+    def find(self, topic: Topic, key: Key) -> RecentPage | None:
         """The page, where it is known and holds; the topic has none of its expired records."""
-        page = self._pages.get(asked)
+        page = self._pages.get(key)
         if page is None:
             return None
-        if (
-            page.topic_id != topic.topic_id
-            or page.removed != topic.head_seq - topic.count
-            or (page.through is not None and page.through != topic.published_seq)
-        ):
-            self._drop(asked)
+        has_more = page.through is not None and page.through != topic.published_seq
+        if has_more or page.removed != topic.head_seq - topic.count:
+            self._drop(key)
             return None
-        self._pages.move_to_end(asked)
+        self._pages.move_to_end(key)
         return page
 
-    def place_for(self, topic: Topic, asked: Asked, chosen: Selection) -> PageText | None:
+    def place_for(self, topic: Topic, key: Key, chosen: Selection) -> PageText | None:
         """Where the text of a page is to be left by whoever reads it; None for one that was not asked
         for before, or that tells more than its records do."""
-        if not is_plain(topic, asked) or not chosen.count or chosen.tombstone is not None:
+        if chosen.count < FEW or chosen.tombstone is not None:
             return None
-        if asked not in self._once:
+        if key not in self._once and key not in self._once_before:
             if len(self._once) >= ONCE_MAX:
-                del self._once[next(iter(self._once))]
-            self._once[asked] = None
+                self._once, self._once_before = set(), self._once
+            self._once.add(key)
             return None
         through = None if chosen.next_seq < topic.published_seq else topic.published_seq
-        topic_id, removed = topic.topic_id, topic.head_seq - topic.count
+        removed = topic.head_seq - topic.count
 
         def keep(text: bytes) -> None:
             records = Records((), text=PageText(text))
-            self._add(
-                asked,
-                RecentPage(
-                    *(topic_id, removed, through, chosen.next_seq, chosen.scanned),
-                    *(records, len(text)),
-                ),
-            )
+            said = removed, through, chosen.next_seq, chosen.scanned
+            self._add(key, RecentPage(*said, records, len(text)))
 
         return PageText(None, keep)
 
     def forget(self, topic_id: int) -> None:
         """Records of a topic were removed: keep no text of theirs."""
-        for asked in self._by_topic.pop(topic_id, ()):
-            self.held_bytes -= self._pages.pop(asked).size_bytes
+        for key in self._by_topic.pop(topic_id, ()):
+            self.held_bytes -= self._pages.pop(key).size_bytes
 
-    def _add(self, asked: Asked, page: RecentPage) -> None:
-        if asked in self._pages:
-            self._drop(asked)
+    def _add(self, key: Key, page: RecentPage) -> None:
+        if key in self._pages:
+            self._drop(key)
         if page.size_bytes > self._most_bytes:
             return
-        self._once.pop(asked, None)
-        self._pages[asked] = page
-        self._by_topic.setdefault(page.topic_id, set()).add(asked)
+        self._pages[key] = page
+        self._by_topic.setdefault(key[0], set()).add(key)
         self.held_bytes += page.size_bytes
         while self.held_bytes > self._most_bytes:
             self._drop(next(iter(self._pages)))
 
-    def _drop(self, asked: Asked) -> None:
-        page = self._pages.pop(asked)
+    def _drop(self, key: Key) -> None:
+        page = self._pages.pop(key)
         self.held_bytes -= page.size_bytes
-        of_topic = self._by_topic[page.topic_id]
-        of_topic.discard(asked)
+        of_topic = self._by_topic[key[0]]
+        of_topic.discard(key)
         if not of_topic:
-            del self._by_topic[page.topic_id]
+            del self._by_topic[key[0]]
 
 
-def is_plain(topic: Topic, asked: Asked) -> bool:
-    """Whether a request is small, and asks for a place in this instance and for no choice of records:
-    filters are the reader's own, and long."""
-    if asked.epoch is not None and asked.epoch != topic.epoch:
-        return False
-    return isinstance(asked, ReadPage) or (
-        asked.from_ts is None and not asked.nodes and asked.match is None
-    )
+def key_of(topic: Topic, asked: Diff | ReadPage) -> Key | None:
+    """What a page is known by; None where it is not worth it: a short one, and one that a reader has
+    for itself, by a filter, by a time, or by its cursor in another instance."""
+    if asked.limit < FEW or (asked.epoch is not None and asked.epoch != topic.epoch):
+        return None
+    if isinstance(asked, Diff) and (
+        asked.from_ts is not None or asked.nodes or asked.match is not None
+    ):
+        return None
+    bounds = asked.from_seq, asked.limit, asked.budget_bytes
+    return (topic.topic_id, *bounds, asked.include_tags, asked.include_meta)
