@@ -94,7 +94,7 @@ def test_every_option_is_one(page: Path) -> None:
 
 
 def options() -> Iterator[click.Option]:
-    for command in all_commands().values():
+    for command in (main, *all_commands().values()):
         yield from (p for p in command.params if isinstance(p, click.Option))
 
 
