@@ -49,9 +49,13 @@ def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
         Rejection: 400 that names the path, or the byte.
     """
     if len(body) > LARGE_BODY_BYTES:
-        for field, text in _fields(decoder.type, body):
+        found = _fields(decoder.type, body)
+        for field, text in found:
             if len(text) > FIELD_BYTES_MAX:
                 raise FieldTooLong(field, len(text))
+        # Of a field that comes twice the last counts.  The first one was not bounded, and what is
+        # decoded now no longer has it.
+        body = b"{%b}" % b",".join([b'"%b":%b' % (f.encode(), text) for f, text in found if text])
     return decode_whole(decoder, body)
 
 
@@ -94,4 +98,9 @@ def _fields(kind: Any, body: Buffer) -> list[tuple[str, Raw]]:
 @cache
 def _lookover(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
     fields = [(name, Raw, Raw()) for name in kind.__struct_fields__]
-    return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Lookover", fields))
+    made = msgspec.defstruct(
+        f"{kind.__name__}Lookover",
+        fields,
+        forbid_unknown_fields=kind.__struct_config__.forbid_unknown_fields,
+    )
+    return msgspec.json.Decoder(made)
