@@ -102,7 +102,7 @@ class Responder(msgspec.Struct):
         asyncio.get_running_loop().call_soon(take_back)
 
     def performance(self, reply: Reply) -> bytes:
-        """The performance block and the object's last brace (§0.9)."""
+        """The performance block, the object's last brace and the end of the line (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
         more = b""
         if isinstance(reply.result, Outcome):
@@ -111,7 +111,7 @@ class Responder(msgspec.Struct):
                 more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (reply.write_ms, sync_ms)
             if isinstance(reply.result, Page):
                 more += b',"records_scanned":%d' % reply.result.scanned
-        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
+        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}\n' % (
             total_ms,
             more,
             reply.throttle_ms,
