@@ -66,7 +66,7 @@ def operation(method: str, target: str) -> tuple[str, str] | None:
         route, _ = find_route(method, target.partition("?")[0].encode())
     except Rejection:
         return None
-    names = {"topics": "{topic}", "routers": "{router}", "watch": "{wid}"}
+    names = {"topics": "{topic}", "routers": "{router}", "watch": "{wid}", "docs": "{file}"}
     parts = route.line.partition(" ")[2].split("/")
     parts = [names[parts[i - 1]] if part == ":" else part for i, part in enumerate(parts)]
     return "/".join(parts), route.method.lower()

@@ -65,6 +65,7 @@ class Probe(Enum):
     METRICS = "metrics"
     LIMITS = "limits"
     OPENAPI = "openapi"
+    DOCS = "docs"
 
 
 class StreamKind(Enum):
@@ -300,6 +301,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /v0/metrics", "read", Probe.METRICS),
     _route("GET /v0/limits", "read", Probe.LIMITS),
     _route("GET /v0/openapi.json", "open", Probe.OPENAPI),
+    _route("GET /v0/docs", "open", Probe.DOCS),
+    _route("GET /v0/docs/:", "open", Probe.DOCS),
 )
 
 

@@ -17,14 +17,14 @@ WORD_MAX: Final = 48
 """Characters of a client's word that are compared."""
 
 _POINTERS: Final[Mapping[bytes, str]] = {
-    b"/docs": "/v0/openapi.json",
+    b"/docs": "/v0/docs",
     b"/health": "/v0/health",
     b"/metrics": "/v0/metrics",
     b"/openapi.json": "/v0/openapi.json",
     b"/ready": "/v0/ready",
     b"/topics": "/v0/topics",
-    b"/v0": "/v0/openapi.json",
-    b"/v0/": "/v0/openapi.json",
+    b"/v0": "/v0/docs",
+    b"/v0/": "/v0/docs",
     b"/ws": "/v0/ws",
 }
 """Paths that people type, and what they are looking for."""

@@ -314,7 +314,7 @@ class _Admitted(msgspec.Struct, eq=False):
             if judged.is_strict and self._query:
                 require_known_parameters(route, routes.parse_query(self._query))
             if isinstance(route.target, Probe):
-                return answer_probe(call, route.target, self._scraping)
+                return answer_probe(call, route.target, judged.name, self._scraping)
             if isinstance(route.target, StreamKind):
                 streaming = self._stream(route.target)
                 self.close()  # a stream is no request in flight (§11)

@@ -237,7 +237,8 @@ def named_in(route: Route) -> set[tuple[str, str]]:
     if b":" not in route.path:
         return set()
     noun = route.path[route.path.index(b":") - 1]
-    return {("path", {b"topics": "topic", b"routers": "router", b"watch": "wid"}[noun])}
+    names = {b"topics": "topic", b"routers": "router", b"watch": "wid", b"docs": "file"}
+    return {("path", names[noun])}
 
 
 def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:

@@ -45,6 +45,7 @@ _NAMES: Final[dict[str, tuple[str, Schema]]] = {
     "topics": ("topic", {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}),
     "routers": ("router", {"type": "string", "pattern": f"^{ROUTER_PATTERN}$"}),
     "watch": ("wid", {"type": "string"}),
+    "docs": ("file", {"type": "string"}),
 }
 """What `:` stands for, by the noun before it."""
 
@@ -99,6 +100,7 @@ def build() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "topics", "version": VERSION, "description": DESCRIPTION},
+        "servers": [{"url": "../", "description": "The server that this document comes from."}],
         "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
         "paths": paths,
         "components": {
