@@ -40,7 +40,7 @@ class Start:
     Attributes:
         content: The records, by topic and seq, or None if the start was refused.
         torn_bytes: What it set aside, with a warning.
-        refusal: The sentence of a refusal, and the file and the offset in it.
+        refusal: The sentence of a refusal, with file and offset.
     """
 
     content: Content | None = None
@@ -56,11 +56,7 @@ def started(files: SimFiles) -> Start:
     store = ledger.store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
     try:
         recovery = store.recover(ledger)
-    except Corrupt as error:
-        assert files.tree() == tree, "a refusal changed the directory"
-        assert error.offset >= 0
-        return Start(refusal=str(error), path=error.path)
-    except Unusable as error:
+    except (Corrupt, Unusable) as error:
         assert files.tree() == tree, "a refusal changed the directory"
         return Start(refusal=str(error), path=error.path)
     try:
