@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark java demo bench bench-peers lint format generate clean
+.PHONY: serve test test-spark coverage java demo bench bench-peers lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,6 +18,10 @@ test: .venv/ready  ## every test but those of Spark
 
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+
+coverage: .venv/ready  ## branches of the core and the store that their own tests do not take
+	$(BIN)/python -m coverage run -m pytest tests/protocol tests/store
+	$(BIN)/python -m coverage report
 
 java: .venv/ready  # that of the machine, else one in .venv
 	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \

@@ -15,7 +15,7 @@ from contract.wire import Ended, Http1
 
 from .machines import booted_again, machine
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 JSON: Final = {"content-type": "application/json"}
 CLASSES: Final = ("memory", "disk", "fsync")
