@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from .api import Api, dumps, tagged
-from .server import Server
+from .server import Server, until
 from .wire import Ended, Http1, Http2, check
 
 Start = Callable[..., Server]
@@ -276,6 +277,11 @@ class Writer(threading.Thread):
             i += 1
 
 
+def have_written(writers: list[Writer]) -> bool:
+    assert all(writer.is_alive() for writer in writers)
+    return min(len(writer.told) for writer in writers) >= 8
+
+
 @pytest.mark.long
 def test_kills_among_writers(private: Start, is_full: bool) -> None:
     """No acknowledged record is missing, no seq is given twice, no loss is reported that did not
@@ -294,8 +300,7 @@ def test_kills_among_writers(private: Start, is_full: bool) -> None:
         ]
         for writer in writers:
             writer.start()
-        while min(len(writer.told) for writer in writers) < 8:
-            assert all(writer.is_alive() for writer in writers)
+        until("some writes of each", partial(have_written, writers))
         server.kill()
         for writer in writers:
             writer.join()
