@@ -142,6 +142,34 @@ class Segments:
                 self._retain(owner)
             raise
 
+    def let_go(self, number: int) -> None:
+        """Another process drops a segment to which no run refers here any more: do not keep it open,
+        but for its readers."""
+        with self.lock:
+            self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
+            self._open.pop(number, None)
+
+    def settle_flags(self, limit: int) -> int:
+        """*Blocking.* Drop the copies of delete flags that another process has written to the files
+        meanwhile, of so many runs at most; returns how many runs had all of them there."""
+        with self.lock:
+            some = list(self._with_deletes)[:limit]
+        settled = 0
+        for run in some:
+            with self.lock:
+                deletions = run.due(self.next_lsn)
+                is_there = False
+                with contextlib.suppress(Corrupt, OSError):
+                    rows = run.rows_in(deletions)
+                    is_there = bool(np.all(run.stored_flags()[rows] == DELETED))
+                self._with_deletes.pop(run, None)
+                if is_there:
+                    run.flipped(self.next_lsn, repaired=False)
+                    settled += 1
+                else:
+                    self._with_deletes[run] = None  # at the end: the others have their turn
+        return settled
+
     def _retain(self, owner: Segment) -> None:
         """The unlink failed: the segment can be opened and closed again until it is dropped anew."""
         with self.lock:
