@@ -126,14 +126,7 @@ class Segments:
             OSError: The file is still there.
         """
         with self.lock:
-            self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
-            owner = self._known.get(number)
-            if owner is not None:
-                # Where the file is damaged its readers get the same error, so none needs it open.
-                with contextlib.suppress(Corrupt, OSError):
-                    self.handle(owner)
-                owner.move(Turn.DROPPED)
-            self._open.pop(number, None)
+            owner = self._release(number)
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(segment_name(number))
@@ -142,12 +135,23 @@ class Segments:
                 self._retain(owner)
             raise
 
+    def _release(self, number: int) -> Segment | None:
+        """Keep a segment open for its readers alone; call under the lock."""
+        self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
+        owner = self._known.get(number)
+        if owner is not None:
+            # Where the file is damaged its readers get the same error, so none needs it open.
+            with contextlib.suppress(Corrupt, OSError):
+                self.handle(owner)
+            owner.move(Turn.DROPPED)
+        self._open.pop(number, None)
+        return owner
+
     def let_go(self, number: int) -> None:
         """Another process drops a segment to which no run refers here any more: do not keep it open,
         but for its readers."""
         with self.lock:
-            self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
-            self._open.pop(number, None)
+            self._release(number)
 
     def settle_flags(self, limit: int) -> int:
         """*Blocking.* Drop the copies of delete flags that another process has written to the files
