@@ -1,0 +1,77 @@
+"""A real server with readers, for tests of what only processes show."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import orjson
+from contract.server import Server, until
+from contract.wire import Answer, Http1, ask
+
+
+class WithReaders(Server):
+    """A server over a data directory, with reader processes."""
+
+    def start_all(self, readers: int = 2) -> "WithReaders":
+        self._settings["readers"] = readers
+        self.start()
+        until("readers", lambda: self.metric("topics_reader_up") == readers)
+        return self
+
+    def http(self) -> Http1:
+        return self.connect(Http1)
+
+    def metric(self, name: str) -> float:
+        """The sum of a family."""
+        wire = Http1(self.port)
+        text = ask(wire, "GET", "/v0/metrics").body.decode()
+        wire.reset()
+        lines = [
+            line.split() for line in text.splitlines() if line.startswith((name + "{", name + " "))
+        ]
+        return sum(float(value) for _, value in lines)
+
+    def reader_pids(self) -> list[int]:
+        """The reader processes, ascending."""
+        return sorted(pid for pid in children(self.pid))
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            rest = stat.rpartition(")")[2].split()
+            if int(rest[1]) == parent and rest[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]) != "Z"
+    except OSError:
+        return False
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def read(wire: Http1, topic: str, **fields: Any) -> Answer:
+    """A read; a fresh connection that sends one is given to a reader."""
+    return ask(wire, "POST", f"/v0/topics/{topic}/diff", orjson.dumps({"from_seq": 0, **fields}))
+
+
+def append(wire: Http1, topic: str, *datas: Any, **fields: Any) -> Answer:
+    records = [{"data": data} for data in datas]
+    body = orjson.dumps({"records": records, **fields})
+    return ask(wire, "POST", f"/v0/topics/{topic}", body)
+
+
+def put(wire: Http1, topic: str, **config: Any) -> Answer:
+    return ask(wire, "PUT", f"/v0/topics/{topic}", orjson.dumps(config))
