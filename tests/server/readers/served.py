@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 from contract.server import Server, until
+from contract.streams import News, Sse1
+from contract.streams import read as read_news
 from contract.wire import Answer, Http1, ask
 
 
@@ -75,3 +77,42 @@ def append(wire: Http1, topic: str, *datas: Any, **fields: Any) -> Answer:
 
 def put(wire: Http1, topic: str, **config: Any) -> Answer:
     return ask(wire, "PUT", f"/v0/topics/{topic}", orjson.dumps(config))
+
+
+class Sse:
+    """A client of a watch session's stream."""
+
+    def __init__(self, port: int, wid: str, last_id: str | None = None) -> None:
+        self._client = Sse1(port, wid, last_id)
+        self._news: list[News] = []
+        self.last_id = last_id or ""
+
+    def _next(self) -> News:
+        while not self._news:
+            self._news += read_news(self._client)[1]
+        found = self._news.pop(0)
+        self.last_id = found.id
+        return found
+
+    def seqs(self, count: int) -> list[int]:
+        """The seqs of so many records."""
+        found: list[int] = []
+        while len(found) < count:
+            one = self._next()
+            assert one.kind != "error", one
+            if one.kind == "record":
+                found += [record["$seq"] for record in one.fields["records"]]
+        return found
+
+    def caught_up(self) -> None:
+        while self._next().kind != "caught-up":
+            pass
+
+    def last_error(self) -> Any:
+        """The fields of the stream's last event, an error."""
+        while (found := self._next()).kind != "error":
+            pass
+        return found.fields
+
+    def reset(self) -> None:
+        self._client.socket.close()

@@ -13,9 +13,10 @@ import orjson
 import pytest
 from contract.hosts import OWN
 from contract.server import environment, until
+from contract.streams import Ended as StreamEnded
 from contract.wire import Ended, ask
 
-from .served import WithReaders, append, is_alive, kill, put, read
+from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
 
 @pytest.fixture
@@ -296,3 +297,90 @@ def test_bytes_that_are_no_request_are_answered_as_ever(served: WithReaders) -> 
         raw.sendall(nonsense)
         assert raw.recv(65536).split()[1] in (b"400", b"505")
         raw.close()
+
+
+def watching(server: WithReaders, *topics: str, **fields: object) -> str:
+    """The id of a new watch session."""
+    asks = orjson.dumps({"topics": {topic: {"from_seq": 0} for topic in topics}, **fields})
+    return str(ask(server.http(), "POST", "/v0/watch", asks).json["wid"])
+
+
+def test_a_stream_in_a_reader_shows_what_is_written(served: WithReaders) -> None:
+    """A stream of a session is carried by a reader, whose session it is meanwhile; what is written
+    comes in order, and the session goes on where its stream ended. (§7.3)"""
+    writer = served.http()
+    put(writer, "watched")
+    append(writer, "watched", 1, 2)
+    wid = watching(served, "watched")
+    stream = served.connect(lambda port: Sse(port, wid))
+    assert stream.seqs(2) == [1, 2]
+    until("carried", lambda: served.metric("topics_reader_connections") >= 1)
+    for turn in range(3, 30):
+        append(writer, "watched", turn)
+        assert stream.seqs(1) == [turn]
+    stream.reset()
+    append(writer, "watched", 30)
+    again = served.connect(lambda port: Sse(port, wid))
+    assert again.seqs(1) == [30]
+
+
+def test_another_stream_of_a_session_takes_over(served: WithReaders) -> None:
+    """The first stream ends with 409 in whichever process it is. (§7.3)"""
+    put(served.http(), "taken")
+    wid = watching(served, "taken")
+    first = served.connect(lambda port: Sse(port, wid))
+    first.caught_up()
+    second = served.connect(lambda port: Sse(port, wid))
+    second.caught_up()
+    assert first.last_error()["code"] == 409
+    append(served.http(), "taken", 1)
+    assert second.seqs(1) == [1]
+
+
+def test_watchers_resume_after_their_reader_was_killed(start: Callable[..., WithReaders]) -> None:
+    """A stream that ends with its reader goes on from the client's last id, and misses nothing."""
+    server = start()
+    writer = server.http()
+    put(writer, "t")
+    append(writer, "t", 1, 2, 3)
+    wid = watching(server, "t")
+    stream = server.connect(lambda port: Sse(port, wid))
+    assert stream.seqs(3) == [1, 2, 3]
+    last = stream.last_id
+    for pid in server.reader_pids():
+        kill(pid)
+    with pytest.raises((StreamEnded, OSError)):
+        stream.seqs(1)
+    append(writer, "t", 4)
+    again = server.connect(lambda port: Sse(port, wid, last))
+    assert again.seqs(1) == [4]
+    until("replaced", lambda: server.metric("topics_reader_up") == 2)
+
+
+def test_a_stream_in_a_reader_ends_with_a_last_frame(start: Callable[..., WithReaders]) -> None:
+    """SIGTERM: the client is told that the server stops. (§12)"""
+    server = start(1)
+    put(server.http(), "t")
+    wid = watching(server, "t")
+    stream = server.connect(lambda port: Sse(port, wid))
+    stream.caught_up()
+    until("carried", lambda: server.metric("topics_reader_connections") == 1)
+    server.signal(signal.SIGTERM)
+    assert stream.last_error()["code"] == 503
+    assert server.wait() == 0
+
+
+def test_a_topic_that_leaves_the_readers_takes_its_streams_along(served: WithReaders) -> None:
+    """A topic that becomes `ephemeral` is the engine's: its stream in a reader ends, and goes on
+    with the same session. (§0.10)"""
+    writer = served.http()
+    put(writer, "moving")
+    append(writer, "moving", 1)
+    wid = watching(served, "moving")
+    stream = served.connect(lambda port: Sse(port, wid))
+    assert stream.seqs(1) == [1]
+    put(writer, "moving", durability="ephemeral")
+    assert stream.last_error()["code"] == 503
+    append(writer, "moving", 2)
+    again = served.connect(lambda port: Sse(port, wid))
+    assert again.seqs(1) == [2]

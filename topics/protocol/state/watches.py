@@ -105,9 +105,10 @@ class Watches:
                 continue
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
-            self._forget(session)
+            self.forget(session)
 
-    def _forget(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
+        """The session is gone."""
         del self.sessions[session.wid]
         self.session_shares.give_back(session.holder)
         self.byte_shares.give_back(session.holder, session.memory_bytes)
@@ -121,7 +122,7 @@ class Watches:
         for session in [each for each in self.sessions.values() if each.owner is owner]:
             if session.stream is not None:
                 self.close(session.stream)
-            self._forget(session)
+            self.forget(session)
 
     def open(
         self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
@@ -322,14 +323,18 @@ class Watches:
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
         """The name has another instance: `recreated`, and then its records from the first."""
-        self._unlist(watched)
-        watched.topic_id = topic.topic_id
-        self._by_topic.setdefault(topic.topic_id, {})[watched] = None
+        self.move_to(watched, topic.topic_id)
         watched.cursor = topic.earliest_seq - 1
         watched.is_first_look = False
         watched.is_heir, watched.is_stale = True, False
         stream.queue(watched)
         return _tombstone_frame(topic, Tombstone(1, topic.published_seq, "recreated"))
+
+    def move_to(self, watched: Watched, topic_id: int) -> None:
+        """The position is in another instance of the name."""
+        self._unlist(watched)
+        watched.topic_id = topic_id
+        self._by_topic.setdefault(topic_id, {})[watched] = None
 
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
         through = topic.synced_seq if watched.view.strong else topic.published_seq

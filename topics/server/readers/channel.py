@@ -36,14 +36,12 @@ class Handed(msgspec.Struct):
 
     Attributes:
         pending: Bytes that were received and not taken; the next request begins with them.
-        lent: The watch session that goes with it, where there is one.
-        served: Requests that it has carried before.
+        lent: The watch session that goes with it, pickled; empty where there is none.
         returns: How often it came back to the engine's process.
     """
 
     pending: bytes = b""
-    lent: dict[str, Any] | None = None
-    served: int = 0
+    lent: bytes = b""
     returns: int = 0
 
 

@@ -19,12 +19,17 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from topics.protocol.decide.topics import note_read
 from topics.protocol.http.metrics import Family, Sample
+from topics.protocol.model.errors import Rejection
+from topics.protocol.state.lent_sessions import LentSession, image_of, lend, take_back
+from topics.protocol.state.watched import Stream
+from topics.protocol.state.watches import Session
 from topics.server.readers.channel import Channel, Handed, channel_pair
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.page import Page, Timing, page_bytes
@@ -64,6 +69,13 @@ class Standing(StrEnum):
     GONE = "gone"
 
 
+class _Lent(NamedTuple):
+    """A session that a reader has, and what stands in its place here."""
+
+    session: Session
+    stand_in: Stream
+
+
 class _Process:
     """One reader's process."""
 
@@ -81,6 +93,10 @@ class _Process:
         self.seen: tuple[int, int] = (0, 0)
         self.seen_s = 0.0
         self.released = 0
+        self.lent: dict[str, _Lent] = {}
+        self.in_flight: dict[str, int] = {}
+        self.told: Counter[str] = Counter()
+        """What it was told of requests in flight elsewhere."""
         self.given = 0
         """Connections that were given to it and have not come back; it says how many it has."""
 
@@ -96,6 +112,7 @@ class Pool:
         self._settings = settings
         self._runtime = runtime
         self._store: Any = runtime.store
+        self._exchange: Any = runtime.exchange
         self._memory_file = os.memfd_create("topics-page", os.MFD_CLOEXEC)
         size = page_bytes(settings.readers)
         os.truncate(self._memory_file, size)
@@ -179,6 +196,10 @@ class Pool:
             return
         process.standing = Standing.GONE
         process.channel = None
+        for wid in list(process.lent):
+            self._take_back(process, wid, None)
+        process.in_flight, process.told = {}, Counter()
+        self._count_in_flight()
         self._kill(process)
         with self._has_released:
             self._has_released.notify_all()
@@ -270,6 +291,7 @@ class Pool:
     def _tick(self) -> None:
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         self.show()  # the clock may have another course
+        self._tell_in_flight()
         now_s = self._loop.time()
         for process in self._processes:
             if process.standing is Standing.READY and self._hangs(process, now_s):
@@ -298,19 +320,72 @@ class Pool:
             sorting.reads = 0
             return False
         sorting.reads += 1
+        if len(data) - at > PENDING_MAX:
+            return False
+        if what.wid:
+            return self._sort_stream(sorting, what.wid)
         if sorting.reads <= self._patience(sorting) or not self._is_theirs(what.topic):
             return False
         process = self._idlest()
-        if process is None or len(data) - at > PENDING_MAX:
-            return False
+        return process is not None and self._give(sorting, process)
+
+    def _give(self, sorting: Sorting, process: _Process, lent: bytes = b"") -> bool:
         given = sorting.connection.give_away()
         if given is None:
             return False
         descriptor, pending = given
         assert process.channel is not None
         process.given += 1
-        process.channel.hand(Handed(pending, returns=sorting.returns), descriptor)
+        handed = Handed(pending, lent=lent, returns=sorting.returns)
+        process.channel.hand(handed, descriptor)
         return True
+
+    def _sort_stream(self, sorting: Sorting, wid: str) -> bool:
+        """A stream goes where its session is, which goes to a reader that can serve it."""
+        session = self._runtime.engine.watches.sessions.get(wid)
+        if session is None:
+            return False
+        for process in self._processes:
+            if wid in process.lent:
+                return self._give(sorting, process)
+        if session.stream is not None or sorting.reads <= self._patience(sorting):
+            return False
+        process_found = self._idlest()
+        lent = self._image(session)
+        if process_found is None or lent is None:
+            return False
+        if not self._give(sorting, process_found, lent):
+            return False
+        watches = self._runtime.engine.watches
+        process_found.lent[wid] = _Lent(session, lend(watches, session))
+        return True
+
+    def _image(self, session: Session) -> bytes | None:
+        """A session to be lent; None where a reader cannot serve all of it, or where this process
+        has to refuse it."""
+        watches, state = self._runtime.engine.watches, self._runtime.engine.state
+        try:
+            watches.connection_shares.require(session.holder)
+        except Rejection:
+            return None
+        for watched in session.watched.values():
+            topic = state.topics.get(watched.name)
+            if topic is None or topic.topic_id != watched.topic_id or watched.view.strong:
+                return None
+            if not self._is_theirs(watched.name):
+                return None
+        entry, keys = None, self._exchange.keys
+        if keys is not None:
+            entry = keys.entry_of(session.owner)
+            if entry is None:
+                return None
+        return pickle.dumps((image_of(session), entry))
+
+    def _take_back(self, process: _Process, wid: str, image: LentSession | None) -> None:
+        lent = process.lent.pop(wid, None)
+        if lent is not None:
+            watches, now_ms = self._runtime.engine.watches, self._runtime.now_ms
+            take_back(watches, lent.session, lent.stand_in, now_ms, image)
 
     @staticmethod
     def _patience(sorting: Sorting) -> int:
@@ -354,10 +429,33 @@ class Pool:
             process.stats = message["stats"]
             process.given = int(process.stats["connections"])
             self._note_reads(message["reads"])
+        elif "in_flight" in message:
+            process.in_flight = message["in_flight"]
+            self._count_in_flight()
+        elif "returned" in message:
+            image = pickle.loads(message["returned"])
+            self._take_back(process, image.wid, image)
+        elif "forgotten" in message:
+            self._take_back(process, message["forgotten"], None)
         elif "released" in message:
             with self._has_released:
                 process.released = message["released"]
                 self._has_released.notify_all()
+
+    def _count_in_flight(self) -> None:
+        """What keys have in flight in readers counts here."""
+        counts = (Counter(each.in_flight) for each in self._processes)
+        self._exchange.in_flight.elsewhere = sum(counts, Counter())
+
+    def _tell_in_flight(self) -> None:
+        """And in each reader, what they have in flight here and in the other readers."""
+        in_flight = self._exchange.in_flight
+        everywhere = Counter(in_flight.counts()) + Counter(in_flight.elsewhere)
+        for process in self._ready():
+            elsewhere = everywhere - Counter(process.in_flight)
+            if elsewhere != process.told and process.channel is not None:
+                process.told = elsewhere
+                process.channel.send({"elsewhere": dict(elsewhere)})
 
     def _note_reads(self, reads: dict[int, int]) -> None:
         for topic_id, at_ms in reads.items():

@@ -19,8 +19,13 @@ import sys
 import time
 from typing import Any, Final
 
+from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.state.lent_sessions import LentSession, borrow, give_back
+from topics.protocol.state.watched import StreamEnd
+from topics.server.access.keys import Entry
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.holders import Holders
+from topics.server.exchange.shell import Phase
 from topics.server.process import logs
 from topics.server.process.foreground import run_on_loop
 from topics.server.readers.assembly import ReaderParts, parts_of
@@ -44,6 +49,8 @@ GRACE_S: Final = 4.0
 BEGINS: Final = 5
 """Attempts to read the directory: the engine may retire a file between two of its names."""
 SETTLED_RUNS: Final = 64
+IDLE_S: Final = 1.0
+"""How long a session stays without a stream: a client that connects again finds it here."""
 UNSENT_S: Final = 0.005
 LETS_GO_S: Final = 0.02
 EXIT_BROKEN: Final = 1
@@ -68,6 +75,9 @@ class Reader:
         self._code = 0
         self._tick_handle: asyncio.TimerHandle | None = None
         self._ticks = 0
+        self._in_flight: dict[str, int] = {}
+        self._borrowed: dict[str, float] = {}
+        """Sessions that are here, and when each last had a stream."""
         self._arrivals = Arrivals()
         self._tasks: set[asyncio.Task[None]] = set()
         self._parts: ReaderParts
@@ -132,6 +142,8 @@ class Reader:
         self._tick_handle = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self._ticks += 1
         self._look()
+        self._return_idle()
+        self._tell_in_flight()
         if self._ticks % STATS_TICKS == 0:
             self._tell_stats()
             self._parts.store.settle_flags(SETTLED_RUNS)
@@ -147,6 +159,13 @@ class Reader:
 
     def _tell(self, *, waits: bool) -> None:
         self._view.tell(applied=self._follower.shown.number, beat=time.monotonic_ns(), waits=waits)
+
+    def _tell_in_flight(self) -> None:
+        """What keys have in flight here counts everywhere (§11)."""
+        counts = self._exchange.in_flight.counts()
+        if counts != self._in_flight:
+            self._in_flight = counts
+            self._channel.send({"in_flight": counts})
 
     def _tell_stats(self) -> None:
         reads, self._shell.reads = self._shell.reads, {}
@@ -171,6 +190,8 @@ class Reader:
             lambda connection: Sorting(connection, self._sort, returns=handed.returns),
             Http2,
         )
+        if handed.lent:
+            self._borrow(*pickle.loads(handed.lent))
         self._arrivals.adopt(sock, made, handed.pending)
 
     def _sort(self, sorting: Sorting, data: bytes, at: int) -> bool:
@@ -183,7 +204,59 @@ class Reader:
             topic = self._follower.state.topics.get(what.topic)
             if topic is None or self._follower.serves_topic(topic):
                 return False
+        elif what is not None and what.wid in self._borrowed:
+            if not self._shell.look():
+                self._shell.when_current(sorting.connection.work_soon)
+                return True
+            if self._serves_session(what.wid):
+                self._borrowed[what.wid] = time.monotonic()
+                return False
+            self._return(what.wid)
         return self._give_back(sorting)
+
+    # ------------------------------------------------------------------ watch sessions
+
+    def _borrow(self, image: LentSession, entry: Entry | None) -> None:
+        """Have a session of the engine's here; one of a key that is not in force here goes back."""
+        owner: Caller | None = ANYONE
+        if entry is not None:
+            keys = self._exchange.keys
+            owner = None if keys is None else keys.caller_of(entry)
+        if owner is None:
+            self._channel.send({"returned": pickle.dumps(image)})
+            return
+        watches = self._follower.engine.watches
+        if image.wid not in watches.sessions:
+            borrow(watches, image, self._shell.now_ms, owner)
+        self._borrowed[image.wid] = time.monotonic()
+
+    def _serves_session(self, wid: str) -> bool:
+        """Whether every topic of a session is this reader's to serve."""
+        session = self._follower.engine.watches.sessions[wid]
+        topics = (self._follower.state.topics.get(name) for name in session.watched)
+        return all(topic is None or self._follower.serves_topic(topic) for topic in topics)
+
+    def _return(self, wid: str) -> None:
+        """Give a session back, with the positions that its stream has reached."""
+        del self._borrowed[wid]
+        watches = self._follower.engine.watches
+        session = watches.sessions.get(wid)
+        if session is not None:
+            image = give_back(watches, session)
+            self._channel.send({"returned": pickle.dumps(image)})
+        else:
+            self._channel.send({"forgotten": wid})
+
+    def _return_idle(self) -> None:
+        """Give back the sessions that had no stream for a while."""
+        now_s = time.monotonic()
+        sessions = self._follower.engine.watches.sessions
+        for wid, since_s in list(self._borrowed.items()):
+            session = sessions.get(wid)
+            if session is not None and session.stream is not None:
+                self._borrowed[wid] = now_s
+            elif now_s - since_s >= IDLE_S:
+                self._return(wid)
 
     def _give_back(self, sorting: Sorting) -> bool:
         given = sorting.connection.give_away()
@@ -196,13 +269,21 @@ class Reader:
         return True
 
     def _on_moved(self, topic_id: int) -> None:
+        """A topic is the engine's from now on."""
+        if self._shell.phase is Phase.STARTING:
+            return  # a thread reads the directory, and nobody waits or watches yet
         self._shell.release(topic_id)
+        for stream in list(self._follower.engine.watches.streams):
+            if any(watched.topic_id == topic_id for watched in stream.watched.values()):
+                stream.end(StreamEnd.MOVED)
 
     # ------------------------------------------------------------------ what the engine says
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if "wake" in message:
             self._look()
+        elif "elsewhere" in message:
+            self._exchange.in_flight.elsewhere = message["elsewhere"]
         elif "release" in message:
             self._task(self._let_go(message["release"]))
         elif "reload" in message:
