@@ -79,6 +79,7 @@ def take_back(
             watched.cursor, watched.place = each.cursor, each.place
             watched.last_head_seq = each.last_head_seq
             watched.is_heir, watched.is_stale = each.is_heir, each.is_stale
+    session.is_behind = image is None
     watches.close_session_stream(session, stand_in, now_ms)
 
 

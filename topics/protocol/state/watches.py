@@ -52,6 +52,8 @@ class Session:
     stream: Stream | None = None
     owner: Caller = ANYONE
     holder: Holder = NOBODY
+    is_behind: bool = False
+    """The process that carried its stream ended: the client may be further than its positions."""
 
     @property
     def memory_bytes(self) -> int:
@@ -141,8 +143,9 @@ class Watches:
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
         for watched in session.watched.values():
-            _rewind(watched, known)
+            _rewind(watched, known, is_behind=session.is_behind)
             self._attach(stream, watched)
+        session.is_behind = False
         return stream
 
     def close_session_stream(self, session: Session, stream: Stream, now_ms: int) -> None:
@@ -380,8 +383,8 @@ class Watches:
         return frame, page.next_seq
 
 
-def _rewind(watched: Watched, known: Remembered) -> None:
-    """Move a position back to where the client is.
+def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:
+    """Move a position back to where the client is; forwards, too, where it `is_behind`.
 
     A position in an earlier instance is none in this one: `recreated` is sent again, and until then
     ids repeat what the client sent.
@@ -393,7 +396,7 @@ def _rewind(watched: Watched, known: Remembered) -> None:
         watched.is_heir, watched.is_stale = False, True
         watched.cursor = position
     else:
-        watched.cursor = min(watched.cursor, position)
+        watched.cursor = position if is_behind else min(watched.cursor, position)
 
 
 def _text_bytes(extents: Sequence[Extent]) -> int:

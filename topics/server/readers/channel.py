@@ -12,7 +12,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -56,6 +55,7 @@ class Channel:
         on_message: Called with each message, in order.
         on_handed: Called with each connection; owns its socket.
         on_end: Called once, when the other process has closed its end.
+        on_unsent: Called then with each connection that was not sent; owns its socket.
     """
 
     def __init__(
@@ -65,12 +65,14 @@ class Channel:
         on_message: Callable[[dict[str, Any]], None],
         on_handed: Callable[[Handed, socket.socket], None],
         on_end: Callable[[], None],
+        on_unsent: Callable[[Handed, socket.socket], None] = lambda _, sock: sock.close(),
     ) -> None:
         self._socket = sock
         self._on_message, self._on_handed, self._on_end = on_message, on_handed, on_end
+        self._on_unsent = on_unsent
         self._loop = asyncio.get_running_loop()
         self._parts: list[bytes] = []
-        self._waiting: deque[tuple[bytes, int | None]] = deque()
+        self._waiting: deque[tuple[bytes, Handed | None, int]] = deque()
         self._is_writing = False
         self.is_open = True
         sock.setblocking(False)
@@ -85,29 +87,31 @@ class Channel:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message; one to an end that is gone is dropped."""
-        self._send(_MESSAGE, _encode(message), None)
+        self._send(_MESSAGE, _encode(message))
 
     def hand(self, handed: Handed, descriptor: int) -> None:
         """Send a connection; its descriptor is closed here."""
-        self._send(_HANDED, _encode(handed), descriptor)
+        self._send(_HANDED, _encode(handed), handed, descriptor)
 
-    def _send(self, kind: bytes, data: bytes, descriptor: int | None) -> None:
+    def _send(
+        self, kind: bytes, data: bytes, handed: Handed | None = None, descriptor: int = -1
+    ) -> None:
         if not self.is_open:
-            if descriptor is not None:
-                os.close(descriptor)
+            if handed is not None:
+                self._on_unsent(handed, socket.socket(fileno=descriptor))
             return
         parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)] or [b""]
         for part in parts[:-1]:
-            self._waiting.append((_PART + part, None))
-        self._waiting.append((kind + parts[-1], descriptor))
+            self._waiting.append((_PART + part, None, -1))
+        self._waiting.append((kind + parts[-1], handed, descriptor))
         self._flush()
 
     def _flush(self) -> None:
         waiting = self._waiting
         while waiting:
-            packet, descriptor = waiting[0]
+            packet, handed, descriptor = waiting[0]
             try:
-                if descriptor is None:
+                if handed is None:
                     self._socket.send(packet)
                 else:
                     socket.send_fds(self._socket, [packet], [descriptor])
@@ -121,7 +125,7 @@ class Channel:
                 self._on_end()
                 return
             waiting.popleft()
-            if descriptor is not None:
+            if handed is not None:
                 os.close(descriptor)
         if self._is_writing:
             self._is_writing = False
@@ -167,12 +171,11 @@ class Channel:
         self._loop.remove_reader(self._socket)
         if self._is_writing:
             self._loop.remove_writer(self._socket)
-        for _, descriptor in self._waiting:
-            if descriptor is not None:
-                with suppress(OSError):
-                    os.close(descriptor)
-        self._waiting.clear()
         self._socket.close()
+        waiting, self._waiting = self._waiting, deque()
+        for _, handed, descriptor in waiting:
+            if handed is not None:
+                self._on_unsent(handed, socket.socket(fileno=descriptor))
 
 
 def channel_pair() -> tuple[socket.socket, socket.socket]:

@@ -155,6 +155,7 @@ class Pool:
             on_message=lambda message: self._on_message(process, message),
             on_handed=lambda handed, sock: self._on_handed(process, handed, sock),
             on_end=lambda: self._on_gone(process),
+            on_unsent=self._on_unsent,
         )
         values = {setting.name: getattr(self._settings, setting.name) for setting in TABLE}
         hello = {
@@ -350,15 +351,15 @@ class Pool:
                 return self._give(sorting, process)
         if session.stream is not None or sorting.reads <= self._patience(sorting):
             return False
-        process_found = self._idlest()
-        lent = self._image(session)
-        if process_found is None or lent is None:
+        reader = self._idlest()
+        image = self._image(session)
+        if reader is None or image is None:
             return False
-        if not self._give(sorting, process_found, lent):
-            return False
-        watches = self._runtime.engine.watches
-        process_found.lent[wid] = _Lent(session, lend(watches, session))
-        return True
+        reader.lent[wid] = _Lent(session, lend(self._runtime.engine.watches, session))
+        if self._give(sorting, reader, image):
+            return True
+        self._take_back(reader, wid, image_of(session))
+        return False
 
     def _image(self, session: Session) -> bytes | None:
         """A session to be lent; None where a reader cannot serve all of it, or where this process
@@ -408,6 +409,15 @@ class Pool:
         """The reader with the fewest connections that takes another."""
         ready = [each for each in self._ready() if each.channel and each.channel.is_clear]
         return min(ready, key=lambda each: each.given, default=None)
+
+    def _on_unsent(self, handed: Handed, sock: socket.socket) -> None:
+        """A connection was about to go to a reader that has ended: it goes on here."""
+        made = Connection(
+            self._shared,
+            lambda connection: Sorting(connection, self._sort, returns=handed.returns),
+            Http2,
+        )
+        self._arrivals.adopt(sock, made, handed.pending)
 
     def _on_handed(self, process: _Process, handed: Handed, sock: socket.socket) -> None:
         process.given -= 1
