@@ -20,17 +20,18 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from topics.protocol.decide.topics import note_read
-from topics.protocol.http.metrics import Family, Sample
+from topics.protocol.http.metrics import Family
 from topics.protocol.model.errors import Rejection
 from topics.protocol.state.lent_sessions import LentSession, image_of, lend, take_back
 from topics.protocol.state.watched import Stream
 from topics.protocol.state.watches import Session
 from topics.server.readers.channel import Channel, Handed, channel_pair
+from topics.server.readers.figures import Figures, families
 from topics.server.readers.moving import Arrivals
 from topics.server.readers.page import Page, Timing, page_bytes
 from topics.server.readers.sorting import Sorting, asked
@@ -99,6 +100,19 @@ class _Process:
         """What it was told of requests in flight elsewhere."""
         self.given = 0
         """Connections that were given to it and have not come back; it says how many it has."""
+
+    def figures(self, newest: int, page: Page) -> Figures:
+        """What metrics tell of it."""
+        stats = self.stats
+        return Figures(
+            up=self.standing is Standing.READY,
+            behind=newest - page.words(self.index)[0],
+            connections=int(stats.get("connections", 0)),
+            hot_bytes=int(stats.get("hot_bytes", 0)),
+            requests=self.requests_before + int(stats.get("requests", 0)),
+            cpu_s=self.cpu_before_s + stats.get("cpu_s", 0.0),
+            restarts=self.restarts,
+        )
 
 
 class Pool:
@@ -516,50 +530,5 @@ class Pool:
 
     def families(self) -> Iterator[Family]:
         """What metrics tell of the readers."""
-        rows: list[tuple[str, Any, str, Callable[[_Process], float]]] = [
-            (
-                "topics_reader_up",
-                "gauge",
-                "1 while a reader process serves.",
-                lambda each: float(each.standing is Standing.READY),
-            ),
-            (
-                "topics_reader_behind",
-                "gauge",
-                "States of the log that a reader has yet to apply.",
-                lambda each: self.page.last.number - self.page.words(each.index)[0],
-            ),
-            (
-                "topics_reader_requests_total",
-                "counter",
-                "Reads that a reader process has served.",
-                lambda each: each.requests_before + each.stats.get("requests", 0),
-            ),
-            (
-                "topics_reader_connections",
-                "gauge",
-                "Connections that a reader process carries.",
-                lambda each: each.stats.get("connections", 0),
-            ),
-            (
-                "topics_reader_cpu_seconds_total",
-                "counter",
-                "CPU time of a reader process.",
-                lambda each: each.cpu_before_s + each.stats.get("cpu_s", 0.0),
-            ),
-            (
-                "topics_reader_hot_bytes",
-                "gauge",
-                "Memory of unsealed records in a reader process.",
-                lambda each: each.stats.get("hot_bytes", 0),
-            ),
-            (
-                "topics_reader_restarts_total",
-                "counter",
-                "Times that a reader process was replaced.",
-                lambda each: each.restarts,
-            ),
-        ]
-        for name, kind, text, value in rows:
-            samples = [Sample(value(each), {"reader": str(each.index)}) for each in self._processes]
-            yield Family(name, kind, text, samples)
+        newest = self.page.last.number
+        return families([each.figures(newest, self.page) for each in self._processes])
