@@ -14,13 +14,12 @@ were written), and copies that routers still owe.  Those are the engine's (`serv
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from topics.protocol.engine import Engine
 from topics.protocol.model.commands import Diff
 from topics.protocol.model.events import (
     Event,
-    KeyImage,
     RouterConfigured,
     RouterDeleted,
     RunRef,
@@ -29,7 +28,6 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import RecoverySink, Run
-from topics.protocol.state.idempotency import IdempotencyKeys, RememberedBatch
 from topics.protocol.state.topic import Topic
 from topics.server.readers.page import NOTHING, Shown
 
@@ -71,7 +69,8 @@ class Follower:
     ) -> None:
         self.engine = Engine(limits, store)
         self.state = self.engine.state
-        self.state.keys = _NoKeys()
+        state: Any = self.state
+        state.keys, state.images = _NoKeys(), _NoImages()
         self.shown: Shown = NOTHING
         self._store = store
         self._moved = moved
@@ -204,26 +203,29 @@ class Follower:
         return True
 
 
-class _NoKeys(IdempotencyKeys):
+class _NoKeys:
     """Keys of writes, which a reader has no use for, so it keeps none."""
 
-    def __init__(self) -> None:
-        super().__init__(lambda _: 0)
+    count = 0
 
-    def remember(
-        self,
-        topic_id: int,
-        digest: bytes,
-        first_seq: int,
-        records: int,
-        ts_ms: int,
-        *,
-        volatile: bool = False,
-    ) -> None:
+    def remember(self, *_: object, **__: object) -> None:
         return
 
-    def restore(self, topic_id: int, images: list[KeyImage], window_ms: int) -> None:
+    def restore(self, *_: object) -> None:
         return
 
-    def find(self, *_: object, **__: object) -> RememberedBatch | None:
-        return None
+    def window_changed(self, topic_id: int) -> None:
+        return
+
+    def remove(self, topic_id: int) -> None:
+        return
+
+
+class _NoImages:
+    """Images for checkpoints, which a reader does not make."""
+
+    def keep(self, topic_id: int) -> None:
+        return
+
+    def keep_router(self, router_id: int) -> None:
+        return

@@ -49,7 +49,7 @@ LIFELESS_S: Final = 10.0
 AGAIN_S: Final = (0.05, 0.2, 1.0, 5.0)
 """How long after its end a reader is started again, by how often it ended without a quiet time."""
 QUIET_S: Final = 60.0
-END_S: Final = 6.0
+END_S: Final = 3.0
 """How long readers may take to end in a stop."""
 RELEASE_S: Final = 5.0
 """How long readers may hold a file that was unlinked for an erasure."""
@@ -289,7 +289,20 @@ class Pool:
     # ------------------------------------------------------------------ the page
 
     def show(self) -> None:
-        """Store what readers may see by now, before anybody is answered."""
+        """Store what readers may see by now, before anybody is answered.
+
+        Never raises: where it cannot be stored, no reader may go on showing what was stored before.
+        """
+        try:
+            self._show()
+        except Exception:
+            log.exception("readers cannot be shown the log any more, and end")
+            self._runtime.driver.when_shown = None
+            self._is_ending = True
+            for process in self._processes:
+                self._replace(process)
+
+    def _show(self) -> None:
         runtime = self._runtime
         if runtime.engine.read_only:
             return  # what is shown stays as it is; what was being written may be in the log
@@ -304,6 +317,8 @@ class Pool:
                     process.channel.send({"wake": True})
 
     def _tick(self) -> None:
+        if self._is_ending:
+            return
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         self.show()  # the clock may have another course
         self._tell_in_flight()
@@ -362,7 +377,7 @@ class Pool:
             return False
         for process in self._processes:
             if wid in process.lent:
-                return self._give(sorting, process)
+                return not self._is_ending and self._give(sorting, process)
         if session.stream is not None or sorting.reads <= self._patience(sorting):
             return False
         reader = self._idlest()
@@ -421,6 +436,8 @@ class Pool:
 
     def _idlest(self) -> _Process | None:
         """The reader with the fewest connections that takes another."""
+        if self._is_ending:
+            return None
         ready = [each for each in self._ready() if each.channel and each.channel.is_clear]
         return min(ready, key=lambda each: each.given, default=None)
 

@@ -146,7 +146,8 @@ class Reader:
         self._tell_in_flight()
         if self._ticks % STATS_TICKS == 0:
             self._tell_stats()
-            self._parts.store.settle_flags(SETTLED_RUNS)
+            store = self._parts.store
+            self._shell.read_in_thread(lambda: store.settle_flags(SETTLED_RUNS))
 
     def _look(self) -> None:
         """Follow, and ask to be woken when there is more."""
@@ -199,6 +200,8 @@ class Reader:
         what = asked(data, at)
         if what is not None and what.topic:
             if not self._shell.look():
+                if not self._shell.can_follow:
+                    return self._give_back(sorting)
                 self._shell.when_current(sorting.connection.work_soon)
                 return True
             topic = self._follower.state.topics.get(what.topic)

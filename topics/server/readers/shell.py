@@ -125,6 +125,11 @@ class ReaderShell:
         for call in calls:
             call()
 
+    @property
+    def can_follow(self) -> bool:
+        """Whether the page names all that it holds back: otherwise a reader waits for a sync."""
+        return self._view.load().held is not None
+
     def when_current(self, call: Callable[[], None]) -> None:
         """Call once all that the page shows now is shown here; after `look` returned False."""
         self._when_current.append(call)
@@ -141,6 +146,8 @@ class ReaderShell:
         self.requests += 1
         if self.look():
             return self._decide(command, deliver)
+        if not self.can_follow:
+            raise _moved()
         waiting = _Waiting()
 
         def decide() -> None:
@@ -161,13 +168,7 @@ class ReaderShell:
 
     def _decide(self, command: Diff, deliver: Deliver) -> Reply | Ticket:
         if not self.follower.serves(command):
-            # It became the engine's while the request's body came; the next request goes there.
-            raise Rejection(
-                ErrorCode.NOT_READY,
-                "the topic is served by another process now; repeat the request",
-                {"reason": "moved"},
-                retry_after_s=1,
-            )
+            raise _moved()
         token = object()
         result = self._looked_again(command, token)
         topic = self.engine.state.topics.get(command.topic)
@@ -344,6 +345,17 @@ class ReaderShell:
 
     def zip_in_thread(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         return self._loop.run_in_executor(self._zipper, call)
+
+
+def _moved() -> Rejection:
+    """503: the topic became the engine's while the request's body came; the next request goes
+    there."""
+    return Rejection(
+        ErrorCode.NOT_READY,
+        "the topic is served by another process now; repeat the request",
+        {"reason": "moved"},
+        retry_after_s=1,
+    )
 
 
 class _Waiting:
