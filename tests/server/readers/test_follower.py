@@ -12,7 +12,7 @@ from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
 from topics.protocol.http.answers import pieces_of
 from topics.protocol.model.commands import Command, DeleteTopic
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import Corrupt, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Outcome, Parked
@@ -194,3 +194,83 @@ def test_a_follower_answers_as_the_engine_does(seed: int) -> None:
     assert writer.disk.stats.rotations_total > 2
     assert any(name.endswith(".seg") for name in names)
     assert "0000000001.wal" not in names
+
+
+def test_a_write_is_shown_to_those_who_wait_and_watch() -> None:
+    """A long poll in a follower is answered with the page that shows it, no sooner. (§3.4)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", durability="fsync"))
+    follower = begun(writer, files)
+    asks = orjson.dumps({"from_seq": 0, "wait_ms": 1000})
+    poll = bodies.parse_diff("t", asks, LIMITS)
+    moment = Moment(writer.now_ms, lambda _: 0)
+    assert isinstance(follower.engine.submit(poll, token="poll", moment=moment), Parked)
+    writer.is_slow = True
+    writer.do(appended("t", "a"))
+    assert follower.follow(writer.shown)
+    assert not follower.engine.has_wakes
+
+    writer.sync_now()
+
+    assert follower.follow(writer.shown)
+    (wake,) = follower.engine.take_wakes()
+    assert wake.token == "poll"
+    assert b'"head_seq":1' in text_of(wake.result)  # type: ignore[operator]
+
+
+def test_topics_that_the_log_does_not_have_whole_are_refused() -> None:
+    """`ephemeral` now, or when some of its records were written; and copies that are owed."""
+    files = SimFiles()
+    writer = Writer(files)
+    moved: list[int] = []
+    for name, durability in (("quick", "ephemeral"), ("was", "ephemeral"), ("a", "disk")):
+        writer.do(put(name, durability=durability))
+    follower = begun(writer, files)
+    follower._moved = moved.append
+    writer.do(appended("was", 1))
+    writer.do(put("was", durability="disk"))
+    writer.do(appended("a", 1))
+    follower.follow(writer.shown, 1 << 20)
+
+    topics = follower.state.topics
+    served = {name for name in topics if follower.serves_topic(topics[name])}
+
+    assert served == {"a"}
+    writer.do(put("a", durability="ephemeral"))
+    follower.follow(writer.shown, 1 << 20)
+    assert topics["a"].topic_id in moved
+    assert not follower.serves_topic(topics["a"])
+
+
+def test_a_destination_is_served_while_nothing_is_owed_to_it() -> None:
+    """A client that wrote to a source finds the copies in the destination. (§6)"""
+    files = SimFiles()
+    writer = Writer(files)
+    for name in ("source", "dest"):
+        writer.do(put(name))
+    writer.do(bodies.parse_put_router("r", b'{"source": "source", "dest": "dest"}'))
+    writer.do(appended("source", 1))
+    follower = begun(writer, files)
+    topics = follower.state.topics
+    assert follower.serves_topic(topics["dest"])
+    assert topics["dest"].published_seq == 1
+
+    topics["source"].head_seq += 1  # as if a write were there whose copies are not
+
+    assert not follower.serves_topic(topics["dest"])
+    assert follower.serves_topic(topics["source"])
+
+
+def test_a_ttl_that_changed_while_records_expired_here_is_a_new_beginning() -> None:
+    """They may live in the engine: what was shown cannot be squared with that. (§0.10)"""
+    files = SimFiles()
+    writer = Writer(files)
+    writer.do(put("t", ttl_ms=1000))
+    writer.do(appended("t", 1))
+    follower = begun(writer, files)
+    writer.do(put("t", ttl_ms=0))
+    asked(follower.engine, "t", writer.now_ms + 5000, from_seq=0)
+
+    with pytest.raises(Corrupt, match="expired here"):
+        follower.follow(writer.shown)

@@ -386,3 +386,23 @@ def test_a_topic_that_leaves_the_readers_takes_its_streams_along(served: WithRea
     append(writer, "moving", 2)
     again = served.connect(lambda port: Sse(port, wid))
     assert again.seqs(1) == [2]
+
+
+def test_a_client_that_closes_its_half_is_answered_all_the_same(served: WithReaders) -> None:
+    """Requests that came before the end are answered, in whichever process."""
+    put(served.http(), "half")
+    raw = socket.create_connection(("127.0.0.1", served.port))
+    kind = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    read_it, write_it = b'{"from_seq":0}', b'{"records":[{"data":1}]}'
+    raw.sendall(
+        b"POST /v0/topics/half/diff HTTP/1.1\r\n"
+        + kind % (len(read_it), read_it)
+        + b"POST /v0/topics/half HTTP/1.1\r\n"
+        + kind % (len(write_it), write_it)
+    )
+    raw.shutdown(socket.SHUT_WR)
+    came = b""
+    while data := raw.recv(65536):
+        came += data
+    assert came.count(b"HTTP/1.1 200") == 2
+    assert read(served.http(), "half").json["head_seq"] == 1

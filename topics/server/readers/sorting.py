@@ -55,8 +55,7 @@ class Sorting:
     """An HTTP/1.1 speaker that asks, before each request, where the connection goes on.
 
     Attributes:
-        served: Requests since it came here.
-        reads: Of them, those since the last that no reader serves.
+        reads: Requests since the last that no reader serves.
         returns: How often the connection has come back to the engine's process.
     """
 
@@ -66,10 +65,14 @@ class Sorting:
         self.reads = 0
         self._sort = sort
         self._inner = Http1(connection)
+        self._waits = False
+        """The next request is here, and where it goes is not decided or not possible yet."""
 
     def receive(self, data: bytes, at: int) -> int:
-        if self._inner.is_between_requests and self._sort(self, data, at):
-            return 0
+        if self._inner.is_between_requests:
+            self._waits = self._sort(self, data, at)
+            if self._waits:
+                return 0
         return self._inner.receive(data, at)
 
     def work(self) -> bool:
@@ -85,7 +88,8 @@ class Sorting:
         self._inner.due()
 
     def ended(self) -> None:
-        self._inner.ended()
+        if not self._waits:  # a request that came before the end is still to be answered
+            self._inner.ended()
 
     def drain(self) -> None:
         self._inner.drain()

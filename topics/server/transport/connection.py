@@ -324,14 +324,12 @@ class Connection(asyncio.Protocol):
         descriptor of its socket, and the bytes that the speaker did not take.
 
         Returns:
-            None, and nothing has changed, where bytes are still to be sent, or the client has closed
-            its half.
+            None, and nothing has changed, where bytes are still to be sent.
         """
         transport = self._transport
         accepted: Any = transport.get_extra_info("socket")
         if (
             self.state is not State.OPEN
-            or self.is_ended
             or accepted is None
             or transport.is_closing()
             or transport.get_write_buffer_size()
