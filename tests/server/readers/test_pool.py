@@ -404,5 +404,6 @@ def test_a_client_that_closes_its_half_is_answered_all_the_same(served: WithRead
     came = b""
     while data := raw.recv(65536):
         came += data
+    raw.close()
     assert came.count(b"HTTP/1.1 200") == 2
     assert read(served.http(), "half").json["head_seq"] == 1
