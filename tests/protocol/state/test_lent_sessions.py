@@ -32,6 +32,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.lender, self.borrower = Harness(), Harness()
+        self.ended: list[str] = []
         self.put()
 
     def put(self, name: str = "t") -> None:
@@ -53,7 +54,7 @@ class Pair:
     def lend(self, viewer: Viewer) -> tuple[Session, Stream, Viewer]:
         """The session, its stand-in, and the stream that the borrower has opened on it."""
         session = self.watches.sessions[viewer.wid]
-        stand_in = lend(self.watches, session)
+        stand_in = lend(self.watches, session, lambda: self.ended.append(session.wid))
         image: LentSession = pickle.loads(pickle.dumps(image_of(session)))
         borrow(self.borrower.engine.watches, image, self.borrower.now_ms)
         there = Borrowed(self.borrower, viewer.wid).open()
@@ -150,9 +151,25 @@ def test_a_session_that_was_forgotten_with_its_key_is_not_taken_back(pair: Pair)
     session.owner = stand_in.owner = Caller("key")
     stand_in.owner.streams = 1
     pair.watches.revoke(session.owner)
+    assert pair.ended == [viewer.wid]
 
     pair.take_back(session, stand_in)
 
     assert viewer.wid not in pair.watches.sessions
     assert pair.watches.connection_shares.used == 0
     assert pair.watches.session_shares.used == 0
+
+
+def test_a_stream_that_takes_over_here_ends_the_one_there(pair: Pair) -> None:
+    """What comes back of the loan then is nobody's; the client's id counts. (§7.3)"""
+    pair.append(1, 2)
+    viewer = Viewer(pair.lender)
+    session, stand_in, _ = pair.lend(viewer)
+
+    viewer.open()
+
+    assert pair.ended == [viewer.wid]
+    pair.take_back(session, stand_in)
+    assert session.stream is viewer.stream
+    assert viewer.told() == ["t 1-2", "t caught up at 2"]
+    assert pair.watches.connection_shares.used == 1

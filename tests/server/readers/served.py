@@ -82,8 +82,10 @@ def put(wire: Http1, topic: str, **config: Any) -> Answer:
 class Sse:
     """A client of a watch session's stream."""
 
-    def __init__(self, port: int, wid: str, last_id: str | None = None) -> None:
-        self._client = Sse1(port, wid, last_id)
+    def __init__(
+        self, port: int, wid: str, last_id: str | None = None, *, kind: Any = Sse1
+    ) -> None:
+        self._client = kind(port, wid, last_id)
         self._news: list[News] = []
         self.last_id = last_id or ""
 

@@ -14,6 +14,7 @@ import pytest
 from contract.hosts import OWN
 from contract.server import environment, until
 from contract.streams import Ended as StreamEnded
+from contract.streams import Sse2
 from contract.wire import Ended, ask
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
@@ -335,6 +336,27 @@ def test_another_stream_of_a_session_takes_over(served: WithReaders) -> None:
     assert first.last_error()["code"] == 409
     append(served.http(), "taken", 1)
     assert second.seqs(1) == [1]
+
+
+def test_a_stream_over_http2_takes_over_from_a_reader(served: WithReaders) -> None:
+    """The engine's process speaks HTTP/2: the stream in the reader ends, and the session goes on
+    from what the client remembers. (§7.3)"""
+    writer = served.http()
+    put(writer, "crossed")
+    append(writer, "crossed", 1, 2)
+    wid = watching(served, "crossed")
+    first = served.connect(lambda port: Sse(port, wid))
+    assert first.seqs(2) == [1, 2]
+    first.caught_up()
+    second = served.connect(lambda port: Sse(port, wid, first.last_id, kind=Sse2))
+    second.caught_up()
+    assert first.last_error()["code"] == 409
+    append(writer, "crossed", 3)
+    assert second.seqs(1) == [3]
+    second.reset()
+    append(writer, "crossed", 4)
+    third = served.connect(lambda port: Sse(port, wid, second.last_id))
+    assert third.seqs(1) == [4]
 
 
 def test_watchers_resume_after_their_reader_was_killed(start: Callable[..., WithReaders]) -> None:

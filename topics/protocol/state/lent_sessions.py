@@ -6,6 +6,7 @@ topics stands in its place, so that it counts in its holder's share, is not forg
 its key.  Knows nothing of processes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from topics.protocol.model.access import ANYONE, Caller
@@ -57,10 +58,19 @@ def image_of(session: Session) -> LentSession:
     return LentSession(session.wid, session.heartbeat_ms, session.holder, topics)
 
 
-def lend(watches: Watches, session: Session) -> Stream:
-    """Another process has the session's stream; returns what stands in its place."""
+def lend(watches: Watches, session: Session, ended: Callable[[], None]) -> Stream:
+    """Another process has the session's stream; returns what stands in its place.
+
+    Args:
+        ended: Called where the stream is to end: another took over here, or its key was removed.
+    """
     assert session.stream is None
-    stand_in = watches.open_socket(lambda: None, session.owner, session.holder)
+
+    def wake() -> None:
+        if stand_in.ended_by is not None:
+            ended()
+
+    stand_in = watches.open_socket(wake, session.owner, session.holder)
     session.stream = stand_in
     return stand_in
 
@@ -71,7 +81,9 @@ def take_back(
     """The session is this process's again; without an image it stands where it was lent."""
     if session.wid not in watches.sessions:
         return  # it was forgotten with its key, and its stand-in closed
-    if image is not None and session.stream is stand_in:
+    if session.stream is not stand_in:
+        return  # another stream has taken over meanwhile
+    if image is not None:
         for each in image.topics:
             watched = session.watched[each.name]
             if watched.topic_id != each.topic_id:

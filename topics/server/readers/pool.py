@@ -71,10 +71,11 @@ class Standing(StrEnum):
 
 
 class _Lent(NamedTuple):
-    """A session that a reader has, and what stands in its place here."""
+    """A session that a reader has, what stands in its place here, and which of all loans it is."""
 
     session: Session
     stand_in: Stream
+    number: int
 
 
 class _Process:
@@ -139,6 +140,7 @@ class Pool:
         self._is_ending = False
         self._all_ended = asyncio.Event()
         self._release = 0
+        self._loans = 0
         self._has_released = threading.Condition()
 
     # ------------------------------------------------------------------ life
@@ -381,16 +383,32 @@ class Pool:
         if session.stream is not None or sorting.reads <= self._patience(sorting):
             return False
         reader = self._idlest()
-        image = self._image(session)
+        number = self._loans + 1
+        image = self._image(session, number)
         if reader is None or image is None:
             return False
-        reader.lent[wid] = _Lent(session, lend(self._runtime.engine.watches, session))
+        self._loans = number
+        watches = self._runtime.engine.watches
+        stand_in = lend(watches, session, lambda: self._on_stand_in_ended(reader, wid, number))
+        reader.lent[wid] = _Lent(session, stand_in, number)
         if self._give(sorting, reader, image):
             return True
         self._take_back(reader, wid, image_of(session))
         return False
 
-    def _image(self, session: Session) -> bytes | None:
+    def _on_stand_in_ended(self, process: _Process, wid: str, number: int) -> None:
+        """The stream in the reader is to end; the session is this process's at once."""
+        lent = process.lent.get(wid)
+        if lent is None or lent.number != number:
+            return
+        del process.lent[wid]
+        # Of what the reader has sent by now only its client knows: what that remembers counts.
+        lent.session.is_behind = True
+        why = lent.stand_in.ended_by
+        if process.channel is not None and why is not None:
+            process.channel.send({"end": wid, "number": number, "why": why.name})
+
+    def _image(self, session: Session, number: int) -> bytes | None:
         """A session to be lent; None where a reader cannot serve all of it, or where this process
         has to refuse it."""
         watches, state = self._runtime.engine.watches, self._runtime.engine.state
@@ -409,7 +427,7 @@ class Pool:
             entry = keys.entry_of(session.owner)
             if entry is None:
                 return None
-        return pickle.dumps((image_of(session), entry))
+        return pickle.dumps((image_of(session), entry, number))
 
     def _take_back(self, process: _Process, wid: str, image: LentSession | None) -> None:
         lent = process.lent.pop(wid, None)
@@ -474,10 +492,14 @@ class Pool:
             process.in_flight = message["in_flight"]
             self._count_in_flight()
         elif "returned" in message:
-            image = pickle.loads(message["returned"])
-            self._take_back(process, image.wid, image)
+            image, number = pickle.loads(message["returned"]), message["number"]
+            lent = process.lent.get(image.wid)
+            if lent is not None and lent.number == number:
+                self._take_back(process, image.wid, image)
         elif "forgotten" in message:
-            self._take_back(process, message["forgotten"], None)
+            lent = process.lent.get(message["forgotten"])
+            if lent is not None and lent.number == message["number"]:
+                self._take_back(process, message["forgotten"], None)
         elif "released" in message:
             with self._has_released:
                 process.released = message["released"]

@@ -78,6 +78,8 @@ class Reader:
         self._in_flight: dict[str, int] = {}
         self._borrowed: dict[str, float] = {}
         """Sessions that are here, and when each last had a stream."""
+        self._loans: dict[str, int] = {}
+        """Which loan each of them is."""
         self._arrivals = Arrivals()
         self._tasks: set[asyncio.Task[None]] = set()
         self._parts: ReaderParts
@@ -219,19 +221,21 @@ class Reader:
 
     # ------------------------------------------------------------------ watch sessions
 
-    def _borrow(self, image: LentSession, entry: Entry | None) -> None:
+    def _borrow(self, image: LentSession, entry: Entry | None, number: int) -> None:
         """Have a session of the engine's here; one of a key that is not in force here goes back."""
         owner: Caller | None = ANYONE
         if entry is not None:
             keys = self._exchange.keys
             owner = None if keys is None else keys.caller_of(entry)
         if owner is None:
-            self._channel.send({"returned": pickle.dumps(image)})
+            self._channel.send({"returned": pickle.dumps(image), "number": number})
             return
         watches = self._follower.engine.watches
-        if image.wid not in watches.sessions:
-            borrow(watches, image, self._shell.now_ms, owner)
-        self._borrowed[image.wid] = time.monotonic()
+        before = watches.sessions.get(image.wid)
+        if before is not None:
+            give_back(watches, before)  # of a loan that is over
+        borrow(watches, image, self._shell.now_ms, owner)
+        self._borrowed[image.wid], self._loans[image.wid] = time.monotonic(), number
 
     def _serves_session(self, wid: str) -> bool:
         """Whether every topic of a session is this reader's to serve."""
@@ -242,13 +246,26 @@ class Reader:
     def _return(self, wid: str) -> None:
         """Give a session back, with the positions that its stream has reached."""
         del self._borrowed[wid]
+        number = self._loans.pop(wid)
         watches = self._follower.engine.watches
         session = watches.sessions.get(wid)
         if session is not None:
             image = give_back(watches, session)
-            self._channel.send({"returned": pickle.dumps(image)})
+            self._channel.send({"returned": pickle.dumps(image), "number": number})
         else:
-            self._channel.send({"forgotten": wid})
+            self._channel.send({"forgotten": wid, "number": number})
+
+    def _end_stream(self, wid: str, number: int, why: StreamEnd) -> None:
+        """The session is the engine's again: its stream here ends, and nothing of it goes back."""
+        if self._loans.get(wid) != number:
+            return
+        del self._loans[wid], self._borrowed[wid]
+        watches = self._follower.engine.watches
+        session = watches.sessions.get(wid)
+        if session is not None:
+            if session.stream is not None:
+                session.stream.end(why)
+            give_back(watches, session)
 
     def _return_idle(self) -> None:
         """Give back the sessions that had no stream for a while."""
@@ -285,6 +302,8 @@ class Reader:
     def _on_message(self, message: dict[str, Any]) -> None:
         if "wake" in message:
             self._look()
+        elif "end" in message:
+            self._end_stream(message["end"], message["number"], StreamEnd[message["why"]])
         elif "elsewhere" in message:
             self._exchange.in_flight.elsewhere = message["elsewhere"]
         elif "release" in message:
