@@ -8,7 +8,7 @@ written and no write acknowledged before the event that justifies it is durable.
 import contextlib
 import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.model.codec import Frames
@@ -80,6 +80,9 @@ class DiskStore:
         """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
+        self.when_cleared: Callable[[], None] | None = None
+        """*Blocking*, on the thread that clears: waits until no other process holds a file that was
+        unlinked."""
         self._lock = threading.Lock()
         self._unlinking = threading.Lock()
         self._log: Log
@@ -100,6 +103,12 @@ class DiskStore:
     @property
     def written_lsn(self) -> int:
         return self._log.written_lsn if self._recovered else 0
+
+    @property
+    def written_batch(self) -> int:
+        """The number of the newest batch in the log, marks included, by which another process
+        follows the log; 0 before it is recovered."""
+        return self._log.last_batch if self._recovered else 0
 
     @property
     def log_bytes(self) -> int:
@@ -457,6 +466,8 @@ class DiskStore:
             if number < self._checkpoints.oldest_log:
                 self._files.unlink(log_name(number))
         self._files.sync_dir()
+        if self.when_cleared is not None:
+            self.when_cleared()
 
     def _unlink_dropped(self, lsn: int) -> None:
         """Unlink the dropped segments whose drop is durable up to `lsn`.

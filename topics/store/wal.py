@@ -162,6 +162,11 @@ class Log:
         return self._current is not None
 
     @property
+    def last_batch(self) -> int:
+        """The number of the newest batch, marks included."""
+        return self._batch
+
+    @property
     def position(self) -> Position:
         """The position of the next batch."""
         current = self._current

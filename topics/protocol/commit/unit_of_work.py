@@ -138,6 +138,11 @@ class UnitOfWork:
         return unit.frames
 
     @property
+    def is_on_its_way(self) -> bool:
+        """Whether a unit was taken, and it is not known whether the log has it."""
+        return self._on_its_way is not None
+
+    @property
     def has_events(self) -> bool:
         """Whether an event was applied since the last unit was taken that the log must hold."""
         return self._unit.frames.count > 0

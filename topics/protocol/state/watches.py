@@ -52,6 +52,8 @@ class Session:
     stream: Stream | None = None
     owner: Caller = ANYONE
     holder: Holder = NOBODY
+    is_behind: bool = False
+    """The process that carried its stream ended: the client may be further than its positions."""
 
     @property
     def memory_bytes(self) -> int:
@@ -105,9 +107,10 @@ class Watches:
                 continue
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
-            self._forget(session)
+            self.forget(session)
 
-    def _forget(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
+        """The session is gone."""
         del self.sessions[session.wid]
         self.session_shares.give_back(session.holder)
         self.byte_shares.give_back(session.holder, session.memory_bytes)
@@ -121,7 +124,7 @@ class Watches:
         for session in [each for each in self.sessions.values() if each.owner is owner]:
             if session.stream is not None:
                 self.close(session.stream)
-            self._forget(session)
+            self.forget(session)
 
     def open(
         self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
@@ -140,8 +143,9 @@ class Watches:
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
         for watched in session.watched.values():
-            _rewind(watched, known)
+            _rewind(watched, known, is_behind=session.is_behind)
             self._attach(stream, watched)
+        session.is_behind = False
         return stream
 
     def close_session_stream(self, session: Session, stream: Stream, now_ms: int) -> None:
@@ -322,14 +326,18 @@ class Watches:
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
         """The name has another instance: `recreated`, and then its records from the first."""
-        self._unlist(watched)
-        watched.topic_id = topic.topic_id
-        self._by_topic.setdefault(topic.topic_id, {})[watched] = None
+        self.move_to(watched, topic.topic_id)
         watched.cursor = topic.earliest_seq - 1
         watched.is_first_look = False
         watched.is_heir, watched.is_stale = True, False
         stream.queue(watched)
         return _tombstone_frame(topic, Tombstone(1, topic.published_seq, "recreated"))
+
+    def move_to(self, watched: Watched, topic_id: int) -> None:
+        """The position is in another instance of the name."""
+        self._unlist(watched)
+        watched.topic_id = topic_id
+        self._by_topic.setdefault(topic_id, {})[watched] = None
 
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
         through = topic.synced_seq if watched.view.strong else topic.published_seq
@@ -375,8 +383,8 @@ class Watches:
         return frame, page.next_seq
 
 
-def _rewind(watched: Watched, known: Remembered) -> None:
-    """Move a position back to where the client is.
+def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:
+    """Move a position back to where the client is; forwards, too, where it `is_behind`.
 
     A position in an earlier instance is none in this one: `recreated` is sent again, and until then
     ids repeat what the client sent.
@@ -388,7 +396,7 @@ def _rewind(watched: Watched, known: Remembered) -> None:
         watched.is_heir, watched.is_stale = False, True
         watched.cursor = position
     else:
-        watched.cursor = min(watched.cursor, position)
+        watched.cursor = position if is_behind else min(watched.cursor, position)
 
 
 def _text_bytes(extents: Sequence[Extent]) -> int:

@@ -11,6 +11,7 @@ by another, a closed one within `linger_s`.  Bytes that the speaker does not tak
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -317,6 +318,31 @@ class Connection(asyncio.Protocol):
         self._close_speaker()
         self._move(Input.ENDED)
         self._transport.abort()
+
+    def give_away(self) -> tuple[int, bytes] | None:
+        """Give the connection to another process, between two requests, and end it here: a
+        descriptor of its socket, and the bytes that the speaker did not take.
+
+        Returns:
+            None, and nothing has changed, where bytes are still to be sent.
+        """
+        transport = self._transport
+        accepted: Any = transport.get_extra_info("socket")
+        if (
+            self.state is not State.OPEN
+            or accepted is None
+            or transport.is_closing()
+            or transport.get_write_buffer_size()
+        ):
+            return None
+        if self._is_reading:
+            self._is_reading = False
+            transport.pause_reading()
+        descriptor = os.dup(accepted.fileno())
+        pending = self._inbox.all()
+        self._inbox.clear()
+        self.abort()
+        return descriptor, pending
 
     def drain(self) -> None:
         """The server has stopped."""
