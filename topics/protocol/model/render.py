@@ -18,6 +18,9 @@ from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, B
 JsonText: TypeAlias = Any
 """Anything that `b"%b"` takes: bytes, a memoryview, `msgspec.Raw` (a buffer without the ABC)."""
 
+_DATA_AND_BRACE: Final = DATA_KEY_SIZE + 1
+_COPIED_BYTES: Final = 64 << 10
+"""Text that is copied whole to be cut: slices of it cost less than views."""
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -132,8 +135,20 @@ def _projected(
     shown: dict[int, bytes] = {0: b""}
     for i in set(tag_id) - {0}:
         shown[i] = b',"$tag":' + orjson.dumps(run.tag(i))
-    view: JsonText = memoryview(text)
     out = []
+    if data and meta and len(text) <= _COPIED_BYTES:
+        raw = text if isinstance(text, bytes) else bytes(text)
+        first = offset[0]
+        for at, whole, tail, more, tagged in zip(
+            offset, size, data_size, meta_size, tag_id, strict=True
+        ):
+            at -= first
+            end = at + whole
+            # Behind the head: `data`, `meta` where there is one, the last brace.
+            cut = end - tail - _DATA_AND_BRACE - (more + META_KEY_SIZE if more else 0)
+            out.append(raw[at:cut] + next(inserts) + shown[tagged] + raw[cut:end])
+        return out
+    view: JsonText = memoryview(text)
     for i in range(hi - lo):
         at = offset[i] - offset[0]
         meta_full = meta_size[i] + META_KEY_SIZE if meta_size[i] else 0
