@@ -101,6 +101,12 @@ class WatchFeed:
     def is_over(self) -> bool:
         return self._is_over
 
+    @property
+    def is_drained(self) -> bool:
+        # What else there may be to take, a frame that was read, a heartbeat, an end, comes with a
+        # wake of its own.
+        return self._is_begun and self._stream.is_drained and not self._is_over
+
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._sent_s = self._loop.time()
