@@ -8,6 +8,7 @@ BIN := .venv/bin
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m compileall -q topics  # else a server compiles its modules at each start, where PYTHONDONTWRITEBYTECODE is set
 	touch .venv/ready
 
 serve: .venv/ready  ## the server on port 4000, data in ./topics-data
