@@ -13,6 +13,7 @@ BIN := .venv/bin
 
 .venv/ready: .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m compileall -q topics  # else a server compiles its modules at each start, where PYTHONDONTWRITEBYTECODE is set
 	touch .venv/ready
 
 serve: .venv/runtime  ## the server on port 4000, data in ./topics-data

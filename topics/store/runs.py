@@ -240,6 +240,9 @@ class SealedRun:
             # later event drops it.
             self._dead = None
 
+    def delete_span(self, lo: int, hi: int) -> None:
+        self.delete(np.arange(lo, hi))
+
     def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         if not marked.any():
             return

@@ -28,6 +28,7 @@ from topics.protocol.state.frames import (
     DamagedFrame,
     DeletedFrame,
     Frame,
+    NewestFrame,
     Pulled,
     RecordFrame,
     SharedFrames,
@@ -275,11 +276,39 @@ class Watches:
 
     # ------------------------------------------------------------------ pulling
 
+    def newest_frame(self, stream: Stream, made: str | None = None) -> RecordFrame | None:
+        """What `next_frame` gives a stream that is live and has one topic to look at, where another
+        stream had the same before it; None where that has to be looked for.
+
+        Args:
+            made: Only where the frame has this text already.
+        """
+        if len(stream.waiting) != 1 or stream.passing or stream.pending:
+            return None
+        watched = stream.waiting[0]
+        newest = self._shared.newest.get(watched.topic_id)
+        if (
+            newest is None
+            or watched.place is not WatchPlace.LIVE
+            or watched.is_stale
+            or not newest.fits(watched.cursor, watched.view)
+            or (made is not None and made not in newest.frame.texts)
+        ):
+            return None
+        watched.view = newest.view  # the next comparison is one of identity
+        watched.cursor = newest.frame.to_seq
+        watched.is_queued = False
+        stream.waiting.clear()
+        return newest.frame
+
     def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
         """The next frame of a stream; None where there is none, until `wake` is called.
 
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
         """
+        newest = self.newest_frame(stream)
+        if newest is not None:
+            return newest
         while True:
             if stream.pending:
                 return stream.pending.popleft()
@@ -341,7 +370,8 @@ class Watches:
 
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
         through = topic.synced_seq if watched.view.strong else topic.published_seq
-        frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
+        cursor = watched.cursor
+        frame, to_seq = self._page(topic, cursor, watched.view, through)
         watched.cursor = to_seq
         if to_seq < through:
             watched.step(WatchStep.CUT_SHORT)
@@ -353,6 +383,10 @@ class Watches:
             return frame
         watched.step(WatchStep.DRAINED)
         if not owes_caught_up:
+            if frame is not None and not topic.config.ttl_ms:
+                self._shared.newest[topic.topic_id] = NewestFrame(
+                    frame, cursor, watched.view, topic, topic.count, topic.floors, topic.config
+                )
             return frame
         caught_up = CaughtUpFrame(watched.name, to_seq)
         if frame is None:

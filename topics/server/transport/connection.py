@@ -171,10 +171,10 @@ class Connection(asyncio.Protocol):
     def _work(self) -> float:
         """Work for `turn_s` at most, and ask for another turn where there is more to do; returns the
         CPU time that it took."""
-        clock = self.shared.cpu_clock
-        begun_s = clock()
+        stopwatch = self.shared.stopwatch
+        begun_s = stopwatch.begin()
         has_more = self._run()
-        used_s = clock() - begun_s
+        used_s = stopwatch.end(begun_s)
         self._meter.use(self._loop_s(), used_s)
         if has_more:
             self.work_soon()  # metered: its place in line is behind what it used
