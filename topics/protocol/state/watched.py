@@ -100,6 +100,7 @@ class StreamEnd(Enum):
 
     TAKEN_OVER = "another stream of this session took over"
     KEY_REMOVED = GONE
+    MOVED = "another process serves a topic of this stream now; connect again"
 
 
 @dataclass(slots=True, eq=False)
