@@ -81,7 +81,7 @@ def ground(
     import msgspec
 
     from topics.spark.errors import SparkFailure
-    from topics.spark.session import session
+    from topics.spark.sessions import session
 
     is_quick = request.config.getoption("benchmark_disable")
     count = RECORDS_QUICK if is_quick else RECORDS

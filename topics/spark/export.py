@@ -28,7 +28,7 @@ from topics.spark.errors import SparkFailure
 from topics.spark.options import Place
 from topics.spark.places import open_place
 from topics.spark.planning import plan
-from topics.spark.session import session
+from topics.spark.sessions import session
 
 CONNECT_PARTS: Final = 8
 """Tasks of a commit where Spark is at the other end of a wire and does not say how many it runs."""
