@@ -20,6 +20,8 @@ SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
 }
+CONNECT: Final = "sc://"
+"""Spark Connect: the JVM is at the other end of a wire."""
 LOCAL_SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -42,7 +44,8 @@ def session(
         settings: Of Spark; they win over those that this makes.
 
     Raises:
-        SparkFailure: There is no Java that fits, or the workers' Python cannot read topics.
+        SparkFailure: There is no Java that fits, or the workers' Python cannot read topics, or
+            SPARK_REMOTE is set and a package of Spark Connect is missing.
     """
     try:
         from pyspark.sql import SparkSession
@@ -50,22 +53,25 @@ def session(
         raise SparkFailure(f'{error}: pip install "topics-server[spark]"') from None
 
     prepare()
-    builder = SparkSession.builder.appName(app_name)
     wanted = dict(SETTINGS)
-    if (remote := os.environ.get("SPARK_REMOTE")) and master is None:
-        builder = builder.remote(remote)
-    else:
-        where = master or os.environ.get("MASTER") or "local[*]"
-        builder = builder.master(where)
-        if where.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            wanted |= LOCAL_SETTINGS
+    remote = os.environ.get("SPARK_REMOTE") if master is None else None
+    where = remote or master or os.environ.get("MASTER") or "local[*]"
+    builder = SparkSession.builder.appName(app_name)
+    builder = builder.remote(where) if remote else builder.master(where)
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        wanted |= LOCAL_SETTINGS
+    if not where.startswith(CONNECT):
         java = find_java()
         if java.home is not None:
             os.environ["JAVA_HOME"] = str(java.home)
     for name, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except ImportError as error:
+        line = str(error).splitlines()[0]
+        raise SparkFailure(f'{line} SPARK_REMOTE needs pip install "pyspark[connect]"') from None
 
 
 def prepare() -> None:
