@@ -174,6 +174,16 @@ def test_frames_of_one_load_do_not_mix(
     assert whole.count() == 100
 
 
+def test_a_frame_ends_where_it_ended_first(reads: Reads, client: Client, name: str) -> None:
+    """Its plan is made once; what is appended later is in the next frame."""
+    client.append(name, *range(10))
+    frame = reads()
+    assert frame.count() == 10
+    client.append(name, *range(5))
+    assert frame.count() == 10
+    assert reads().count() == 15
+
+
 def test_pushed_filters_of_one_load_do_mix(
     reads: Reads, client: Client, name: str, pushing: None
 ) -> None:
