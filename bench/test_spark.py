@@ -64,11 +64,14 @@ class Ground:
         """The least that a whole read into nothing takes; the first run is not counted."""
         times = []
         for n in range((rounds or self.rounds) + 1):
-            began_s, cpu_s = time.perf_counter(), cpu_below_s(os.getpid())
+            began_s, before = time.perf_counter(), cpu_below_s(os.getpid())
             make().write.format("noop").mode("overwrite").save()
             if n or self.rounds == 1:
                 wall_s = time.perf_counter() - began_s
-                times.append((wall_s, max(cpu_below_s(os.getpid()) - cpu_s, 0.01)))
+                after = cpu_below_s(os.getpid())
+                # A worker that Spark ended meanwhile had nothing to do.
+                cpu_s = sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
+                times.append((wall_s, max(cpu_s, 0.01)))
         return Took(*map(min, zip(*times, strict=True)))
 
 
@@ -215,17 +218,18 @@ def is_below(pid: int, ancestor: int) -> bool:
     return False
 
 
-def cpu_below_s(ancestor: int) -> float:
-    """CPU of the processes that this one started, with those of theirs that ended."""
-    ticks = 0
+def cpu_below_s(ancestor: int) -> dict[int, float]:
+    """CPU of each process below this one, by its id, with that of its own that ended."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
-        if int(path.name) != ancestor and is_below(int(path.name), ancestor):
+        pid = int(path.name)
+        if pid != ancestor and is_below(pid, ancestor):
             try:
                 fields = (path / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+            found[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def anonymous_bytes(pid: int) -> int:
