@@ -5,7 +5,7 @@ python -m bench.demo_follow URL SOURCE TARGET CHECKPOINT [--once]
 
 import click
 
-from topics.spark.session import session
+from topics.spark.sessions import session
 
 
 @click.command()

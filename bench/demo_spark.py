@@ -44,7 +44,7 @@ Delays = dict[tuple[str, int], tuple[int, int, float]]
 
 def run(report: Report, server: Server, flights: Sequence[Flight]) -> None:
     """All of it; `flights` is what the topic "flights" holds."""
-    from topics.spark.session import session
+    from topics.spark.sessions import session
 
     report.step("Spark: from the data directory to Parquet, partitioned by date")
     began_s = time.perf_counter()

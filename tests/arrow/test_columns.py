@@ -55,6 +55,21 @@ def test_a_batch_is_the_rows_that_were_asked_for(rows: list[Row], draw: st.DataO
     assert set(made.column("ts").cast(pa.int64()).to_pylist()) == {TS * 1000}
 
 
+@given(st.lists(st.integers(0, 40) | st.integers(0, (1 << 32) - 1), min_size=1))
+def test_strings_are_looked_up_once_each(ids: list[int]) -> None:
+    """However many rows have them, and however large their ids are; id 0 is null."""
+    looked: list[int] = []
+
+    def look(number: int) -> str:
+        looked.append(number)
+        return f"s{number}"
+
+    found = columns.strings(look, np.array(ids, np.uint32)).to_pylist()
+
+    assert found == [f"s{number}" if number else None for number in ids]
+    assert sorted(looked) == sorted({*ids} - {0})
+
+
 @given(st.lists(st.sampled_from(list(columns.FIELDS)), unique=True, min_size=1), st.booleans())
 def test_a_batch_has_the_columns_that_were_asked_for(names: list[str], loss_rows: bool) -> None:
     """In their order, each of the type of the schema."""

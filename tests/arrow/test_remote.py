@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics import NewRecord, Tombstone, TopicsError
+from topics import Client, NewRecord, Tombstone, TopicsError
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
 from topics.arrow.remote import RemoteSource
 from topics.arrow.source import NoSuchTopic, Wanted
+from topics.client import Retry
 from topics.testing import MemoryTopics
 
 from .writer import as_rows
@@ -110,7 +111,8 @@ def test_errors_say_what_is_wrong(memory: MemoryTopics) -> None:
     with opened(memory) as source, pytest.raises(NoSuchTopic):
         list(source.read("t", 1, 5, Wanted(ALL)))
     with (
-        RemoteSource("http://127.0.0.1:9") as source,
+        Client("http://127.0.0.1:9", retry=Retry(for_s=0)) as away,
+        RemoteSource(away) as source,
         pytest.raises(TopicsError, match="127"),
     ):
         source.topics()

@@ -168,7 +168,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("t", "--target-file-size", "big"), "'big' is no size such as 256MB"),
     (("--follow", "t"), "'t' is no duration such as 10s; write --follow last"),
     (("t", "--then-delete", "--follow=1s"), "exclude each other"),
-    (("t", "--data-schema", "variant"), "--data-schema variant is for Spark"),
+    (("t", "--data-schema", "variant"), "parse_json(data) makes a VARIANT"),
     (("t", "--data-schema", "/nowhere.json"), "/nowhere.json: No such file"),
     (("t", "--format", "jsonl", "--data-schema", "infer"), "lines of JSON have none"),
     (("t", "--format", "jsonl", "--compression", "snappy"), "snappy is not for jsonl"),

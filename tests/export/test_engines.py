@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from topics.arrow.source import Wanted
 from topics.export.engines import FileExport, engine
 from topics.export.manifest import Damaged
 from topics.export.target import Unusable, open_target
-from topics.export.writing import chunk_of
+from topics.export.writing import Piece, chunk_of
 from topics.testing import MemoryTopics
 
 from .exporting import PARQUET, export, remote, run, seqs
@@ -57,10 +56,10 @@ def test_parts_are_read_side_by_side(memory: MemoryTopics) -> None:
         made = FileExport(target, target_bytes=1 << 20)
         real = made.chunk
 
-        def chunk(source: Any, each: Any, wanted: Wanted, **more: Any) -> Any:
-            if each.first_seq == 5:
+        def chunk(source: Any, piece: Piece, progress: Any) -> Any:
+            if piece.seqs.first_seq == 5:
                 raise OSError("the disk of this one")
-            return real(source, each, wanted, **more)
+            return real(source, piece, progress)
 
         made.chunk = chunk  # type: ignore[method-assign]
         from topics.export.run import Job, Run

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator["SparkSession"]:
     """Started once: the first row takes 20 s."""
     from topics.spark.errors import SparkFailure
-    from topics.spark.session import session
+    from topics.spark.sessions import session
 
     settings = {"spark.sql.shuffle.partitions": "2", "spark.task.maxFailures": "1"}
     try:

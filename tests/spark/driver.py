@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topics.spark.jobs.sessions import Sessions
-from topics.spark.session import session
+from topics.spark.sessions import session
 
 RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 300, "files": 300}
 """Sink -> the size of its batches: a batch of files is done sooner than one of a server."""

@@ -8,7 +8,7 @@ import pytest
 
 from topics.spark import doctor, workers
 from topics.spark.errors import SparkFailure
-from topics.spark.session import prepare
+from topics.spark.sessions import prepare
 
 
 def test_this_environment_is_well_but_for_java() -> None:

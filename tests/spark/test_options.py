@@ -60,6 +60,10 @@ def test_a_stream_begins_at_the_head() -> None:
 
 
 WRONG = [
+    (
+        {"url": "localhost:4000"},
+        "option url: 'localhost:4000' does not begin with http:// or https",
+    ),
     ({"startingOffsets": '{"orders": {"1": 3}}'}, "is not a word"),
     ({"startingOffsets": "-3"}, "is not a word"),
     ({"startingOffsets": '{"orders": "x"}'}, "is not a word"),

@@ -171,6 +171,32 @@ def test_frames_of_one_load_do_not_mix(
 
     assert sorted(row.seq for row in first.union(last).collect()) == [1, 2, 3, 99, 100]
     assert [row.seq for row in first.collect()] == [1, 2, 3]
+    assert whole.count() == 100
+
+
+def test_a_frame_ends_where_it_ended_first(reads: Reads, client: Client, name: str) -> None:
+    """Its plan is made once; what is appended later is in the next frame."""
+    client.append(name, *range(10))
+    frame = reads()
+    assert frame.count() == 10
+    client.append(name, *range(5))
+    assert frame.count() == 10
+    assert reads().count() == 15
+
+
+def test_pushed_filters_of_one_load_do_mix(
+    reads: Reads, client: Client, name: str, pushing: None
+) -> None:
+    """Why no filter is pushed unless a read asks for it: what Spark planned for the frame that was
+    filtered last is read for the others of that `load()`, too, filtered or not.  Should this fail
+    with another version of Spark, filters can be pushed by default."""
+    client.append(name, *range(100))
+    whole = reads(pushFilters="true")
+    first, last = whole.where("seq <= 3"), whole.where("seq > 98")
+
+    assert sorted(row.seq for row in first.union(last).collect()) != [1, 2, 3, 99, 100]
+    assert whole.count() < 100
+    assert reads(pushFilters="true").count() == 100
 
 
 def plan_of(frame: Any) -> str:

@@ -108,7 +108,7 @@ for each in (status, verify, compact, reconcile, repair):
 )
 @click.option(
     "--data-schema",
-    metavar="infer|FILE|variant|string",
+    metavar="infer|FILE|string",
     help="data as columns: of a sample, or of a JSON file as docs/export.md shows. Rows that do not "
     "fit keep their text in _corrupt. string, the default: data is its text.",
 )
@@ -342,7 +342,9 @@ def _fields(
 
     if given == "variant":
         raise Stop(
-            "--data-schema variant is for Spark's own readers; infer, or name a file", UNUSABLE
+            "--data-schema variant: no library here writes or keeps Parquet's VARIANT; export data as "
+            "text, which Spark's parse_json(data) makes a VARIANT of, or as columns (infer, FILE)",
+            UNUSABLE,
         )
     if given == "string" or (given is None and there is None):
         return None

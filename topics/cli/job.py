@@ -46,7 +46,7 @@ def _options(
 def _session(name: str, master: str | None) -> "Iterator[SparkSession]":
     try:
         from topics.spark.errors import SparkFailure
-        from topics.spark.session import session
+        from topics.spark.sessions import session
     except ImportError as error:
         raise Stop(f'{error}: pip install "topics-server[spark]"', UNUSABLE) from None
     try:

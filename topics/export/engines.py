@@ -3,7 +3,7 @@
 An engine makes chunks; what is a commit, and in which order they come, is not its concern.  `direct`
 is pyarrow in this process.  `spark` is `topics.spark.export`, where it is installed: a module with
 
-    def chunk(lake, codec, by, source, each, wanted, *, fails_on_loss, target_bytes, progress) -> Chunk
+    def chunk(lake, form, source, piece, progress) -> Chunk
 
 with the arguments and the promises of `topics.export.writing.chunk_of`.
 """
@@ -12,14 +12,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from topics.arrow.scan import Range
-from topics.arrow.source import Source, Wanted
+from topics.arrow.source import Source
 from topics.export.compact import compact_topic
 from topics.export.manifest import Commit, Damaged, Lineage, Settings
 from topics.export.reconcile import reconcile
 from topics.export.target import Chunk, Target, Unusable
 from topics.export.verify import verify
-from topics.export.writing import chunk_of
+from topics.export.writing import Form, Piece, ReadProgress, chunk_of
 
 Engine: TypeAlias = Callable[..., Chunk]
 
@@ -61,26 +60,9 @@ class FileExport:
     def lineage(self, topic: str) -> Lineage | None:
         return self.target.lineage(topic)
 
-    def chunk(
-        self,
-        source: Source,
-        each: Range,
-        wanted: Wanted,
-        *,
-        fails_on_loss: bool,
-        progress: Callable[[int, int], None],
-    ) -> Chunk:
-        return self._engine(
-            self.target.lake,
-            self.target.codec,
-            self.settings.by,
-            source,
-            each,
-            wanted,
-            fails_on_loss=fails_on_loss,
-            target_bytes=self._target_bytes,
-            progress=progress,
-        )
+    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+        form = Form(self.target.codec, self.settings.by, self._target_bytes)
+        return self._engine(self.target.lake, form, source, piece, progress)
 
     def commit(self, chunk: Chunk) -> Commit:
         return self.target.commit(chunk)

@@ -6,6 +6,7 @@ in the summary of every snapshot; a snapshot that another program made does not 
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,11 +16,13 @@ from pyiceberg.expressions import And, GreaterThanOrEqual, In, LessThanOrEqual
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 
 from topics.export.manifest import By
-from topics.export.planning import topic_directory
+from topics.export.planning import mergeable, topic_directory
 from topics.export.target import Unusable
 
 STAMP: Final = "topics.export"
 NAMESPACE: Final = "topics"
+FILE_SIZE: Final = "write.target-file-size-bytes"
+"""The property of a table after which pyiceberg cuts files."""
 
 
 PARTITIONS: Final[dict[By, Any]] = {
@@ -99,9 +102,63 @@ class IcebergTopic:
         table = self._table()
         if table is None:
             return self._export.schema.empty_table()
-        within = And(GreaterThanOrEqual("seq", first), LessThanOrEqual("seq", last))
         names = tuple(columns or self._export.schema.names)
-        return table.scan(row_filter=within, selected_fields=names).to_arrow()
+        return table.scan(row_filter=_within(first, last), selected_fields=names).to_arrow()
 
     def compact(self, target_bytes: int, stamp: str) -> dict[str, int]:
-        raise Unusable("pyiceberg does not compact; Spark's rewrite_data_files does")
+        """Put one file for each partition in place of neighbours that are small together.
+
+        pyiceberg has no verb for it; overwriting the seqs of whole files with their own rows is one
+        transaction, and drops the files without a look into them.  The rows of one group are in
+        memory meanwhile.
+        """
+        done = {"before": 0, "after": 0}
+        table = self._table()
+        for group in mergeable(_stretches(table), target_bytes):
+            within = _within(group[0].first, group[-1].last)
+            before = len(table.inspect.data_files())
+            rows = table.scan(row_filter=within).to_arrow().sort_by("seq")
+            with table.transaction() as transaction:
+                # It counts bytes in memory, of which a file is a fraction.
+                wanted = transaction.table_metadata.properties.get(FILE_SIZE)
+                transaction.set_properties({FILE_SIZE: str(1 << 60)})
+                transaction.overwrite(rows, within, snapshot_properties={STAMP: stamp})
+                if wanted is None:
+                    transaction.remove_properties(FILE_SIZE)
+                else:
+                    transaction.set_properties({FILE_SIZE: wanted})
+            removed = sum(stretch.files for stretch in group)
+            done["before"] += removed
+            done["after"] += len(table.inspect.data_files()) - (before - removed)
+        return done
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Seqs [first, last] whose rows are in these files and in no other, and their bytes."""
+
+    first: int
+    last: int
+    bytes: int
+    files: int = 1
+
+
+def _stretches(table: Any) -> list[_Stretch]:
+    """The files of a table; those of one commit, a file for each partition, are one stretch."""
+    found = []
+    for file in table.inspect.data_files().to_pylist():
+        seqs = file["readable_metrics"]["seq"]
+        found.append(_Stretch(seqs["lower_bound"], seqs["upper_bound"], file["file_size_in_bytes"]))
+    joined: list[_Stretch] = []
+    for each in sorted(found, key=lambda stretch: stretch.first):
+        if joined and each.first <= joined[-1].last:
+            joined[-1].last = max(joined[-1].last, each.last)
+            joined[-1].bytes += each.bytes
+            joined[-1].files += 1
+        else:
+            joined.append(each)
+    return joined
+
+
+def _within(first: int, last: int) -> Any:
+    return And(GreaterThanOrEqual("seq", first), LessThanOrEqual("seq", last))

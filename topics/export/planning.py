@@ -11,10 +11,10 @@ find no second one of a name.
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
-from topics.export.manifest import By, File
+from topics.export.manifest import By
 
 META: Final = "_topics_export"
 """The directory of what is not data; readers of directories pass over names that begin with `_`."""
@@ -109,14 +109,27 @@ def cut(first: int, last: int, seqs: int, borders: list[int]) -> int:
     return min(min(near, key=lambda b: abs(b - wanted)) if near else wanted, last)
 
 
-def mergeable(files: list[File], target_bytes: int, *, fewest: int = 2) -> list[list[File]]:
+class Sized(Protocol):
+    """What is merged: a file, or a stretch of a table."""
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def mergeable(files: list[S], target_bytes: int, *, fewest: int = 2) -> list[list[S]]:
     """Groups of files of one partition that are better one file.
 
     A group is of neighbours in order of their seqs, none of them half as large as the target, and
     together about as large as the target at most.
     """
-    groups: list[list[File]] = []
-    group: list[File] = []
+    groups: list[list[S]] = []
+    group: list[S] = []
     for file in sorted(files, key=lambda f: f.first):
         fits = sum(f.bytes for f in group) + file.bytes <= target_bytes
         if file.bytes * 2 > target_bytes or (group and not fits):

@@ -54,11 +54,8 @@ def reconcile(
         NoSuchTopic, NotReadable, Damaged, Corrupt, OSError, TopicsError.
     """
     done = Reconciled(topic)
-    lineage = target.lineage(topic)
+    lineage = reconcilable(target.lineage(topic), source, done)
     if lineage is None:
-        return done
-    if not is_same_topic(source, lineage):
-        done.is_another = True
         return done
     for file in list(lineage.files.values()):
         if file.last > lineage.handed:
@@ -66,6 +63,18 @@ def reconcile(
             done.files += file.path not in lineage.files
         progress(file)
     return done
+
+
+def reconcilable(lineage: Lineage | None, source: Source, done: Reconciled) -> Lineage | None:
+    """The lineage, if the topic is its instance; else None, and `done` says where it is another's.
+
+    Raises:
+        Unusable: The topic ends before the export does.
+    """
+    if lineage is not None and not is_same_topic(source, lineage):
+        done.is_another = True
+        return None
+    return lineage
 
 
 def is_same_topic(source: Source, lineage: Lineage) -> bool:

@@ -18,7 +18,7 @@ from topics.arrow.source import Source, Wanted, now_ms
 from topics.export.manifest import Commit, Lineage, Settings
 from topics.export.planning import Sizer, cut
 from topics.export.target import Chunk, Unusable
-from topics.export.writing import Recreated
+from topics.export.writing import Piece, ReadProgress, Recreated
 
 OnLoss = Literal["fail", "warn", "record"]
 TARGET_BYTES: Final = 256 << 20
@@ -49,16 +49,8 @@ class Exporting(Protocol):
 
     def lineage(self, topic: str) -> Lineage | None: ...
 
-    def chunk(
-        self,
-        source: Source,
-        each: Range,
-        wanted: Wanted,
-        *,
-        fails_on_loss: bool,
-        progress: Callable[[int, int], None],
-    ) -> Chunk:
-        """*Blocking.* Read a range; from several threads."""
+    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
+        """*Blocking.* Read a piece; from several threads."""
 
     def commit(self, chunk: Chunk) -> Commit: ...
 
@@ -228,10 +220,8 @@ class Run:
     def _chunk(self, part: Range) -> Chunk:
         return self._target.chunk(
             self._source,
-            part,
-            self._wanted(),
-            fails_on_loss=self._job.loss == "fail",
-            progress=lambda seq, size: self._progress.read(part.topic, seq, size),
+            Piece(part, self._wanted(), self._job.loss == "fail"),
+            lambda seq, size: self._progress.read(part.topic, seq, size),
         )
 
     def _commit(self, chunk: Chunk) -> None:

@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
-from topics.arrow.scan import Range
 from topics.arrow.source import Source, Wanted, now_ms
 from topics.export.lake import Lake
 from topics.export.manifest import Catalogue, Commit, Damaged, Lineage, Lost, Settings
 from topics.export.parquet import ParquetCodec
 from topics.export.planning import topic_directory
-from topics.export.reconcile import Reconciled, is_same_topic, known_of
+from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
 from topics.export.target import Chunk, Target, Unusable, load, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
-from topics.export.writing import records
+from topics.export.writing import Piece, ReadProgress, records
 
 STAMP: Final = "topics.export"
 """Key of the stamp in a table's transactions."""
@@ -145,19 +144,9 @@ class Tables:
 
     # ------------------------------------------------------------------ an export
 
-    def chunk(
-        self,
-        source: Source,
-        each: Range,
-        wanted: Wanted,
-        *,
-        fails_on_loss: bool,
-        progress: Callable[[int, int], None],
-    ) -> Chunk:
+    def chunk(self, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
         lost: list[Lost] = []
-        found = records(
-            source, each, wanted, fails_on_loss=fails_on_loss, lost=lost, progress=progress
-        )
+        each, found = piece.seqs, records(source, piece, lost, progress)
         rows = [self._codec.rendered(batch) for batch in found]
         return TableChunk(
             each.topic,
@@ -253,11 +242,8 @@ class Tables:
     def reconciled(self, source: Source, topic: str) -> Reconciled:
         """As `reconcile.reconcile`."""
         done = Reconciled(topic)
-        lineage = self.lineage(topic)
+        lineage = reconcilable(self.lineage(topic), source, done)
         if lineage is None:
-            return done
-        if not is_same_topic(source, lineage):
-            done.is_another = True
             return done
         known = known_of(source, lineage, lineage.first, lineage.last)
         seqs = self._seqs(topic, lineage.first, lineage.last)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,40 @@ from topics.version import VERSION
 OPEN_MAX: Final = 256
 """Partitions of a chunk at most: each is an open file with rows in memory."""
 HOUR_US: Final = 3_600_000_000
+
+ReadProgress: TypeAlias = Callable[[int, int], None]
+"""Told how far a chunk came: the last seq, and bytes in memory since the last time."""
+
+
+def _nothing(_seq: int, _bytes: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a chunk is made of.
+
+    Attributes:
+        seqs: The range.
+        wanted: Which of its records, and which columns of them.
+        fails_on_loss: Loss among them is a failure.
+    """
+
+    seqs: Range
+    wanted: Wanted
+    fails_on_loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the rows of a chunk become files.
+
+    Attributes:
+        target_bytes: Size after which a partition gets another file.
+    """
+
+    codec: Codec
+    by: By
+    target_bytes: int
 
 
 class TooManyPartitions(Exception):
@@ -190,39 +224,31 @@ class Recreated(Exception):
 
 
 def records(
-    source: Source,
-    each: Range,
-    wanted: Wanted,
-    *,
-    fails_on_loss: bool,
-    lost: list[Lost],
-    progress: Callable[[int, int], None] = lambda _seq, _bytes: None,
+    source: Source, piece: Piece, lost: list[Lost], progress: ReadProgress = _nothing
 ) -> Iterator[pa.RecordBatch]:
-    """*Blocking.* The records of a range, with what is lost among them added to `lost`.
-
-    Args:
-        progress: Told how far it came: the last seq, and bytes in memory since the last time.
+    """*Blocking.* The records of a piece, with what is lost among them added to `lost`.
 
     Raises:
         DataLoss: Some of it is lost, and that is a failure.
         Recreated: It is no longer the instance that the range is of.
         NoSuchTopic, NotReadable, Corrupt, OSError, TopicsError: As `Source.read`.
     """
-    for found in source.read(each.topic, each.first_seq, each.last_seq, wanted):
+    each = piece.seqs
+    for found in source.read(each.topic, each.first_seq, each.last_seq, piece.wanted):
         if not isinstance(found, Gap):
             yield found
             progress(found.column("seq")[-1].as_py(), found.nbytes)
         elif found.reason == "recreated":
             raise Recreated(each.topic)
-        elif fails_on_loss:
+        elif piece.fails_on_loss:
             raise DataLoss([found])
         else:
-            _add(lost, Lost(found.first_seq, found.last_seq, found.reason))
+            add_gap(lost, Lost(found.first_seq, found.last_seq, found.reason))
     if source.bounds(each.topic).epoch != each.epoch:
         raise Recreated(each.topic)
 
 
-def _add(lost: list[Lost], gap: Lost) -> None:
+def add_gap(lost: list[Lost], gap: Lost) -> None:
     """Add a gap behind all others; one that a source gives in pieces becomes one again."""
     if lost and lost[-1].last + 1 == gap.first and lost[-1].reason == gap.reason:
         gap = Lost(lost.pop().first, gap.last, gap.reason)
@@ -230,43 +256,38 @@ def _add(lost: list[Lost], gap: Lost) -> None:
 
 
 def chunk_of(
-    lake: Lake,
-    codec: Codec,
-    by: By,
-    source: Source,
-    each: Range,
-    wanted: Wanted,
-    *,
-    fails_on_loss: bool,
-    target_bytes: int,
-    progress: Callable[[int, int], None] = lambda _seq, _bytes: None,
+    lake: Lake, form: Form, source: Source, piece: Piece, progress: ReadProgress = _nothing
 ) -> Chunk:
-    """*Blocking.* A range as a chunk whose files are whole.
+    """*Blocking.* A piece as a chunk whose files are whole.
 
     Raises:
         TooManyPartitions; and as `records`.  No file is left then.
     """
     lost: list[Lost] = []
-    files = Files(lake, codec, by, target_bytes=target_bytes, about=about(each))
+    files = Files(
+        lake, form.codec, form.by, target_bytes=form.target_bytes, about=about(piece.seqs)
+    )
     try:
-        found = records(
-            source, each, wanted, fails_on_loss=fails_on_loss, lost=lost, progress=progress
-        )
-        for batch in found:
+        for batch in records(source, piece, lost, progress):
             files.add(batch)
         staged = files.finish()
     except BaseException:
         files.abort()
         raise
+    return chunk_with(piece.seqs, staged, lost=lost, corrupt=files.corrupt)
+
+
+def chunk_with(each: Range, files: list[Staged], *, lost: list[Lost], corrupt: int) -> Chunk:
+    """The chunk of a range whose records are in these files."""
     return Chunk(
         each.topic,
         each.epoch,
         each.first_seq,
         each.last_seq,
-        rows=sum(file.rows for file in staged),
-        corrupt=files.corrupt,
+        rows=sum(file.rows for file in files),
+        corrupt=corrupt,
         lost=lost,
-        files=staged,
+        files=files,
     )
 
 

@@ -11,15 +11,18 @@ Needs `pip install "topics-server[spark]"` and Java; `topics spark doctor` says 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from topics.spark.session import session
+    from topics.spark.sessions import session
 
 __all__ = ["session"]
 
 
 def __getattr__(name: str) -> Any:
-    """`session`, imported when it is named: a worker that looks for the data source needs none."""
+    """`session`, imported when it is named: a worker that looks for the data source needs none.
+
+    No module of this package has that name: importing it would put it here in place of the function.
+    """
     if name == "session":
-        from topics.spark.session import session
+        from topics.spark.sessions import session
 
         return session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,11 +5,11 @@ whatever a user can mend is said in the last line of that text, in the names of 
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from topics.arrow import DataLoss, NoSuchTopic, NotReadable
-from topics.client import Forbidden, TopicsError, Unauthorized, Unreachable
 from topics.protocol.model.errors import Corrupt, StoreError, Unusable
 
 
@@ -36,22 +36,34 @@ def advice(error: BaseException) -> str | None:
             )
         case NotReadable():
             return f"{error} (option url instead of path)"
-        case Unauthorized() | Forbidden():
-            return f"{error}; the key is the option apiKey, or TOPICS_API_KEY of the driver"
-        case Unreachable():
-            return f"{error}; is `topics serve` running there, and reachable from this machine?"
         case Corrupt():
             return f"{error}; nothing was skipped: `topics inspect` checks the directory"
         case Unusable():
             return f"{error}; path is the data directory of a topics server of this version"
-        case TopicsError() | StoreError():
+        case StoreError():
             return str(error)
         case OSError() if error.filename is not None:
             name = (
                 os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
             )
             return f"{name}: {error.strerror}; is path there, and readable, on every worker?"
-    return None
+    return _advice_of_client(error)
+
+
+def _advice_of_client(error: BaseException) -> str | None:
+    """The same on an error of the client's, which is imported only where a server is read or written.
+
+    It takes a quarter of a worker's start, and where it is not imported no error is its.
+    """
+    client = sys.modules.get("topics.client")
+    if client is None or not isinstance(error, client.TopicsError):
+        return None
+    match error:
+        case client.Unauthorized() | client.Forbidden():
+            return f"{error}; the key is the option apiKey, or TOPICS_API_KEY of the driver"
+        case client.Unreachable():
+            return f"{error}; is `topics serve` running there, and reachable from this machine?"
+    return str(error)
 
 
 @contextmanager

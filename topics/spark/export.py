@@ -7,7 +7,8 @@ the export's.  So the files, the manifest and what a kill leaves are the same.
 
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,19 +17,18 @@ from topics.arrow import DataLoss
 from topics.arrow.local import LocalSource
 from topics.arrow.remote import RemoteSource
 from topics.arrow.scan import Range
-from topics.arrow.source import Source, Wanted
-from topics.export.files import Codec
+from topics.arrow.source import Source
 from topics.export.lake import Lake, OsLake, quietly
-from topics.export.manifest import By, Lost
+from topics.export.manifest import Lost
 from topics.export.target import Chunk, Unusable
-from topics.export.writing import chunk_of
+from topics.export.writing import Form, Piece, ReadProgress, add_gap, chunk_of, chunk_with
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.errors import Unusable as StoreUnusable
 from topics.spark.errors import SparkFailure
 from topics.spark.options import Place
 from topics.spark.places import open_place
 from topics.spark.planning import plan
-from topics.spark.session import session
+from topics.spark.sessions import session
 
 CONNECT_PARTS: Final = 8
 """Tasks of a commit where Spark is at the other end of a wire and does not say how many it runs."""
@@ -52,18 +52,7 @@ def _ended(error: Exception) -> _Ended:
     return _Ended(type(error), error.args)
 
 
-def chunk(
-    lake: Lake,
-    codec: Codec,
-    by: By,
-    source: Source,
-    each: Range,
-    wanted: Wanted,
-    *,
-    fails_on_loss: bool,
-    target_bytes: int,
-    progress: Callable[[int, int], None] = lambda _seq, _bytes: None,
-) -> Chunk:
+def chunk(lake: Lake, form: Form, source: Source, piece: Piece, progress: ReadProgress) -> Chunk:
     """*Blocking.* As `topics.export.writing.chunk_of`.
 
     Raises:
@@ -75,17 +64,16 @@ def chunk(
         spark = session("topics export")
     except SparkFailure as error:
         raise Unusable(str(error)) from None
-    place = _place(source)
+    place, each = _place(source), piece.seqs
     borders = {each.topic: source.borders(each.topic, each.first_seq, each.last_seq)}
-    pieces = [part[0] for part in plan([each], _tasks(spark), borders)]
+    parts = plan([each], _tasks(spark), borders)
+    pieces = [replace(piece, seqs=item) for [item] in parts if isinstance(item, Range)]
     path = os.path.abspath(lake.path)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for n in batch.column(0).to_pylist():
-                made = _piece(
-                    *(path, codec, by, place, pieces[n], wanted), fails_on_loss, target_bytes
-                )
+                made = _piece(path, form, place, pieces[n])
                 yield pa.record_batch([pa.array([made], pa.binary())], names=["outcome"])
 
     frame = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(write, "outcome BINARY")
@@ -119,29 +107,11 @@ def _tasks(spark: Any) -> int:
         return CONNECT_PARTS
 
 
-def _piece(
-    path: str,
-    codec: Codec,
-    by: By,
-    place: Place,
-    piece: Range,
-    wanted: Wanted,
-    fails_on_loss: bool,
-    target_bytes: int,
-) -> bytes:
+def _piece(path: str, form: Form, place: Place, piece: Piece) -> bytes:
     """In a worker: a piece as a chunk, or what ended it, pickled."""
     source = open_place(place)
     try:
-        made: Chunk | _Ended = chunk_of(
-            OsLake(path),
-            codec,
-            by,
-            source,
-            piece,
-            wanted,
-            fails_on_loss=fails_on_loss,
-            target_bytes=target_bytes,
-        )
+        made: Chunk | _Ended = chunk_of(OsLake(path), form, source, piece)
     except Exception as error:
         made = _ended(error)
     finally:
@@ -153,19 +123,9 @@ def _joined(each: Range, made: list[Chunk]) -> Chunk:
     """The chunks of pieces, as one; a gap that was cut is whole again."""
     lost: list[Lost] = []
     for gap in sorted((gap for piece in made for gap in piece.lost), key=lambda gap: gap.first):
-        if lost and lost[-1].last + 1 == gap.first and lost[-1].reason == gap.reason:
-            gap = Lost(lost.pop().first, gap.last, gap.reason)
-        lost.append(gap)
-    return Chunk(
-        each.topic,
-        each.epoch,
-        each.first_seq,
-        each.last_seq,
-        rows=sum(piece.rows for piece in made),
-        corrupt=sum(piece.corrupt for piece in made),
-        lost=lost,
-        files=sorted(
-            (file for piece in made for file in piece.files),
-            key=lambda file: (file.first, file.partition),
-        ),
+        add_gap(lost, gap)
+    files = sorted(
+        (file for piece in made for file in piece.files),
+        key=lambda file: (file.first, file.partition),
     )
+    return chunk_with(each, files, lost=lost, corrupt=sum(piece.corrupt for piece in made))

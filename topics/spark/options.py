@@ -51,7 +51,8 @@ OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path", "topic"}
 
 MAX_RECORDS_PER_TRIGGER: Final = 1_000_000
 MAX_PARTITION_BYTES: Final = 256 << 20
-BATCH_ROWS: Final = 65_536
+BATCH_ROWS: Final = 32_768
+"""Half of a scan's own: no more CPU in Spark, and half the memory in a worker."""
 SAMPLING_RECORDS: Final = 10_000
 CHUNK_RECORDS: Final = 10_000
 CHUNK_BYTES: Final = 32 << 20
@@ -235,8 +236,15 @@ def _duration_ms(text: str) -> int:
     return int(digits) * _TIMES[text[len(digits) :].strip() or "ms"]
 
 
+def _url(given: _Given) -> str | None:
+    url = given.text("url")
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise BadOption(f"option url: {url!r} does not begin with http:// or https://")
+    return url
+
+
 def _place(given: _Given) -> Place:
-    path, url = given.text("path"), given.text("url")
+    path, url = given.text("path"), _url(given)
     if path is not None and path.startswith("["):
         # `load([...])` hands the paths over as one JSON list.
         paths = json.loads(path)
@@ -397,7 +405,7 @@ _APP: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write, checked.  Raises BadOption."""
     given = _Given(options, WRITE)
-    url, app = given.text("url"), given.text("txnAppId")
+    url, app = _url(given), given.text("txnAppId")
     if url is None:
         raise BadOption(
             "give option url: records are written through a server, never into its files"

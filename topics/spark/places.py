@@ -16,7 +16,6 @@ from topics.arrow.columns import schema
 from topics.arrow.loss import Gap, Handling
 from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
 from topics.arrow.source import NoSuchTopic, NotReadable, Source, Wanted
-from topics.client import TopicsError
 from topics.protocol.model.errors import StoreError
 from topics.spark.columns import Layout
 from topics.spark.errors import BadOption, SparkFailure
@@ -76,6 +75,8 @@ def _named(source: Source, topics: Sequence[str] | None, pattern: str | None) ->
 
 def _same(here: Source, there: Source, names: Sequence[str]) -> bool:
     """Whether a directory has the topics of a server, and all of them in files."""
+    from topics.client import TopicsError  # the server's source has imported it
+
     try:
         return all(here.bounds(name).epoch == there.bounds(name).epoch for name in names)
     except (NoSuchTopic, NotReadable, TopicsError, StoreError):
