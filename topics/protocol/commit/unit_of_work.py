@@ -98,6 +98,8 @@ class UnitOfWork:
         self._came_in = 0
         self._memory_eviction = MemoryEviction(limits, state, self._first_held, self._evict)
         self.read_only = False
+        self.wanted_bytes = 0
+        """Room in the log for want of which something was refused; the driver takes it from here."""
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
         self._removed = removed
@@ -265,6 +267,7 @@ class UnitOfWork:
                 {"reason": "read_only"},
             )
         if need and (room := self.room(moment, reserve=reserve)) < need:
+            self.wanted_bytes = max(self.wanted_bytes, need + self.planned_bytes)
             raise Rejection(
                 ErrorCode.THROTTLED,
                 f"the disk is full: a write of up to {need} bytes does not fit",
