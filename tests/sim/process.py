@@ -225,7 +225,6 @@ class Process(InlineHost):
         self.command = None
         self._idle_ms += RETRY_MS
         self.sync()
-        self.driver.ring()
 
     def pay(self, command: Command) -> None:
         """Copies that a command needs are made first, so that it is decided when it comes; a sync

@@ -244,12 +244,12 @@ class DelayedWrites:
         return is_logged and self._engine.state.memory.logged_bytes > 0
 
     def _has_room(self, need_bytes: int) -> bool:
-        """Whether the log takes so much beside what is planned."""
-        return self._store.room(reserve=False) - self._engine.unit.planned_bytes >= need_bytes
+        """Whether the log takes so much beside what is not written yet."""
+        return self._store.room(reserve=False) - self._engine.unit.framed_bytes >= need_bytes
 
     def _asks_room(self, need_bytes: int) -> bool:
-        """Have room made for so much beside what is planned; False where there is none."""
-        return self._commit.ask_room(need_bytes + self._engine.unit.planned_bytes)
+        """Have room made for so much beside that; False where there is none."""
+        return self._commit.ask_room(need_bytes + self._engine.unit.framed_bytes)
 
     # ------------------------------------------------------------------ what is let in
 
