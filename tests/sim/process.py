@@ -188,6 +188,9 @@ class Process(InlineHost):
         self._decided = None
         waits = object()
 
+        def is_decided() -> bool:
+            return self._decided is not None or bool(answered)
+
         def deliver(reply: Reply) -> None:
             self.unanswered.pop(waits, None)
             answered.append(reply)
@@ -198,8 +201,8 @@ class Process(InlineHost):
 
         try:
             now = self.driver.submit(command, deliver)
-            while self._decided is None and not answered:
-                self._wait_for_room()
+            while not is_decided():
+                self._wait_for_room(is_decided)
         finally:
             self.command = None
         if answered:
@@ -220,11 +223,16 @@ class Process(InlineHost):
             self.unanswered[waits] = command
         return found
 
-    def _wait_for_room(self) -> None:
-        """A write that waits for room in the log, which a sync makes, is decided next."""
+    def _wait_for_room(self, is_over: Callable[[], bool]) -> None:
+        """A write that waits for room in the log, which a sync makes, is decided before anything
+        else is."""
         self.command = None
         self._idle_ms += RETRY_MS
-        self.sync()
+        move = self.driver._delayed.move  # where the sync failed
+        for step in (self.finish_log, self.end_sync, self.begin_sync, self.end_sync, move):
+            step()
+            if is_over():
+                return
 
     def pay(self, command: Command) -> None:
         """Copies that a command needs are made first, so that it is decided when it comes; a sync
