@@ -20,7 +20,8 @@ from .attacker import (
 @pytest.fixture(scope="package")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a topic whose page is large."""
-    with Server(tmp_path_factory.mktemp("attacked")) as server:
+    bounds = {"max_body_memory": 96 << 20, "max_watch_bytes": 8 << 20}
+    with Server(tmp_path_factory.mktemp("attacked"), **bounds) as server:
         record = {"data": "x" * 8_000}
         for _ in range(3):
             body = json.dumps({"records": [record] * 500}).encode()

@@ -84,7 +84,7 @@ def test_chunk_extensions_are_bounded(server: Server) -> None:
     with connected(server) as connection:
         connection.sendall(head + b'%x;a=b;c="d"\r\n%b\r\n0\r\n\r\n' % (len(body), body))
         assert answer(connection)[0] == 200
-    for endless in (b"1;" + b"x" * (64 << 20), b"0\r\n" + b"a: b\r\n" * (8 << 20)):
+    for endless in (b"1;" + b"x" * (4 << 20), b"0\r\n" + b"a: b\r\n" * (1 << 19)):
         with connected(server) as connection:
             send(connection, CHUNKED + endless)
             assert not rest(connection).startswith(b"HTTP/1.1 2")

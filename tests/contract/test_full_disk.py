@@ -132,7 +132,7 @@ def test_another_program_fills_the_disk_meanwhile(disk: Path, tmp_path: Path) ->
             try:
                 for i in range(40):
                     body = {"records": [{"data": [i, "x" * 1_000_000]}] * (1 + i % 3)}
-                    answer = api.ask("POST", "/v0/topics/t?disable_backpressure=true", body)
+                    answer = api.ask("POST", "/v0/topics/t", body | {"disable_backpressure": True})
                     if answer.status == 429:
                         assert answer.error["detail"]["limit"] == "disk"
                     else:
