@@ -221,7 +221,9 @@ class DelayedWrites:
         self._queued -= 1
         self._queued_bytes -= delayed.size_bytes
 
-    def wait_for_room(self, command: Command, deliver: Deliver, refusal: Rejection) -> Reply | Ticket:
+    def wait_for_room(
+        self, command: Command, deliver: Deliver, refusal: Rejection
+    ) -> Reply | Ticket:
         """Have a command that is no append wait for the room in the log for want of which it was
         refused; raises the refusal where there will be none."""
         if not refusal.need_bytes or not self._may_find_room(command, refusal):
@@ -299,7 +301,12 @@ class DelayedWrites:
         now_ms = self._steady_ms()
         may_wait = self.is_open and now_ms + RETRY_MS < delayed.since_ms + WAIT_MS_MAX
         need_bytes = delayed.need_bytes
-        if may_wait and need_bytes and not self._has_room(need_bytes) and self._asks_room(need_bytes):
+        if (
+            may_wait
+            and need_bytes
+            and not self._has_room(need_bytes)
+            and self._asks_room(need_bytes)
+        ):
             # Not decided again: that would render a large batch each time.
             delayed.at_ms = now_ms + RETRY_MS
             self._queue.appendleft(delayed)
