@@ -4,7 +4,8 @@ Run `python -m bench.pressure [--disk BYTES_PER_S] [--seconds S] [--offer FACTOR
 busy first, each with one write at a time, which tells its capacity; then so many times as much is
 offered, whatever comes of it, half of it to a topic of priority -100 and half to one of 500, with a
 loader that asked for no backpressure, and a client that reads.  Printed are: what was written as a
-part of the capacity; how many writes of either priority were refused, and how soon; how long the loader
+part of the capacity; how many writes of either priority were refused, and how soon, by the client and by what the server
+says itself; how long the loader
 waited at most; the p99 of the reads before and meanwhile; the growth of the server's peak RSS; and
 how long after the last offer a write is answered as before.
 """
@@ -18,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import click
@@ -52,6 +54,7 @@ class Told:
     done: int = 0
     done_s: list[float] = field(default_factory=list)
     refused_s: list[float] = field(default_factory=list)
+    server_s: list[float] = field(default_factory=list)
     without_retry: int = 0
     not_offered: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -89,7 +92,9 @@ class Offers:
             return
         if head.split()[1] == b"429":
             told.refused_s.append(took_s)
-            told.reasons[json.loads(body)["error"]["message"]] += 1
+            refusal = json.loads(body)
+            told.reasons[refusal["error"]["message"]] += 1
+            told.server_s.append(refusal["performance"]["server_total_ms"] / 1000)
             told.without_retry += b"retry-after:" not in fields
         else:
             told.done += 1
@@ -196,7 +201,10 @@ async def measure(serving: Serving, seconds: float, offer: float) -> list[str]:
     for name in (LOW, HIGH):
         one = told[name]
         asked = one.done + len(one.refused_s)
-        wait = f", p99 after {p99_ms(one.refused_s):.1f} ms" if one.refused_s else ""
+        wait = ""
+        if one.refused_s:
+            inside = f"{median(one.server_s) * 1e3:.1f} (p99 {p99_ms(one.server_s):.1f}) ms in the server"
+            wait = f" after {median(one.refused_s) * 1e3:.1f} ms, {inside}"
         lines.append(
             f"{name} priority | {len(one.refused_s)} of {asked} refused{wait}, "
             f"{one.without_retry} without Retry-After"

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bench import hostile_h2, hostile_http1, hostile_requests
+from bench import hostile_h2, hostile_http1, hostile_requests, pressure
 
 PROGRAMS = [
     (hostile_http1.main, "pipelined requests"),
@@ -35,3 +35,14 @@ def test_attacks_are_told_apart(module: object) -> None:
     done = CliRunner().invoke(module.main, ["nonsense"])  # type: ignore[attr-defined]
     assert done.exit_code == 2
     assert "nonsense" in done.output
+
+
+def test_pressure() -> None:
+    """A slow disk is offered more than it writes: every figure has its line."""
+    asked = ["--seconds", "0.5", "--disk", "20000000"]
+    done = CliRunner().invoke(pressure.main, asked, catch_exceptions=False)
+
+    rows = [line.partition(" | ")[0] for line in done.stdout.splitlines()]
+    assert rows[0] == "capacity"
+    assert rows[-1] == "normal again"
+    assert "0 without Retry-After" in done.stdout or "0 of" in done.stdout

@@ -13,10 +13,10 @@ from typing import Any
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
-from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.maintenance import Call
 from topics.protocol.http.answers import pieces_of
 from topics.protocol.maintenance.steps import yield_to_commands
