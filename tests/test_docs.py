@@ -94,7 +94,7 @@ def test_every_option_is_one(page: Path) -> None:
 
 
 def options() -> Iterator[click.Option]:
-    for command in all_commands().values():
+    for command in (main, *all_commands().values()):
         yield from (p for p in command.params if isinstance(p, click.Option))
 
 
@@ -156,6 +156,7 @@ def test_every_route_is_described() -> None:
     there = {f"{r.method} /{b'/'.join(r.path).decode()}" for r in ROUTES}
 
     named = {"topics/:": "topics/:topic", "watch/:": "watch/:wid", "routers/:": "routers/:router"}
+    named["docs/:"] = "docs/:file"
     for short, full in named.items():
         there = {path.replace(short, full) for path in there}
     assert listed == there
