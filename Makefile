@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark java demo bench bench-peers lint format dist generate clean
+.PHONY: serve test test-spark coverage java demo bench bench-peers lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -13,6 +13,7 @@ BIN := .venv/bin
 
 .venv/ready: .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m compileall -q topics  # else a server compiles its modules at each start, where PYTHONDONTWRITEBYTECODE is set
 	touch .venv/ready
 
 serve: .venv/runtime  ## the server on port 4000, data in ./topics-data
@@ -23,6 +24,10 @@ test: .venv/ready  ## every test but those of Spark
 
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+
+coverage: .venv/ready  ## branches of the core and the store that their own tests do not take
+	$(BIN)/python -m coverage run -m pytest tests/protocol tests/store
+	$(BIN)/python -m coverage report
 
 java: .venv/ready  # that of the machine, else one in .venv
 	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \

@@ -79,8 +79,11 @@ MAYBE: dict[str, set[str]] = {
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
     "opentelemetry": {"server/exchange/tracing.py"},
-    "topics.store": {"server/assembly.py"},
-    "topics.settings": {"server/assembly.py", "asgi/hosted.py"},
+    "topics.store": {"server/assembly.py", "server/readers/assembly.py"},
+    "topics.settings": {
+        *("server/assembly.py", "asgi/hosted.py"),
+        *("server/readers/assembly.py", "server/readers/pool.py"),
+    },
     "xxhash": {"store/layout.py"},
 }
 """Imports that the packages which may have them keep to these of their modules."""

@@ -197,6 +197,12 @@ class Settings:
     allowed_hosts: tuple[str, ...] = _row(
         (), _hosts, NETWORK, "Host names a request may carry besides the address, comma-separated."
     )
+    readers: int = _row(
+        0,
+        _integer(0, 64),
+        NETWORK,
+        "Processes that serve reads beside the engine's; 0: none.",
+    )
     trusted_proxies: tuple[str, ...] = _row(
         (), _networks, NETWORK, "Proxies whose X-Forwarded-For is believed, comma-separated."
     )

@@ -1,7 +1,7 @@
 """Real servers for the session, over HTTP/1.1 and over HTTP/2; private ones on request.
 
-Every test runs over our own server.  Those marked `every_server` run over stock servers, too: one of
-each part of the contract that a server could carry wrongly.
+Every test runs over our own server.  Those marked `every_server` run over it with reader processes,
+and over stock servers, too: one of each part of the contract that a server could carry wrongly.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from .api import Api
-from .hosts import HOSTS, OWN, STOCK, Host
+from .hosts import HOSTS, OWN, READERS, STOCK, Host
 from .keyed import ENTRIES, FULL, INNER, OTHER, Desk, prepared
 from .server import Server
 from .streams import Sse2, Ws2
@@ -29,7 +29,7 @@ _names = count(1)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over the servers and the protocols that it is for."""
     is_for_all = metafunc.definition.get_closest_marker("every_server") is not None
-    hosts = (OWN, *STOCK) if is_for_all else (OWN,)
+    hosts = (OWN, READERS, *STOCK) if is_for_all else (OWN,)
     given = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
     if "wire" in metafunc.fixturenames and "wire" not in given:
         ways = [(host, each) for host in hosts for each in PROTOCOLS if _can(host, each)]

@@ -54,6 +54,13 @@ def _module(*words: str) -> tuple[str, ...]:
 _OURS: Final = ("Traceback", "internal error", '"level":"error"', '"level":"critical"')
 
 OWN: Final = Host("own", lambda _: _module("topics", "serve"), has_port_file=True, alarms=_OURS)
+READERS: Final = Host(
+    "readers",
+    lambda _: _module("topics", "serve", "--readers", "2"),
+    is_http2=False,  # which only the engine's process speaks
+    has_port_file=True,
+    alarms=_OURS,
+)
 HYPERCORN: Final = Host(
     "hypercorn",
     lambda _: _module("topics", "serve", "--server", "hypercorn"),
@@ -81,5 +88,5 @@ GRANIAN: Final = Host(
     left_out=frozenset({"test_a_stop_is_told[granian-websocket]"}),
 )
 
-HOSTS: Final = {host.name: host for host in (OWN, HYPERCORN, UVICORN, GRANIAN)}
+HOSTS: Final = {host.name: host for host in (OWN, READERS, HYPERCORN, UVICORN, GRANIAN)}
 STOCK: Final = (HYPERCORN, UVICORN, GRANIAN)

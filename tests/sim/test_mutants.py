@@ -418,8 +418,8 @@ def caps_evict_leased_jobs(patch: Patch) -> None:
 
 
 def tokens_not_compared(patch: Patch) -> None:
-    holds = Queue.holds
-    patch.setattr(Queue, "holds", lambda self, seq, node, lease: holds(self, seq, node, None))
+    held = Queue.held
+    patch.setattr(Queue, "held", lambda self, seqs, node, leases: held(self, seqs, node, None))
 
 
 def unpublished_jobs_claimed(patch: Patch) -> None:

@@ -203,8 +203,11 @@ def test_rows_and_marks_kill_alike(world: World, opened: str) -> None:
             run.delete(np.array([3]))
             assert run.dead == 1
 
-    for dead in ([1, 3, 4, 9], [0, 4], []):
-        one.delete(np.array(dead, np.int64))
+    for dead in ([1, 3, 4, 9], [0, 4], [], [3, 4]):
+        if dead == [3, 4]:
+            one.delete_span(3, 5)
+        else:
+            one.delete(np.array(dead, np.int64))
         other.delete_marked(np.isin(np.arange(10), dead))
         if opened != "not":
             assert one.dead == other.dead == other.known_dead

@@ -206,6 +206,8 @@ def _from_environment() -> Any:
     settings = load(os.environ)
     for note in settings.notes:
         log.warning("%s", note)
+    if settings.readers:
+        log.warning("TOPICS_READERS has no effect here: this server has one process")
     return create(settings)
 
 

@@ -50,6 +50,8 @@ def serve(settings: Any, create: Callable[[Any], Any] | None = None) -> int:
     make = create or _create()
 
     async def main(listener: socket.socket, stop: Stop) -> None:
+        if settings.readers:
+            log.warning("TOPICS_READERS has no effect here: hypercorn serves in one process")
         write_port_file(settings, listener)
         await _serve(settings, listener, stop, make(settings))
 

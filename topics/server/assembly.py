@@ -23,7 +23,7 @@ def create(settings: Settings) -> Runtime:
     Raises:
         BadKeys: There are keys, and they cannot be used.
     """
-    guard = _guard(settings)
+    guard = guard_of(settings)
     limits = settings.limits
     store = DiskStore(
         OsFiles(settings.data_dir),
@@ -36,7 +36,7 @@ def create(settings: Settings) -> Runtime:
     slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
     runtime.exchange = TopicsExchange(
         runtime,
-        _origins(settings, has_keys=guard is not None),
+        origins_of(settings, has_keys=guard is not None),
         Observer(slow_s, spans()),
         Holders(settings.trusted_proxies),
         guard=guard,
@@ -45,12 +45,12 @@ def create(settings: Settings) -> Runtime:
     return runtime
 
 
-def _guard(settings: Settings) -> Guard | None:
+def guard_of(settings: Settings) -> Guard | None:
     source = source_of(settings.api_keys, settings.api_keys_file)
     return None if source is None else Guard(source, asks_at_probes=settings.probe_auth)
 
 
-def _origins(settings: Settings, *, has_keys: bool) -> OriginRule:
+def origins_of(settings: Settings, *, has_keys: bool) -> OriginRule:
     """Without keys a page must not reach the server by a name that was made to point at it (DNS
     rebinding); with keys it would still need one, and a public server may have any name."""
     hosts = frozenset(host.lower().encode() for host in settings.allowed_hosts)

@@ -163,10 +163,11 @@ def not_applied(error: Exception) -> str:
 class Window:
     """Reads a file forwards through a buffer: many small batches cost one system call."""
 
-    def __init__(self, file: File, path: str) -> None:
+    def __init__(self, file: File, path: str, window_bytes: int = WINDOW_BYTES) -> None:
         self.size = file.size()
+        self.path = path
         self._file = file
-        self._path = path
+        self._window_bytes = window_bytes
         self._start = 0
         self._view = memoryview(b"")
 
@@ -179,18 +180,84 @@ class Window:
         at = offset - self._start
         if at < 0 or at + size > len(self._view):
             try:
-                self._view = read_at_most(self._file, max(size, WINDOW_BYTES), offset)
+                self._view = read_at_most(self._file, max(size, self._window_bytes), offset)
             except OSError as error:
-                raise Corrupt(self._path, offset, f"cannot be read: {error.strerror}") from error
+                raise Corrupt(self.path, offset, f"cannot be read: {error.strerror}") from error
             self._start, at = offset, 0
         return self._view[at : at + size]
+
+    def forget(self) -> None:
+        """Read the file again: another process has written to it since."""
+        self._view = memoryview(b"")
+
+
+def header_of(window: Window, number: int, instance: bytes) -> FileHeader | None:
+    """The header of a log file; None where it does not verify.
+
+    Raises:
+        Corrupt: It verifies, and is that of another file.
+    """
+    data = window.take(0, LOG_HEADER.size)
+    version = version_of(data, LOG_MAGIC)
+    if not version or not header_holds(LOG_HEADERS[version], data):
+        return None
+    found = LOG_HEADERS[version].unpack(data[: LOG_HEADERS[version].size])
+    _, _, _, incarnation, own_instance, own, batch, last_digest, synced, boot, *rest = found
+    if (own_instance, own) != (instance, number):
+        what = f"the file is number {own} of data directory {own_instance.hex()}"
+        raise Corrupt(window.path, 0, what)
+    file_bytes = rest[0] if version > 1 else 0
+    return FileHeader(version, incarnation, batch, last_digest, synced, boot, file_bytes)
+
+
+def batch_at(window: Window, number: int, offset: int, instance: bytes) -> LogBatch | None:
+    """The batch at an offset of a log file; None where its header does not verify."""
+    data = window.take(offset, BATCH_HEADER.size)
+    # A batch that was synced alone is followed by zeros up to the next page.  The comparison of
+    # the magic spares them the digest.
+    if bytes(data[:8]) != BATCH_MAGIC or not header_holds(BATCH_HEADER, data):
+        return None
+    magic, version, kind, incarnation, own_instance, own, *rest = BATCH_HEADER.unpack(data)
+    batch, events, _, size, previous, synced, body_digest, header_digest = rest
+    if (magic, own_instance, own) != (BATCH_MAGIC, instance, number):
+        return None
+    if version not in VERSIONS:
+        return None
+    body = window.take(offset + BATCH_HEADER.size, size)
+    whole = len(body) == size and digest(body) == body_digest and kind in KINDS
+    return LogBatch(
+        version=version,
+        kind=kind,
+        incarnation=incarnation,
+        number=batch,
+        events=events,
+        body_bytes=size,
+        previous=previous,
+        synced_through=synced,
+        digest=header_digest,
+        body=body if whole else None,
+    )
+
+
+def require_noted(path: str, end: Position, noted: int) -> None:
+    """Check the end of a log against the witness.  Raises Corrupt: it had been longer."""
+    if noted > end.batch:
+        what = f"the log ends before batch {noted}, which had been durable"
+        raise Corrupt(path, end.offset, what)
 
 
 class LogWalk:
     """One walk over the log, from a position to its end."""
 
-    def __init__(self, files: Files, instance: bytes, start: Position | None) -> None:
-        """`start` None: from the first log file; offset 0: from the beginning of its file."""
+    def __init__(
+        self, files: Files, instance: bytes, start: Position | None, *, noted: int = 0
+    ) -> None:
+        """Nothing is read before `open`.
+
+        Args:
+            start: None: from the first log file; offset 0: from the beginning of its file.
+            noted: The newest batch that the witness says had been durable.
+        """
         self._files = files
         self._instance = instance
         self._start = start if start is not None else Position(1, 0, 0, 0)
@@ -203,6 +270,7 @@ class LogWalk:
         self._held: list[File] = []
         self.total_bytes = 0
         self.done_bytes = 0
+        self._noted = noted
         self.vouched = 0
         """The greatest `synced_through` seen so far."""
 
@@ -244,46 +312,11 @@ class LogWalk:
         Raises:
             Corrupt: It verifies, and is that of another file.
         """
-        data = self._windows[number].take(0, LOG_HEADER.size)
-        version = version_of(data, LOG_MAGIC)
-        if not version or not header_holds(LOG_HEADERS[version], data):
-            return None
-        found = LOG_HEADERS[version].unpack(data[: LOG_HEADERS[version].size])
-        _, _, _, incarnation, instance, own, batch, last_digest, synced, boot, *rest = found
-        if (instance, own) != (self._instance, number):
-            what = f"the file is number {own} of data directory {instance.hex()}"
-            raise Corrupt(self._path(number), 0, what)
-        file_bytes = rest[0] if version > 1 else 0
-        return FileHeader(version, incarnation, batch, last_digest, synced, boot, file_bytes)
+        return header_of(self._windows[number], number, self._instance)
 
     def batch(self, number: int, offset: int) -> LogBatch | None:
         """The batch at an offset; None where its header does not verify."""
-        window = self._windows[number]
-        data = window.take(offset, BATCH_HEADER.size)
-        # A batch that was synced alone is followed by zeros up to the next page.  The comparison of
-        # the magic spares them the digest.
-        if bytes(data[:8]) != BATCH_MAGIC or not header_holds(BATCH_HEADER, data):
-            return None
-        magic, version, kind, incarnation, instance, own, *rest = BATCH_HEADER.unpack(data)
-        batch, events, _, size, previous, synced, body_digest, header_digest = rest
-        if (magic, instance, own) != (BATCH_MAGIC, self._instance, number):
-            return None
-        if version not in VERSIONS:
-            return None
-        body = window.take(offset + BATCH_HEADER.size, size)
-        whole = len(body) == size and digest(body) == body_digest and kind in KINDS
-        return LogBatch(
-            version=version,
-            kind=kind,
-            incarnation=incarnation,
-            number=batch,
-            events=events,
-            body_bytes=size,
-            previous=previous,
-            synced_through=synced,
-            digest=header_digest,
-            body=body if whole else None,
-        )
+        return batch_at(self._windows[number], number, offset, self._instance)
 
     def batches(self) -> Iterator[tuple[Position, LogBatch]]:
         """All batches that verify, each with its position; call `tail` afterwards."""
@@ -414,6 +447,8 @@ class LogWalk:
             raise Corrupt(path, position.offset, "bytes follow the mark of a clean stop")
         if begun.version > 1:
             self._require_whole(position, begun)
+        # Last, since what the log itself shows says more of what is missing.
+        require_noted(path, position, self._noted)
 
     def _require_whole(self, end: Position, begun: FileHeader) -> None:
         """Check the sizes of the last file and its successor.

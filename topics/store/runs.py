@@ -182,10 +182,11 @@ class SealedRun:
             return heap
         if self._deletions:
             return self._to_heap()
-        stored = self._stored_flags()
+        stored = self.stored_flags()
         return stored if self._dead is not None else self._counted(stored)
 
-    def _stored_flags(self) -> NDArray[np.uint8]:
+    def stored_flags(self) -> NDArray[np.uint8]:
+        """The flags as the file has them.  Raises Corrupt, OSError."""
         handle = self._opened()
         try:
             return handle.flags(self.index)
@@ -206,7 +207,7 @@ class SealedRun:
         """A copy of the file's flags in memory, with the deletes since; a byte that is no flag is
         read as the nearer one and counted."""
         with self._segments.lock:
-            stored = self._stored_flags()
+            stored = self.stored_flags()
             if np.count_nonzero(stored) == np.count_nonzero(stored == DELETED):
                 flags = stored.copy()
             else:
@@ -238,6 +239,9 @@ class SealedRun:
             # The segment is not opened here: during replay its file may be gone already, because a
             # later event drops it.
             self._dead = None
+
+    def delete_span(self, lo: int, hi: int) -> None:
+        self.delete(np.arange(lo, hi))
 
     def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         if not marked.any():

@@ -126,14 +126,7 @@ class Segments:
             OSError: The file is still there.
         """
         with self.lock:
-            self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
-            owner = self._known.get(number)
-            if owner is not None:
-                # Where the file is damaged its readers get the same error, so none needs it open.
-                with contextlib.suppress(Corrupt, OSError):
-                    self.handle(owner)
-                owner.move(Turn.DROPPED)
-            self._open.pop(number, None)
+            owner = self._release(number)
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(segment_name(number))
@@ -141,6 +134,45 @@ class Segments:
             if owner is not None:
                 self._retain(owner)
             raise
+
+    def _release(self, number: int) -> Segment | None:
+        """Keep a segment open for its readers alone; call under the lock."""
+        self._with_deletes = {run: None for run in self._with_deletes if run.segment != number}
+        owner = self._known.get(number)
+        if owner is not None:
+            # Where the file is damaged its readers get the same error, so none needs it open.
+            with contextlib.suppress(Corrupt, OSError):
+                self.handle(owner)
+            owner.move(Turn.DROPPED)
+        self._open.pop(number, None)
+        return owner
+
+    def let_go(self, number: int) -> None:
+        """Another process drops a segment to which no run refers here any more: do not keep it open,
+        but for its readers."""
+        with self.lock:
+            self._release(number)
+
+    def settle_flags(self, limit: int) -> int:
+        """*Blocking.* Drop the copies of delete flags that another process has written to the files
+        meanwhile, of so many runs at most; returns how many runs had all of them there."""
+        with self.lock:
+            some = list(self._with_deletes)[:limit]
+        settled = 0
+        for run in some:
+            with self.lock:
+                deletions = run.due(self.next_lsn)
+                is_there = False
+                with contextlib.suppress(Corrupt, OSError):
+                    rows = run.rows_in(deletions)
+                    is_there = bool(np.all(run.stored_flags()[rows] == DELETED))
+                self._with_deletes.pop(run, None)
+                if is_there:
+                    run.flipped(self.next_lsn, repaired=False)
+                    settled += 1
+                else:
+                    self._with_deletes[run] = None  # at the end: the others have their turn
+        return settled
 
     def _retain(self, owner: Segment) -> None:
         """The unlink failed: the segment can be opened and closed again until it is dropped anew."""

@@ -8,14 +8,14 @@ written and no write acknowledged before the event that justifies it is durable.
 import contextlib
 import errno
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef, RunsSealed
 from topics.protocol.model.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
-from topics.store import cache, identity, torn
+from topics.store import cache, identity, torn, witness
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most, write_all
 from topics.store.layout import (
@@ -32,6 +32,7 @@ from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
 from topics.store.wal import Log, Position, leave_failure_mark
+from topics.store.witness import Witness
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
@@ -79,9 +80,13 @@ class DiskStore:
         """Unfinished log files of killed processes, and the size to truncate each to."""
         self._boundaries: dict[int, tuple[Position, int]] = {}
         self._dropped: list[tuple[int, int]] = []
+        self.when_cleared: Callable[[], None] | None = None
+        """*Blocking*, on the thread that clears: waits until no other process holds a file that was
+        unlinked."""
         self._lock = threading.Lock()
         self._unlinking = threading.Lock()
         self._log: Log
+        self._witness: Witness
         self._segments: Segments
         self._checkpoints: Checkpoints
 
@@ -98,6 +103,12 @@ class DiskStore:
     @property
     def written_lsn(self) -> int:
         return self._log.written_lsn if self._recovered else 0
+
+    @property
+    def written_batch(self) -> int:
+        """The number of the newest batch in the log, marks included, by which another process
+        follows the log; 0 before it is recovered."""
+        return self._log.last_batch if self._recovered else 0
 
     @property
     def log_bytes(self) -> int:
@@ -146,6 +157,7 @@ class DiskStore:
 
     def _assemble(self, instance: bytes, history: bytes) -> None:
         self.instance_id = history.hex()
+        self._witness = Witness(self._files, history)
         self._checkpoints = Checkpoints(self._files, instance)
         self._segments = Segments(
             self._files, instance=instance, stats=self.stats, open_max=self._open_segments_max
@@ -185,7 +197,9 @@ class DiskStore:
             self._restore(image, stored, sink)
         else:
             self._begin_progress(0, 1)
-        walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
+        start = stored.position if stored is not None else None
+        noted = witness.read(self._files, known.history)
+        walk = LogWalk(self._files, instance, start, noted=noted)
         try:
             walk.open(self._prepare_to_read)
             events = self._apply_all(walk, sink)
@@ -412,6 +426,7 @@ class DiskStore:
 
     def sync(self) -> int:
         lsn = self._log.sync()
+        self._witness.note(self._log.synced_batch)
         if self._has_failure_mark and lsn:
             # The losses that recovery logged are durable now.
             discard(self._files, FAILED_NAME)
@@ -456,6 +471,8 @@ class DiskStore:
             if number < self._checkpoints.oldest_log:
                 self._files.unlink(log_name(number))
         self._files.sync_dir()
+        if self.when_cleared is not None:
+            self.when_cleared()
 
     def _unlink_dropped(self, lsn: int) -> None:
         """Unlink the dropped segments whose drop is durable up to `lsn`.
@@ -511,6 +528,7 @@ class DiskStore:
                 self._stop_cleanly(image)
         finally:
             self._segments.close()
+            self._witness.close()
             self._log.close()
             self._files.close()
 

@@ -162,6 +162,11 @@ class Log:
         return self._current is not None
 
     @property
+    def last_batch(self) -> int:
+        """The number of the newest batch, marks included."""
+        return self._batch
+
+    @property
     def position(self) -> Position:
         """The position of the next batch."""
         current = self._current
@@ -343,6 +348,11 @@ class Log:
         return following
 
     # -- durability ----------------------------------------------------------------------------
+
+    @property
+    def synced_batch(self) -> int:
+        """The number of the newest batch that is durable."""
+        return self._synced_batch
 
     def sync_batches(self) -> int:
         """*Blocking.* `sync`, and the number of the newest batch that is durable by it."""

@@ -137,3 +137,20 @@ def test_a_recovery_shows_all_that_it_found(durability: str) -> None:
     log.write()
     topic = log.topic
     assert (topic.published_seq, topic.synced_seq, topic.reserved_durably) == (7, 7, 9)
+
+
+def test_what_is_written_and_not_shown_is_named() -> None:
+    """By topic, with the head that it shows; nothing is, once it is synced, or its topic dropped."""
+    log = Log("fsync")
+    assert log.publication.held() == {}
+    log.append(3)
+    assert log.publication.held() == {}
+    log.write()
+    assert log.publication.held() == {1: 0}
+    log.sync()
+    assert log.publication.held() == {}
+    log.append(5)
+    log.write()
+    assert log.publication.held() == {1: 3}
+    log.publication.drop(log.topic)
+    assert log.publication.held() == {}

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.harness import Harness, tagged
-from protocol.viewers import Socket, Viewer, records_of
+from protocol.viewers import Socket, Viewer, records_of, short
 from topics.protocol.model.commands import Begin
+from topics.protocol.model.events import FloorsRaised
 from topics.protocol.state import frames
 from topics.protocol.state.frames import RecordFrame
 
@@ -146,3 +150,106 @@ def test_shared_frames_are_bounded(engine: Harness, monkeypatch: pytest.MonkeyPa
     assert 0 < max(sizes) <= 5000
     Viewer(engine, limit=10).open().told(1)
     assert shared.size_bytes <= 5000
+
+
+WATCHERS = ({}, {}, {"include_tags": True}, {"match": "a"}, {"consistency": "strong"}, {"limit": 1})
+"""Some with the same view, some with others."""
+
+CHANGES = st.sampled_from(
+    ["one", "two", "a few", "later", "delete a", "delete 1", "cap", "ttl", "drop", "time", "sync"]
+)
+PULLS = st.integers(0, len(WATCHERS) - 1)
+STEPS = st.lists(st.tuples(CHANGES, st.lists(PULLS, max_size=4)), max_size=12)
+
+
+class Watchers:
+    """An engine and its watchers, who are live; what each was told."""
+
+    def __init__(self, *, is_shared: bool) -> None:
+        self.engine = Harness()
+        self.engine.put(durability="fsync")
+        if not is_shared:
+            self.engine.engine.watches.newest_frame = lambda *_: None  # type: ignore[method-assign]
+        self.viewers = [Viewer(self.engine, **view).open() for view in WATCHERS]
+        self.told = [[short(frame) for frame in viewer.frames()] for viewer in self.viewers]
+        self.engine.auto = False
+
+    def change(self, what: str) -> None:
+        engine = self.engine
+        match what:
+            case "one" | "two" | "a few":
+                engine.append(*map(tagged, {"one": "a", "two": "ab", "a few": "abab"}[what]))
+                self.change("sync")
+            case "later":
+                engine.append(tagged("b"))
+            case "delete a":
+                engine.delete(match="a")
+            case "delete 1":
+                engine.delete(before_seq=engine.topic().earliest_seq + 1)
+            case "cap":
+                engine.put(cap_records=2, durability="fsync")
+            case "ttl":
+                engine.put(ttl_ms=50, durability="fsync")
+            case "drop":
+                engine.drop()
+                engine.put(durability="fsync")
+            case "time":
+                engine.now_ms += 30
+            case "sync":
+                engine.write()
+                engine.sync()
+
+    def pull(self, at: int) -> None:
+        frame = self.viewers[at].pull()
+        if frame is not None:
+            self.told[at].append(short(frame))
+
+    def end(self) -> list[list[str]]:
+        self.change("sync")
+        for told, viewer in zip(self.told, self.viewers, strict=True):
+            told += [short(frame) for frame in viewer.frames()]
+        return self.told
+
+
+@given(STEPS)
+def test_the_newest_frame_is_what_a_look_would_find(steps: list[tuple[str, list[int]]]) -> None:
+    """Whatever happens between two looks of streams at one position: who gets the frame of another
+    gets what it would have got alone. (§7.6)"""
+    shared, alone = Watchers(is_shared=True), Watchers(is_shared=False)
+
+    for change, pulls in steps:
+        for each in (shared, alone):
+            each.change(change)
+            for at in pulls:
+                each.pull(at)
+
+    assert shared.end() == alone.end()
+
+
+def test_live_streams_get_one_frame_without_a_look(
+    engine: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second and all others. (§7.6)"""
+    viewers = [Viewer(engine).open() for _ in range(3)]
+    assert [viewer.told() for viewer in viewers] == [["t caught up at 0"]] * 3
+    engine.append(1)
+    first = viewers[0].pull()
+    monkeypatch.setattr(engine.engine.watches, "_look", None)
+
+    assert [viewer.pull() for viewer in viewers[1:]] == [first, first]
+    assert {viewer.cursors["t"] for viewer in viewers} == {1}
+
+
+def test_what_was_evicted_since_is_in_no_newest_frame(engine: Harness) -> None:
+    """For want of memory, say: the second stream is told of the loss. (§3.3)"""
+    viewers = [Viewer(engine).open() for _ in range(2)]
+    assert [viewer.told() for viewer in viewers] == [["t caught up at 0"]] * 2
+    engine.append(1, 2)
+    assert viewers[0].told() == ["t 1-2"]
+    topic = engine.topic()
+    floors = msgspec.structs.replace(topic.floors, cap_through=1)
+    engine.engine.unit.emit(
+        FloorsRaised(engine.now_ms, topic.topic_id, floors, 1, topic.size_bytes // 2)
+    )
+
+    assert viewers[1].told() == ["t lost 1-1 cap", "t 2"]

@@ -139,6 +139,24 @@ def test_a_cut_run_is_its_own_rest(batches: list[list[Row]], draw: st.DataObject
     assert rest.text_bytes == run.text_bytes - (int(run.columns.offset[row]))
 
 
+@given(BATCHES, st.booleans(), st.data())
+def test_rows_side_by_side_are_deleted_as_others_are(
+    batches: list[list[Row]], volatile: bool, draw: st.DataObject
+) -> None:
+    """A span of rows goes, those that were deleted before counted once. (§5)"""
+    one, other = run_of(batches), run_of(batches)
+    one.volatile = other.volatile = volatile
+    for _ in range(2):
+        lo = draw.draw(st.integers(0, one.count - 1))
+        hi = draw.draw(st.integers(lo + 1, one.count))
+
+        one.delete_span(lo, hi)
+        other.delete(np.arange(lo, hi))
+
+        assert one.flags.tolist() == other.flags.tolist()
+        assert (one.dead, one.wasted_bytes) == (other.dead, other.wasted_bytes)
+
+
 @given(BATCHES, st.data())
 def test_a_packed_run_is_what_lives_in_it(batches: list[list[Row]], draw: st.DataObject) -> None:
     """Rows, seqs, tags and nodes of the living, the text of nobody else; then it grows. (§5)"""

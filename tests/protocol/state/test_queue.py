@@ -6,6 +6,8 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.harness import Harness
 from protocol.workers import held_by, queue
@@ -251,6 +253,67 @@ def test_no_step_looks_at_jobs_that_wait(steps: list[int]) -> None:
         return steps[0] - before
 
     assert round_among(1000) == round_among(10_000) < 100
+
+
+def alone(jobs: Queue, event: JobsLeased) -> None:
+    """Lease the jobs of an event by the table, one at a time."""
+    for seq, number, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
+        jobs._job(seq)
+        one = [[seq], [number], [deliveries]]
+        jobs.lease(JobsLeased(0, 1, event.node, event.until_ms, *one))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["lease", "again", "ack", "release", "pass", "wait"]), st.integers(1, 9)
+    )
+)
+
+
+@given(STEPS, st.sampled_from([0, 2]), st.booleans())
+def test_many_fresh_jobs_are_leased_as_one_is(
+    steps: list[tuple[str, int]], most: int, is_pushed: bool
+) -> None:
+    """Whatever happened before, and whichever deadline is first: jobs of a claim that were never
+    delivered end where each of them alone would. (§10.2, §10.3)"""
+    together, each = Queue(), Queue()
+    for jobs in (together, each):
+        jobs.end_after(most, 50)
+        jobs.take_ended(0, 0)
+        jobs.pushed = {3, 5} if is_pushed else set()
+    now_ms, seq, number = 100, 1, 1
+    for step, n in steps:
+        if step == "lease":
+            seqs, leases = range(seq, seq + n), range(number, number + n)
+            deliveries = [1 + (i % 2) for i in seqs]
+            # Deadlines do not come in order.
+            event = JobsLeased(0, 1, "w", now_ms + 40 // n, list(seqs), list(leases), deliveries)
+            together.lease(event)
+            alone(each, event)
+            seq, number = seq + n, number + n
+        taken = []
+        for jobs in (together, each):
+            if step == "again":
+                lease(jobs, *again(jobs, n), until_ms=now_ms + 10, first=number, deliveries=2)
+            elif step == "ack":
+                remove(jobs, (n, 2 * n))
+            elif step == "release" and n in jobs.jobs:
+                release(jobs, n, ready_ms=now_ms + 5 if n % 2 else 0)
+            elif step == "pass":
+                jobs.pass_through(n)
+            elif step == "wait":
+                jobs.settle(now_ms + n)
+            taken.append([job.seq for job in jobs.take_ended(now_ms - 20, 3)])
+        number += 9 if step == "again" else 0
+        now_ms += n if step == "wait" else 0
+
+        assert facts(together) == facts(each)
+        assert together.first_held() == each.first_held()
+        assert (together.freed, together.next_end_ms(), taken[0]) == (
+            each.freed,
+            each.next_end_ms(),
+            taken[1],
+        )
 
 
 # ---------------------------------------------------------------------- checkpoints and replays

@@ -15,6 +15,7 @@ from topics.protocol.state.run_list import (
     WINDOW_FIRST,
     WINDOW_MAX,
     RunList,
+    packed_spans,
     rows_of,
     seq_spans,
     spans_of,
@@ -96,6 +97,30 @@ def test_spans_cover_the_rows_that_are_there(shape: list[tuple[int, int]], seqs:
     ]
 
     assert by_rows == by_extents == expected
+
+
+@given(SHAPES, st.data())
+def test_seqs_that_follow_each_other_are_found_as_others_are(
+    shape: list[tuple[int, int]], draw: st.DataObject
+) -> None:
+    """A few neighbours in one run, neighbours in two and scattered ones: the same rows, and the same
+    spans in an event, as by columns. (§10.2, §10.4)"""
+    runs = listed(shape)
+    there = seqs_in(runs)
+    first = draw.draw(st.integers(0, len(there) - 1))
+    last = draw.draw(st.integers(first, min(first + 12, len(there) - 1)))
+    left_out = draw.draw(st.sets(st.integers(first, last - 1)) if last > first else st.just(set()))
+    seqs = [there[i] for i in range(first, last + 1) if i not in left_out]
+
+    found = [
+        run.first_seq + row
+        for run, spans in runs.extents_of(seqs)
+        for lo, hi in spans
+        for row in range(lo, hi)
+    ]
+
+    assert found == seqs
+    assert packed_spans(seqs) == spans_around(seqs).astype("<u8").tobytes()
 
 
 @given(SHAPES, st.sets(st.integers(1, 260), min_size=1), st.booleans())

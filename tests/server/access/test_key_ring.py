@@ -77,3 +77,20 @@ def test_names_of_keys_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {caller.name for caller in ring.replace([]).revoked}
 
     assert len(names) == 2
+
+
+def test_a_caller_is_found_by_its_key_in_another_ring() -> None:
+    """Each process has callers of its own for the same keys, with the same rights. (§0.2)"""
+    ours, theirs = KeyRing([entry("a", "read"), entry("b")]), KeyRing([entry("a", "read")])
+    caller, other = ours.find(b"a"), ours.find(b"b")
+    assert caller is not None
+    assert other is not None
+    known, gone = ours.entry_of(caller), ours.entry_of(other)
+    assert known is not None
+    assert gone is not None
+
+    assert theirs.caller_of(known) is theirs.find(b"a")
+    assert theirs.caller_of(gone) is None
+    assert KeyRing([entry("a", "write")]).caller_of(known) is None
+    ours.replace([])
+    assert ours.entry_of(caller) is None

@@ -43,3 +43,18 @@ def test_without_keys_nothing_is_counted() -> None:
 
     assert known.of(ANYONE) == []
     known.leave(ANYONE, 0)
+
+
+def test_what_is_in_flight_in_other_processes_counts() -> None:
+    """A key has one bound, however many processes serve it. (§11)"""
+    known: InFlight[str] = InFlight(2)
+    one = Caller("one")
+    known.elsewhere = {"one": 2, "other": 5}
+    assert refusal(known.enter, one, "a").detail == {"limit": "max_inflight_per_key", "max": 2}
+    assert known.counts() == {}
+
+    known.elsewhere = {"one": 1}
+    known.enter(one, "a")
+
+    assert known.counts() == {"one": 1}
+    assert refusal(known.enter, one, "b").detail == {"limit": "max_inflight_per_key", "max": 2}

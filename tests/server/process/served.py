@@ -90,6 +90,7 @@ def main(directory: Path, port: int, fault: str = "") -> int:
         port=port,
         port_file=directory / "port",
         keep_alive_ms=75_000,
+        readers=0,
         data_dir=directory / "data",
         limits=Limits(max_body_bytes=1 << 20),
         trusted_proxies=(),

@@ -156,3 +156,19 @@ def test_a_start_behind_the_log_is_nothing_special() -> None:
     clock.not_before(hands.wall - 5)
 
     assert clock.now_ms() == hands.wall
+
+
+def test_a_clock_that_takes_the_course_of_another_reads_the_same() -> None:
+    """So that records expire in every process at once; also while the clock runs slower."""
+    hands = Hands()
+    clock = hands.clock()
+    clock.not_before(clock.now_ms() + 60_000)
+    hands.wall -= 5_000
+    other = hands.clock()
+    assert other.now_ms() != clock.now_ms()
+
+    other.take_course(clock.course)
+
+    for ms in (0, 250, 40_000, 4_000_000):
+        hands.pass_ms(ms)
+        assert other.now_ms() == clock.now_ms()

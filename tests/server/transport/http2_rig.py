@@ -188,6 +188,10 @@ class News:
     def is_over(self) -> bool:
         return self._ends and not self._pieces
 
+    @property
+    def is_drained(self) -> bool:
+        return not self._pieces and not self._ends
+
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 

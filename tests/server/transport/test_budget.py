@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.server.transport.budget import Budget, Charges, Meter, Share
+from topics.server.transport.budget import Budget, Charges, Meter, Share, Stopwatch
 
 
 def test_a_meter_forgets_at_its_share() -> None:
@@ -99,3 +99,47 @@ def test_what_was_used_at_once_is_forgotten_soon() -> None:
     meter.use(1.0, 60.0)
     assert meter.is_heavy(1.17)
     assert not meter.is_heavy(1.19)
+
+
+class Clocks:
+    """A clock, and one of CPU time that counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.now_s = self.cpu_s = 5.0
+        self.reads = 0
+        self.watch = Stopwatch(lambda: self.now_s, self.read)
+        self.reads = 0
+
+    def read(self) -> float:
+        self.reads += 1
+        return self.cpu_s
+
+    def turn(self, took_s: float, cpu_s: float, *, pause_s: float = 0.0) -> float:
+        """A turn behind a pause; what it is charged."""
+        self.now_s += pause_s
+        begun_s = self.watch.begin()
+        self.now_s += took_s
+        self.cpu_s += cpu_s
+        return self.watch.end(begun_s)
+
+
+def test_a_short_turn_counts_as_it_took() -> None:
+    """Turns of one slice ask the clock of CPU time once."""
+    clocks = Clocks()
+
+    took = [clocks.turn(50e-6, 40e-6, pause_s=5e-6) for _ in range(10)]
+
+    assert took == pytest.approx([50e-6] * 10)
+    assert clocks.reads == 0
+
+
+def test_a_turn_that_waited_for_a_cpu_counts_less() -> None:
+    """It is charged what the thread used, and at most what it used in the millisecond before with it;
+    a turn that worked is charged all of its time."""
+    clocks = Clocks()
+
+    assert clocks.turn(20e-3, 60e-6, pause_s=1.0) == pytest.approx(60e-6)
+    assert clocks.turn(20e-3, 20e-3, pause_s=1.0) == pytest.approx(20e-3)
+    clocks.turn(90e-6, 80e-6, pause_s=1.0)
+    assert clocks.turn(20e-3, 60e-6, pause_s=10e-6) == pytest.approx(140e-6)
+    assert clocks.reads == 6

@@ -38,7 +38,8 @@ def test_pieces_are_framed_where_there_are_frames(
 
 
 def test_news_is_looked_for_until_there_is_none() -> None:
-    """A wake is a reason to look; a piece is a reason to look again; nothing ends that."""
+    """A wake is a reason to look; a piece is a reason to look again, unless the source says that it was
+    the last for now."""
     stream = Woken(is_chunked=True)
     assert not stream.has_news
     stream.news.put(b"a", b"b")
@@ -48,7 +49,23 @@ def test_news_is_looked_for_until_there_is_none() -> None:
     while stream.has_news:
         looks.append(stream.next())
 
-    assert looks == [b"1\r\na\r\n", b"1\r\nb\r\n", None]
+    assert looks == [b"1\r\na\r\n", b"1\r\nb\r\n"]
+
+
+def test_a_wake_that_comes_while_a_piece_is_taken_is_news() -> None:
+    """Though the source has nothing more at that moment."""
+    stream = Woken(is_chunked=True)
+    stream.news.put(b"a")
+    take = stream.news.take
+
+    def woken() -> bytes | None:
+        stream.news.put()
+        return take()
+
+    stream.news.take = woken  # type: ignore[method-assign]
+    stream.next()
+
+    assert stream.has_news
 
 
 def test_the_end_is_the_source_s() -> None:

@@ -53,3 +53,14 @@ def test_a_cleared_inbox_is_as_new() -> None:
     assert (inbox.piece, inbox.at, inbox.size_bytes) == (b"", 0, 0)
     inbox.put(b"e")
     assert taken(inbox, 9) == b"e"
+
+
+def test_all_that_was_not_taken_is_there() -> None:
+    """For another process, which goes on with it."""
+    inbox = Inbox()
+    assert inbox.all() == b""
+    for piece in (b"abc", b"def", b"g"):
+        inbox.put(piece)
+    taken(inbox, 2)
+    assert inbox.all() == b"cdefg"
+    assert inbox.size_bytes == 5

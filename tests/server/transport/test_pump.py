@@ -34,6 +34,7 @@ class Ready(Slow):
     """A feed that needs no task."""
 
     is_over = False
+    is_drained = True
 
     def listen(self, wake: Callable[[], None]) -> None: ...
 
@@ -67,7 +68,9 @@ def test_one_piece_is_held_until_it_is_taken() -> None:
         pump.listen(lambda: woken.append(feed.asked))
         await rest()
         assert (feed.asked, woken) == (1, [1])
+        assert not pump.is_drained
         assert pump.take() == b"one"
+        assert pump.is_drained
         assert pump.take() is None
         await rest()
         assert (feed.asked, woken) == (2, [1, 2])
@@ -75,6 +78,7 @@ def test_one_piece_is_held_until_it_is_taken() -> None:
         assert not pump.is_over
         await rest()
         assert pump.is_over
+        assert not pump.is_drained
         assert woken == [1, 2, 3], "the end wakes too"
         assert pump.take() is None
 

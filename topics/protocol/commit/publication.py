@@ -92,6 +92,11 @@ class Publication:
         """This unit reserved seqs of the topic."""
         self._reserved.append((topic, topic.reserved_through))
 
+    def held(self) -> dict[int, int]:
+        """Topics of which the log holds more than they show, by id, and the heads that they show.
+        Any other topic shows all that was written of it."""
+        return {topic_id: held[0].published_seq for topic_id, held in self._unsynced.items()}
+
     def show_all(self, topic: Topic) -> None:
         """After recovery: what was found is there, durable and shown."""
         topic.publish(topic.head_seq)

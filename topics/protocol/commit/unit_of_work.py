@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from topics.protocol.commit.admission import FRAME_BYTES, Admission
 from topics.protocol.commit.copies import Copies
@@ -46,7 +44,7 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import Fetch, Gate, Wake
 from topics.protocol.state.hot_run import hot_bytes_of
-from topics.protocol.state.run_list import seq_spans
+from topics.protocol.state.run_list import packed_spans
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
 
@@ -145,6 +143,11 @@ class UnitOfWork:
         self._on_its_way = unit
         self.publication.on_taken()
         return unit.frames
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether a unit was taken, and it is not known whether the log has it."""
+        return self._on_its_way is not None
 
     @property
     def has_events(self) -> bool:
@@ -424,15 +427,12 @@ class UnitOfWork:
         )
         self.emit(event, logged=logs_deletes(queue), log_bytes=FRAME_BYTES + len(event.spans))
 
-    def remove(self, topic: Topic, seqs: NDArray[np.uint64], moment: Moment) -> tuple[int, Gate]:
-        """Delete live records by seq; returns how many, and what the answer waits for."""
-        if not len(seqs):
+    def remove(self, topic: Topic, seqs: Sequence[int], moment: Moment) -> tuple[int, Gate]:
+        """Delete live records by seq, ascending; returns how many, and what the answer waits for."""
+        if not seqs:
             return 0, self.repeated(topic)
-        spans = seq_spans(seqs)
-        size_bytes = 0
-        for run, rows in topic.runs.rows_of(spans):
-            size_bytes += int(topic.sizes(run)[rows].sum(dtype=np.int64))
-        raw = spans.astype("<u8", copy=False).tobytes()
+        size_bytes = topic.text_of(seqs)
+        raw = packed_spans(seqs)
         return len(seqs), self.remove_spans(topic, raw, len(seqs), size_bytes, moment)
 
     def remove_spans(

@@ -7,8 +7,6 @@ A lease is an event, logged where the queue's config has them outlive the proces
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import numpy as np
-
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of
 from topics.protocol.decide.topics import note_read
@@ -20,7 +18,6 @@ from topics.protocol.model.outcomes import Gate, Grant, Jobs
 from topics.protocol.model.ports import Extent
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
-from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import Topic
 
 LEASE_BYTES: Final = 64
@@ -94,8 +91,11 @@ class Leases:
         lease_ms = topic.config.lease_ms if claimant.lease_ms is None else claimant.lease_ms
         first = self._state.queues.next_lease
         leases = list(range(first, first + len(seqs)))
-        jobs = queue.jobs
-        deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
+        if seqs[0] >= queue.fresh_from:
+            deliveries = [1] * len(seqs)
+        else:
+            jobs = queue.jobs
+            deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
         until_ms, node = now_ms + lease_ms, claimant.node
         grant = Grant(topic.topic_id, node, seqs, leases, deliveries, until_ms)
         self._lease(
@@ -154,21 +154,12 @@ class Leases:
 
 def held_jobs(queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
     """(jobs that the node holds, ascending; the seqs that it does not, as they came)."""
-    held: dict[int, Job] = {}
-    skipped: list[int] = []
-    for i, seq in enumerate(command.seqs):
-        lease = None if command.leases is None else command.leases[i]
-        job = queue.holds(seq, command.node, lease)
-        if job is None or seq in held:
-            skipped.append(seq)
-        else:
-            held[seq] = job
-    return [held[seq] for seq in sorted(held)], skipped
+    return queue.held(command.seqs, command.node, command.leases)
 
 
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
     """The jobs of a grant, and where their text lies."""
-    return Jobs(grant, topic.runs.extents(seq_spans(np.array(grant.seqs, np.uint64))))
+    return Jobs(grant, topic.runs.extents_of(grant.seqs))
 
 
 def each_alone(jobs: Jobs) -> Jobs:

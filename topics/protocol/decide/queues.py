@@ -342,8 +342,7 @@ class QueueCommands:
         """§10.4: the ack is the delete."""
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
         jobs, skipped = held_jobs(queue, command)
-        seqs = np.array([job.seq for job in jobs], np.uint64)
-        acked, gate = self._unit.remove(topic, seqs, moment)
+        acked, gate = self._unit.remove(topic, [job.seq for job in jobs], moment)
         return self._changed(Acked, topic, queue, acked, skipped, gate)
 
     def _nack(self, command: Nack, moment: Moment) -> Nacked:

@@ -159,6 +159,9 @@ class Driver:
         self._copy_pace = CopyPace()
         self._host = host
         self._is_open = False
+        self.when_shown: Callable[[], None] | None = None
+        """Called when the log has moved, before anybody is answered: other processes are shown what
+        readers may see now."""
         self._is_work_due = False
         self._parked: dict[object, _Parked] = {}
         self._deadlines: list[tuple[int, int, object]] = []
@@ -474,6 +477,8 @@ class Driver:
         self.commit.end_turn()
 
     def on_published(self) -> None:
+        if self.when_shown is not None:
+            self.when_shown()
         self.work_soon()
 
     def on_answered(self) -> None:

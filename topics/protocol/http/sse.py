@@ -22,7 +22,11 @@ from topics.protocol.state.frames import (
 from topics.protocol.state.topic import Tombstone
 from topics.protocol.state.watched import StreamEnd
 
-ENDS: Final[Mapping[StreamEnd, int]] = {StreamEnd.TAKEN_OVER: 409, StreamEnd.KEY_REMOVED: 401}
+ENDS: Final[Mapping[StreamEnd, int]] = {
+    StreamEnd.TAKEN_OVER: 409,
+    StreamEnd.KEY_REMOVED: 401,
+    StreamEnd.MOVED: 503,
+}
 """The status of §0.6 that tells a client why its stream ended."""
 
 assert ENDS.keys() == set(StreamEnd)

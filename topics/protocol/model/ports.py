@@ -89,6 +89,9 @@ class Run(Protocol):
         later one), so a sealed run that is not open only remembers them.
         """
 
+    def delete_span(self, lo: int, hi: int) -> None:
+        """As `delete`, of rows [lo, hi)."""
+
     def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         """As `delete`, for the rows where `marked`, of shape (count,), is true: its cost does not
         depend on how many they are and how they are scattered."""

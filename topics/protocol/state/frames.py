@@ -6,9 +6,12 @@ A frame that many streams want is one object, so it is read and encoded once.
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from topics.protocol.model.commands import View
+from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import DamagedRun
+from topics.protocol.model.events import Floors
 from topics.protocol.model.outcomes import Records
-from topics.protocol.state.topic import Tombstone
+from topics.protocol.state.topic import Tombstone, Topic
 
 FRAMES_SHARED_MAX: Final = 256
 FRAMES_SHARED_BYTES_MAX: Final = 16 << 20
@@ -62,14 +65,47 @@ Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
 Pulled: TypeAlias = Frame | DamagedFrame
 
 
+@dataclass(slots=True, eq=False)
+class NewestFrame:
+    """The frame that took the last live stream to the head of a topic: most streams of a topic are
+    live, and want the same one.
+
+    It was made of a topic whose records do not expire, which was in this state and had lost nothing
+    behind `cursor`.
+    """
+
+    frame: RecordFrame
+    cursor: int
+    view: View
+    topic: Topic
+    count: int
+    floors: Floors
+    config: TopicConfig
+
+    def fits(self, cursor: int, view: View) -> bool:
+        """Whether it is the frame for a live stream that stands there."""
+        topic = self.topic
+        return (
+            self.cursor == cursor
+            and (self.view is view or self.view == view)
+            and self.count == topic.count
+            and self.floors is topic.floors
+            and self.config is topic.config
+        )
+
+
 class SharedFrames:
     """Frames that other streams at the same position get, too.
 
     They hold text and keep segments open: those of a topic are forgotten when it changes, and all of
     them when they are too many or too large.
+
+    Attributes:
+        newest: The newest frame by topic.
     """
 
     def __init__(self) -> None:
+        self.newest: dict[int, NewestFrame] = {}
         self._frames: dict[int, dict[object, tuple[RecordFrame | None, int, int]]] = {}
         self._count = 0
         self.size_bytes = 0
@@ -85,6 +121,7 @@ class SharedFrames:
             self.size_bytes + size_bytes > FRAMES_SHARED_BYTES_MAX
         ):
             self._frames.clear()
+            self.newest.clear()
             self._count = self.size_bytes = 0
         if size_bytes <= FRAMES_SHARED_BYTES_MAX:
             self._frames.setdefault(topic_id, {})[key] = frame, to_seq, size_bytes
@@ -92,6 +129,7 @@ class SharedFrames:
             self.size_bytes += size_bytes
 
     def forget(self, topic_id: int) -> None:
+        self.newest.pop(topic_id, None)
         gone = self._frames.pop(topic_id, None)
         if gone is not None:
             self._count -= len(gone)

@@ -325,6 +325,14 @@ class HotRun:
             sizes = int(self._parts["size"][rows].sum(dtype=np.int64, where=live))
             self._deleted_bytes += sizes + fresh * (1 + HOT_ROW_BYTES)
 
+    def delete_span(self, lo: int, hi: int) -> None:
+        if self.volatile:
+            self.delete(np.arange(lo, hi))
+            return
+        flags = self._flags[lo:hi]
+        self._dead += flags.tobytes().count(LIVE)
+        flags.fill(DELETED)
+
     def delete_marked(self, marked: NDArray[np.bool_]) -> None:
         flags = self.flags
         fresh = marked & (flags == LIVE)

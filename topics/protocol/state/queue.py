@@ -12,6 +12,7 @@ a claim holds everything about what it claims, so a replay needs no expiry.
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from itertools import repeat
 from typing import Final, Protocol
 
 import numpy as np
@@ -57,6 +58,8 @@ class Queue:
         self._doubtful: set[int] = set()
         self._again: list[int] = []
         self._times: list[tuple[int, int]] = []
+        self._last_ms = 0
+        """No entry of `_times` is later."""
         self._held: list[int] = []
         self._known: list[int] = []
         self.ends_sooner = False
@@ -110,12 +113,13 @@ class Queue:
         until_ms, node = event.until_ms, event.node
         if self._doubtful:
             self._doubtful.difference_update(event.seqs)
+        if event.seqs and event.seqs[0] >= self.fresh_from:
+            self._begin(event)
+            self._trim()
+            return
         jobs = self.jobs
         for seq, lease, deliveries in zip(event.seqs, event.leases, event.deliveries, strict=True):
-            job = jobs.get(seq)
-            if job is None:
-                self._begin(Job(seq, deliveries, _FIRST_PLACE, until_ms, lease, node))
-                continue
+            job = jobs.get(seq) or self._job(seq)
             if job.lease != lease and job.lease in self.pushed:
                 self.freed.append((seq, job.lease))
             if job.place is not JobPlace.LEASED:
@@ -123,23 +127,44 @@ class Queue:
             self._move(job, JobStep.LEASED)
             job.lease, job.node, job.deliveries = lease, node, deliveries
             job.until_ms, job.refusals = until_ms, 0
-            heappush(self._times, (until_ms + 1, seq))
+            self._note_time(until_ms + 1, seq)
             if self._most:
                 self._note_end(job)
         self._trim()
 
-    def _begin(self, job: Job) -> None:
-        """A fresh job's first lease, without the table: most of what a busy queue does."""
-        seq = job.seq
-        self.jobs[seq] = job
-        self.in_flight += 1
-        if seq >= self.fresh_from:
-            self.fresh_from = seq + 1
-        heappush(self._known, seq)
-        heappush(self._held, seq)
-        heappush(self._times, (job.until_ms + 1, seq))
+    def _begin(self, event: JobsLeased) -> None:
+        """The first lease of fresh jobs, without the table: most of what a busy queue does."""
+        seqs, ends_ms = event.seqs, event.until_ms + 1
+        made = list(
+            map(
+                Job,
+                seqs,
+                event.deliveries,
+                repeat(_FIRST_PLACE),
+                repeat(event.until_ms),
+                event.leases,
+                repeat(event.node),
+            )
+        )
+        self.jobs.update(zip(seqs, made, strict=True))
+        self.in_flight += len(made)
+        self.fresh_from = seqs[-1] + 1
+        # They are above all that were known before, so the heaps stay heaps.
+        self._known += seqs
+        self._held += seqs
+        if ends_ms >= self._last_ms:
+            self._last_ms = ends_ms
+            self._times += zip(repeat(ends_ms), seqs)
+        else:
+            for seq in seqs:
+                heappush(self._times, (ends_ms, seq))
         if self._most:
-            self._note_end(job)
+            for job in made:
+                self._note_end(job)
+
+    def _note_time(self, at_ms: int, seq: int) -> None:
+        heappush(self._times, (at_ms, seq))
+        self._last_ms = max(self._last_ms, at_ms)
 
     def release(self, event: JobsReleased) -> None:
         """Leases were released, at once or with a delay."""
@@ -153,7 +178,7 @@ class Queue:
             job.lease, job.node = 0, ""
             job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
-                heappush(self._times, (event.ready_ms, seq))
+                self._note_time(event.ready_ms, seq)
             if self._most:
                 self._note_end(job)
 
@@ -166,7 +191,7 @@ class Queue:
         will find the damage again.  Whether the damage is to be reported."""
         self._move(job, JobStep.SPOILED)
         job.until_ms = until_ms
-        heappush(self._times, (until_ms, job.seq))
+        self._note_time(until_ms, job.seq)
         if self._most:
             self._note_end(job)
         is_new, job.is_reported = not job.is_reported, True
@@ -177,7 +202,7 @@ class Queue:
         self._move(job, JobStep.POSTPONED)
         job.refusals += 1
         job.until_ms = until_ms
-        heappush(self._times, (until_ms, job.seq))
+        self._note_time(until_ms, job.seq)
         if self._most:
             self._note_end(job)
 
@@ -294,12 +319,26 @@ class Queue:
             return
         for first, last in spans.tolist():
             if last - first < len(jobs):
-                gone = [jobs[seq] for seq in range(first, last + 1) if seq in jobs]
+                self._remove([job for seq in range(first, last + 1) if (job := jobs.get(seq))])
             else:
-                gone = [job for job in jobs.values() if first <= job.seq <= last]
+                self._remove([job for job in jobs.values() if first <= job.seq <= last])
+        self._trim()
+
+    def _remove(self, gone: Sequence[Job]) -> None:
+        if self.taking is not None or self.pushed:
             for job in gone:
                 self._move(job, JobStep.REMOVED)
-        self._trim()
+            return
+        # As `_move`, of which most acks need little.
+        jobs, ended = self.jobs, 0
+        for job in gone:
+            if job.place is JobPlace.LEASED:
+                job.place = _LAST_PLACE
+                ended += 1
+                del jobs[job.seq]
+            else:
+                self._move(job, JobStep.REMOVED)
+        self.in_flight -= ended
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
         """The same, of the seqs that marks mean."""
@@ -378,6 +417,27 @@ class Queue:
             return None
         return job
 
+    def held(
+        self, seqs: Sequence[int], node: str, leases: Sequence[int] | None
+    ) -> tuple[list[Job], list[int]]:
+        """As `holds`, for many.
+
+        Returns:
+            The jobs that `node` holds, ascending; the seqs that it does not, as they came, and those
+            that came before.
+        """
+        jobs = self.jobs
+        held: dict[int, Job] = {}
+        skipped: list[int] = []
+        for i, seq in enumerate(seqs):
+            job = jobs.get(seq)
+            is_held = job is not None and job.node == node and job.lease and seq not in held
+            if job is not None and is_held and (leases is None or job.lease == leases[i]):
+                held[seq] = job
+            else:
+                skipped.append(seq)
+        return [held[seq] for seq in sorted(held)], skipped
+
     def first_held(self) -> int | None:
         """The lowest seq under a live lease."""
         held = self._held
@@ -430,11 +490,12 @@ class Queue:
             else:
                 self._move(job, JobStep.POSTPONED if made.until_ms else JobStep.RELEASED)
             if made.until_ms:
-                heappush(self._times, (job.ends_ms, job.seq))
+                self._note_time(job.ends_ms, job.seq)
         self.fresh_from = max(self.fresh_from, image.fresh_from)
 
 
 _FIRST_PLACE: Final = JOB_TRANSITIONS[JobPlace.FRESH, JobStep.LEASED]
+_LAST_PLACE: Final = JOB_TRANSITIONS[JobPlace.LEASED, JobStep.REMOVED]
 _LASTING: Final = TIMED | {JobPlace.AGAIN}
 _SORTED_MAX: Final = 10_000
 """Jobs looked at in one slice once their limit has changed: some milliseconds."""

@@ -8,6 +8,7 @@ Invariants: runs ascend and do not overlap; `starts` are their first seqs.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import Final, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ WINDOW_MAX: Final = 65_536
 """Rows that a walk looks at in one go, from the first to the last: most walks end early."""
 SEALED_ROW_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in COLUMN_DTYPES.values()) + 1
 """Columns and flag of a row in a segment, whatever its text."""
+_SPAN: Final = Struct("<QQ")
 _SPANS_FEW: Final = 16
 """Spans up to which a loop costs less than columns."""
 _ROWS_FEW: Final = 1024
@@ -130,7 +132,7 @@ class RunList(Sequence[Run]):
         if len(spans) <= _SPANS_FEW:
             for run, lo, hi in self._pieces(spans.tolist()):
                 if hi - lo <= _ROWS_FEW:
-                    run.delete(np.arange(lo, hi))
+                    run.delete_span(lo, hi)
                 else:
                     marked = np.zeros(run.count, np.bool_)
                     marked[lo:hi] = True
@@ -170,6 +172,16 @@ class RunList(Sequence[Run]):
                     break
                 yield run, lo, min(last + 1 - run.first_seq, run.count)
 
+    def extents_of(self, seqs: Sequence[int]) -> list[Extent]:
+        """The rows of some seqs, ascending, run by run."""
+        first_seq, last_seq = seqs[0], seqs[-1]
+        if last_seq - first_seq == len(seqs) - 1:
+            run = self._runs[max(bisect_right(self.starts, first_seq) - 1, 0)]
+            row = first_seq - run.first_seq
+            if row >= 0 and row + len(seqs) <= run.count:
+                return [Extent(run, [(row, row + len(seqs))])]
+        return self.extents(seq_spans(np.array(seqs, np.uint64)))
+
     def extents(self, spans: NDArray[np.uint64]) -> list[Extent]:
         """The rows that seq spans of shape (k, 2), both ends inclusive, cover, run by run."""
         if len(spans) <= _SPANS_FEW:
@@ -201,6 +213,13 @@ def spans_of(rows: NDArray[np.int64]) -> list[Span]:
     starts = rows[np.concatenate(([0], cuts + 1))].tolist()
     ends = rows[np.concatenate((cuts, [len(rows) - 1]))].tolist()
     return [(a, b + 1) for a, b in zip(starts, ends, strict=True)]
+
+
+def packed_spans(seqs: Sequence[int]) -> bytes:
+    """Spans of adjacent seqs of an ascending sequence, as `RecordsDeleted` has them."""
+    if seqs[-1] - seqs[0] == len(seqs) - 1:
+        return _SPAN.pack(seqs[0], seqs[-1])
+    return seq_spans(np.array(seqs, np.uint64)).astype("<u8", copy=False).tobytes()
 
 
 def seq_spans(seqs: NDArray[np.uint64]) -> NDArray[np.uint64]:

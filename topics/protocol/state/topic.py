@@ -14,7 +14,7 @@ Invariants, asserted at the end of every change: `evict_floor <= earliest_seq <=
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -308,6 +308,19 @@ class Topic:
         except Corrupt:
             return self._shares(run)
 
+    def text_of(self, seqs: Sequence[int]) -> int:
+        """Bytes of text of the records of some seqs, ascending."""
+        size_bytes = 0
+        for run, spans in self.runs.extents_of(seqs):
+            sizes = self.sizes(run)
+            if len(spans) == 1:
+                lo, hi = spans[0]
+                size_bytes += sum(sizes[lo:hi].tolist())  # of a few rows, faster than in numpy
+            else:
+                rows = np.concatenate([np.arange(lo, hi) for lo, hi in spans])
+                size_bytes += int(sizes[rows].sum(dtype=np.int64))
+        return size_bytes
+
     def _shares(self, run: Run) -> NDArray[Any]:
         left, rows, last = self.size_bytes, 0, run
         for other, lo in self.runs.reaching(self.gone_through + 1):
@@ -415,7 +428,15 @@ class Topic:
         """The first live, published seqs from `first_seq` on, at most `limit`, ascending."""
         found: list[int] = []
         end = self.published_seq + 1
-        for run, lo, hi in self.runs.windows(max(first_seq, self._earliest, self.gone_through + 1)):
+        first_seq = max(first_seq, self._earliest, self.gone_through + 1)
+        for run, lo in self.runs.reaching(first_seq):
+            # Mostly the next ones are all there.
+            hi = lo + limit
+            flags = run.flags[lo:hi].tobytes()
+            if run.first_seq + hi <= end and flags.count(LIVE) == limit:
+                return list(range(run.first_seq + lo, run.first_seq + hi))
+            break
+        for run, lo, hi in self.runs.windows(first_seq):
             hi = min(hi, end - run.first_seq)
             if hi <= lo or len(found) >= limit:
                 break

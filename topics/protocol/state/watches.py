@@ -28,6 +28,7 @@ from topics.protocol.state.frames import (
     DamagedFrame,
     DeletedFrame,
     Frame,
+    NewestFrame,
     Pulled,
     RecordFrame,
     SharedFrames,
@@ -52,6 +53,8 @@ class Session:
     stream: Stream | None = None
     owner: Caller = ANYONE
     holder: Holder = NOBODY
+    is_behind: bool = False
+    """The process that carried its stream ended: the client may be further than its positions."""
 
     @property
     def memory_bytes(self) -> int:
@@ -105,9 +108,10 @@ class Watches:
                 continue
             if now_ms - session.last_access_ms <= SESSION_TTL_MS:
                 break
-            self._forget(session)
+            self.forget(session)
 
-    def _forget(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
+        """The session is gone."""
         del self.sessions[session.wid]
         self.session_shares.give_back(session.holder)
         self.byte_shares.give_back(session.holder, session.memory_bytes)
@@ -121,7 +125,7 @@ class Watches:
         for session in [each for each in self.sessions.values() if each.owner is owner]:
             if session.stream is not None:
                 self.close(session.stream)
-            self._forget(session)
+            self.forget(session)
 
     def open(
         self, session: Session, wake: Callable[[], None], known: Remembered, now_ms: int
@@ -140,8 +144,9 @@ class Watches:
         session.last_access_ms = now_ms
         self.sessions.move_to_end(session.wid)
         for watched in session.watched.values():
-            _rewind(watched, known)
+            _rewind(watched, known, is_behind=session.is_behind)
             self._attach(stream, watched)
+        session.is_behind = False
         return stream
 
     def close_session_stream(self, session: Session, stream: Stream, now_ms: int) -> None:
@@ -271,11 +276,39 @@ class Watches:
 
     # ------------------------------------------------------------------ pulling
 
+    def newest_frame(self, stream: Stream, made: str | None = None) -> RecordFrame | None:
+        """What `next_frame` gives a stream that is live and has one topic to look at, where another
+        stream had the same before it; None where that has to be looked for.
+
+        Args:
+            made: Only where the frame has this text already.
+        """
+        if len(stream.waiting) != 1 or stream.passing or stream.pending:
+            return None
+        watched = stream.waiting[0]
+        newest = self._shared.newest.get(watched.topic_id)
+        if (
+            newest is None
+            or watched.place is not WatchPlace.LIVE
+            or watched.is_stale
+            or not newest.fits(watched.cursor, watched.view)
+            or (made is not None and made not in newest.frame.texts)
+        ):
+            return None
+        watched.view = newest.view  # the next comparison is one of identity
+        watched.cursor = newest.frame.to_seq
+        watched.is_queued = False
+        stream.waiting.clear()
+        return newest.frame
+
     def next_frame(self, stream: Stream, priority: Callable[[str], int]) -> Pulled | None:
         """The next frame of a stream; None where there is none, until `wake` is called.
 
         One frame a topic and pass; within a pass, topics of higher priority come first (§0.10).
         """
+        newest = self.newest_frame(stream)
+        if newest is not None:
+            return newest
         while True:
             if stream.pending:
                 return stream.pending.popleft()
@@ -322,18 +355,23 @@ class Watches:
 
     def _begin_again(self, stream: Stream, watched: Watched, topic: Topic) -> Frame:
         """The name has another instance: `recreated`, and then its records from the first."""
-        self._unlist(watched)
-        watched.topic_id = topic.topic_id
-        self._by_topic.setdefault(topic.topic_id, {})[watched] = None
+        self.move_to(watched, topic.topic_id)
         watched.cursor = topic.earliest_seq - 1
         watched.is_first_look = False
         watched.is_heir, watched.is_stale = True, False
         stream.queue(watched)
         return _tombstone_frame(topic, Tombstone(1, topic.published_seq, "recreated"))
 
+    def move_to(self, watched: Watched, topic_id: int) -> None:
+        """The position is in another instance of the name."""
+        self._unlist(watched)
+        watched.topic_id = topic_id
+        self._by_topic.setdefault(topic_id, {})[watched] = None
+
     def _records(self, stream: Stream, watched: Watched, topic: Topic) -> Frame | None:
         through = topic.synced_seq if watched.view.strong else topic.published_seq
-        frame, to_seq = self._page(topic, watched.cursor, watched.view, through)
+        cursor = watched.cursor
+        frame, to_seq = self._page(topic, cursor, watched.view, through)
         watched.cursor = to_seq
         if to_seq < through:
             watched.step(WatchStep.CUT_SHORT)
@@ -345,6 +383,10 @@ class Watches:
             return frame
         watched.step(WatchStep.DRAINED)
         if not owes_caught_up:
+            if frame is not None and not topic.config.ttl_ms:
+                self._shared.newest[topic.topic_id] = NewestFrame(
+                    frame, cursor, watched.view, topic, topic.count, topic.floors, topic.config
+                )
             return frame
         caught_up = CaughtUpFrame(watched.name, to_seq)
         if frame is None:
@@ -375,8 +417,8 @@ class Watches:
         return frame, page.next_seq
 
 
-def _rewind(watched: Watched, known: Remembered) -> None:
-    """Move a position back to where the client is.
+def _rewind(watched: Watched, known: Remembered, *, is_behind: bool) -> None:
+    """Move a position back to where the client is; forwards, too, where it `is_behind`.
 
     A position in an earlier instance is none in this one: `recreated` is sent again, and until then
     ids repeat what the client sent.
@@ -388,7 +430,7 @@ def _rewind(watched: Watched, known: Remembered) -> None:
         watched.is_heir, watched.is_stale = False, True
         watched.cursor = position
     else:
-        watched.cursor = min(watched.cursor, position)
+        watched.cursor = position if is_behind else min(watched.cursor, position)
 
 
 def _text_bytes(extents: Sequence[Extent]) -> int:

@@ -51,6 +51,15 @@ class KeyRing:
         known = _NO_DIGEST if held is None else held[0].digest
         return held[1] if compare_digest(known, digest) and held is not None else None
 
+    def entry_of(self, caller: Caller) -> Entry | None:
+        """The key of a caller, by which another process finds its own; None where it is gone."""
+        return next((entry for entry, held in self._held.values() if held is caller), None)
+
+    def caller_of(self, entry: Entry) -> Caller | None:
+        """The caller of a key that is in force with just these rights."""
+        held = self._held.get(entry.digest)
+        return held[1] if held is not None and held[0] == entry else None
+
     def replace(self, entries: Iterable[Entry]) -> Change:
         """Put other keys in force.  One that is the same as before keeps its caller, and with it
         its streams and sessions; a secret with other rights is another key."""

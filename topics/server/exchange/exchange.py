@@ -32,6 +32,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
+from topics.server.access.key_ring import KeyRing
 from topics.server.exchange import usage
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
@@ -146,7 +147,7 @@ class TopicsExchange:
         self._origins = origins
         self._observer = observer or Observer()
         self._guard = guard
-        self._in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
+        self.in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
         self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
@@ -182,14 +183,14 @@ class TopicsExchange:
                 call,
                 judged,
                 head.query,
-                self._in_flight,
+                self.in_flight,
                 slot,
                 self._scraping,
                 self._trace_meta,
                 self._runtime.limits.max_body_bytes,
             )
             if call.caller.is_key:
-                self._in_flight.enter(call.caller, admitted)
+                self.in_flight.enter(call.caller, admitted)
             if not judged.is_sound:
                 judged.check(self._runtime.limits.max_body_bytes)
                 judged.is_sound = True
@@ -266,6 +267,11 @@ class TopicsExchange:
         )
 
     @property
+    def keys(self) -> KeyRing | None:
+        """The keys in force; None where the server has none."""
+        return None if self._guard is None else self._guard.keys
+
+    @property
     def has_keys_file(self) -> bool:
         return self._guard is not None and self._guard.has_file
 
@@ -278,7 +284,7 @@ class TopicsExchange:
 
     def _revoke(self, caller: Caller) -> None:
         self._runtime.engine.revoke(caller)
-        for admitted in self._in_flight.of(caller):
+        for admitted in self.in_flight.of(caller):
             admitted.revoke()
 
     def _refuse_to_serve(self) -> NoReturn:

@@ -4,6 +4,7 @@ Owns who they are, so that a key has no more of them than it may, and so that th
 ended when the key is removed.  A server without keys counts none.
 """
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from topics.protocol.model.access import Caller
@@ -17,10 +18,15 @@ class InFlight(Generic[R]):
 
     Args:
         limit: Of one key; 0: none.
+
+    Attributes:
+        elsewhere: How many of each key are in flight in the other processes of this server, by the
+            key's name, as far as it is known.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.elsewhere: Mapping[str, int] = {}
         self._requests: dict[Caller, dict[R, None]] = {}
 
     def enter(self, caller: Caller, request: R) -> None:
@@ -28,7 +34,10 @@ class InFlight(Generic[R]):
         if not caller.is_key:
             return
         requests = self._requests.setdefault(caller, {})
-        if self._limit and len(requests) >= self._limit:
+        count = len(requests) + self.elsewhere.get(caller.name, 0)
+        if self._limit and count >= self._limit:
+            if not requests:
+                del self._requests[caller]
             raise throttled("max_inflight_per_key", self._limit)
         requests[request] = None
 
@@ -39,6 +48,10 @@ class InFlight(Generic[R]):
             requests.pop(request, None)
             if not requests:
                 del self._requests[caller]
+
+    def counts(self) -> dict[str, int]:
+        """How many are in flight here, by the key's name."""
+        return {caller.name: len(requests) for caller, requests in self._requests.items()}
 
     def of(self, caller: Caller) -> list[R]:
         return list(self._requests.get(caller, ()))

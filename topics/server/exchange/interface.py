@@ -97,6 +97,10 @@ class Source(Protocol):
     def is_over(self) -> bool:
         """Nothing more will come."""
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether `take` gives nothing before `wake` is called; False where that is not known."""
+
     def listen(self, wake: Callable[[], None]) -> None:
         """Have `wake` called, on the event loop, when there may be something to take or the end has
         come.  The call may come from within `listen`, `take` or another client's command: only ask

@@ -149,6 +149,10 @@ class SocketFeed:
     def is_busy(self) -> bool:
         return self._is_busy or self._replies_bytes > REPLIES_BYTES_MAX
 
+    @property
+    def is_drained(self) -> bool:
+        return False
+
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         wake()

@@ -41,6 +41,7 @@ class WatchFeed:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
+        self._watches = shell.engine.watches
         self._session, self._stream = shell.engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms, caller
         )
@@ -101,8 +102,14 @@ class WatchFeed:
     def is_over(self) -> bool:
         return self._is_over
 
+    @property
+    def is_drained(self) -> bool:
+        # What else there may be to take, a frame that was read, a heartbeat, an end, comes with a
+        # wake of its own.
+        return self._is_begun and self._stream.is_drained and not self._is_over
+
     def listen(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+        self._wake = self._stream.wake = wake
         self._sent_s = self._loop.time()
         self._arm_beat()
         wake()
@@ -122,11 +129,26 @@ class WatchFeed:
     def take(self) -> bytes | None:
         if self._is_over or self._is_reading:
             return None
-        piece = self._take()
+        piece = self._take_newest() or self._take()
         if piece is not None:
             self._sent_s = self._loop.time()
             self._is_beat_due = False
         return piece
+
+    def _take_newest(self) -> bytes | None:
+        """The event that all live streams of the topic get, where another stream has made it; most
+        of what a stream takes, and nothing in it depends on the time."""
+        only, stream = self._only, self._stream
+        if (
+            only is None
+            or only.is_heir
+            or self._kept is not None
+            or stream.ended_by is not None
+            or self._shell.phase is not Phase.READY
+        ):
+            return None
+        frame = self._watches.newest_frame(stream, made="event")
+        return None if frame is None else frame.texts["event"]
 
     def _take(self) -> bytes | None:
         shell = self._shell
@@ -233,6 +255,7 @@ class WatchFeed:
         self._is_over = True
         self._news.set()
         self._wake = None
+        self._stream.wake = self._on_news
         if self._beat is not None:
             self._beat.cancel()
         engine = self._shell.engine

@@ -54,7 +54,7 @@ def run(settings: ProcessSettings, main: Main) -> int:
             port_file.check(settings.port_file)
         # The socket comes first: clients that connect while the rest is imported wait.
         with listen(settings.host, settings.port) as listener:
-            _run_on_loop(_run_main(main, listener))
+            run_on_loop(_run_main(main, listener))
     except Exception as failure:
         code = exit_code(failure)
         if code == EXIT_HUNG:
@@ -74,7 +74,7 @@ async def _run_main(main: Main, listener: socket.socket) -> None:
     await main(listener, stop)
 
 
-def _run_on_loop(main: Coroutine[Any, Any, None]) -> None:
+def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed."""
     new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:

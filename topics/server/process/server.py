@@ -8,8 +8,8 @@ sockets.  Knows nothing of what is served.  The socket, the signals and the exit
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
 from topics.server.process.settings import ProcessSettings
@@ -19,6 +19,9 @@ from topics.server.transport.listener import (
     accept,
     max_connections,
 )
+
+if TYPE_CHECKING:
+    from topics.protocol.http.metrics import Family
 
 SENT_S: Final = 1.0
 """How long the last bytes may take to leave the process, once the log is closed."""
@@ -38,6 +41,28 @@ class ServerSettings(ProcessSettings, Protocol):
     def limits(self) -> Any: ...
     @property
     def trusted_proxies(self) -> Sequence[str]: ...
+    @property
+    def readers(self) -> int: ...
+
+
+class Readers(Protocol):
+    """The reader processes of a server: `readers.pool.Pool`."""
+
+    def start(self, shared: Any) -> None:
+        """The log is replayed: start them."""
+
+    def http1(self, connection: Any) -> Any:
+        """The HTTP/1.1 speaker of a connection that was accepted here."""
+
+    def families(self) -> "Iterable[Family]":
+        """What metrics tell of them."""
+
+    def reload(self) -> None:
+        """The keys were read again."""
+
+    def drain(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class ServedRuntime(Protocol):
@@ -108,7 +133,6 @@ class _Server:
         from topics.server.transport.shared import Shared
 
         await runtime.start()
-        self._stop.reload = lambda: runtime.exchange.reload()
         settings = self._settings
         most = max_connections(settings.limits.max_connections)
         shared = Shared(
@@ -124,21 +148,28 @@ class _Server:
         )
         runtime.end_turns_by(shared.turns.when_given)
         runtime.exchange.more.append(shared.families)
-        server = await accept(self._listener, lambda: Connection(shared, Http1, Http2))
+        readers = _readers(settings, runtime)
+        if readers is not None:
+            runtime.exchange.more.append(readers.families)
+        self._stop.reload = lambda: _reload(runtime, readers)
+        http1 = Http1 if readers is None else readers.http1
+        server = await accept(self._listener, lambda: Connection(shared, http1, Http2))
         try:
             try:
                 write_port_file(settings, self._listener)
-                await self._until_signalled(runtime, collector)
+                await self._until_signalled(runtime, collector, readers, shared)
             except Exception:
                 await runtime.stop()
                 raise
-            await self._go_down(runtime, shared)
+            await self._go_down(runtime, shared, readers)
         finally:
             server.close()
             for connection in list(shared.connections):
                 connection.abort()
 
-    async def _until_signalled(self, runtime: ServedRuntime, collector: Collector) -> None:
+    async def _until_signalled(
+        self, runtime: ServedRuntime, collector: Collector, readers: "Readers | None", shared: Any
+    ) -> None:
         """Serve until a signal; raises why the data cannot be served."""
         signalled = asyncio.ensure_future(self._stop.wait())
         failed: asyncio.Future[Exception] = asyncio.ensure_future(runtime.wait_failed())
@@ -148,6 +179,8 @@ class _Server:
             if ready.done() and not failed.done():
                 collector.settle()
                 announce(self._settings, self._listener)
+                if readers is not None:
+                    readers.start(shared)
                 await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
@@ -155,22 +188,35 @@ class _Server:
             for waiting in (signalled, failed, ready):
                 waiting.cancel()
 
-    async def _go_down(self, runtime: ServedRuntime, shared: Any) -> None:
+    async def _go_down(
+        self, runtime: ServedRuntime, shared: Any, readers: "Readers | None"
+    ) -> None:
         """Stop new work, then pending replies, then the disk; the caller closes the sockets."""
         log.info("stopping: %d connections with requests in flight", shared.busy)
         quiet = asyncio.Event()
         shared.when_quiet = quiet.set
         shared.is_draining = True
         runtime.drain()
+        if readers is not None:
+            readers.drain()
         if shared.busy:
             try:
                 async with asyncio.timeout(GRACE_S):
                     await quiet.wait()
             except TimeoutError:
                 log.warning("%d connections did not end in time", shared.busy)
+        if readers is not None:
+            await readers.stop()
         await runtime.stop()
         shared.drain()
         await _sent(shared)
+
+
+async def _reload(runtime: ServedRuntime, readers: "Readers | None") -> None:
+    """SIGHUP: read the keys again, in every process."""
+    await runtime.exchange.reload()
+    if readers is not None:
+        readers.reload()
 
 
 async def _sent(shared: Any) -> None:
@@ -179,6 +225,17 @@ async def _sent(shared: Any) -> None:
         if not any(connection.unsent_bytes for connection in shared.connections):
             return
         await asyncio.sleep(0.01)
+
+
+def _readers(settings: ServerSettings, runtime: ServedRuntime) -> "Readers | None":
+    """The reader processes that the settings ask for; none of their code is loaded without."""
+    if not settings.readers:
+        return None
+    from topics.server.readers.pool import Pool
+
+    made: Any = Pool
+    pool: Readers = made(settings, runtime)
+    return pool
 
 
 def _create() -> Callable[[Any], ServedRuntime]:

@@ -55,6 +55,15 @@ class Clock:
         """Milliseconds since some point in the past; setting the wall clock does not change it."""
         return self._boot_ms()
 
+    @property
+    def course(self) -> tuple[int, int, int]:
+        """What makes this clock read what it reads: its offset, its lead, and since when it leads.
+        Another clock of this machine that takes it reads the same."""
+        return self._offset_ms, self._lead_ms, self._led_since_ms
+
+    def take_course(self, course: tuple[int, int, int]) -> None:
+        self._offset_ms, self._lead_ms, self._led_since_ms = course
+
     def not_before(self, seen_ms: int) -> None:
         """Go on from the latest time in the log, where the wall clock is behind it."""
         behind = seen_ms - self.now_ms()

@@ -39,6 +39,7 @@ from topics.server.exchange.interface import Exchange
 from topics.server.exchange.payload import log_damage
 from topics.server.exchange.shell import PHASES, Phase
 from topics.server.runtime.clock import Clock
+from topics.server.runtime.freed_memory import FreedMemory, trim
 from topics.server.runtime.workers import Worker
 
 log = logging.getLogger("topics")
@@ -93,6 +94,12 @@ class Runtime:
         self._syncer = Worker("topics-sync")
         self._writer = Worker("topics-log")
         self._maintainer = Worker("topics-maintain")
+        self._freed = FreedMemory(
+            lambda: self.store.stats.bytes_written_total,
+            lambda: bool(self.engine.state.memory.full) or not self.driver.maintenance.is_idle,
+            self.later,
+            lambda: self._maintainer.do(trim),
+        )
         self._readers = ThreadPoolExecutor(4, "topics-read")
         self._decoder = ThreadPoolExecutor(1, "topics-decode")
         self._pager = ThreadPoolExecutor(2, "topics-page")
@@ -298,6 +305,7 @@ class Runtime:
             self.driver.ring()
         finally:
             self._set_alarm()
+        self._freed.look()
 
     # ------------------------------------------------------------------ the driver's host: steps
 

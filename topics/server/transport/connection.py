@@ -11,6 +11,7 @@ by another, a closed one within `linger_s`.  Bytes that the speaker does not tak
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -170,10 +171,10 @@ class Connection(asyncio.Protocol):
     def _work(self) -> float:
         """Work for `turn_s` at most, and ask for another turn where there is more to do; returns the
         CPU time that it took."""
-        clock = self.shared.cpu_clock
-        begun_s = clock()
+        stopwatch = self.shared.stopwatch
+        begun_s = stopwatch.begin()
         has_more = self._run()
-        used_s = clock() - begun_s
+        used_s = stopwatch.end(begun_s)
         self._meter.use(self._loop_s(), used_s)
         if has_more:
             self.work_soon()  # metered: its place in line is behind what it used
@@ -317,6 +318,31 @@ class Connection(asyncio.Protocol):
         self._close_speaker()
         self._move(Input.ENDED)
         self._transport.abort()
+
+    def give_away(self) -> tuple[int, bytes] | None:
+        """Give the connection to another process, between two requests, and end it here: a
+        descriptor of its socket, and the bytes that the speaker did not take.
+
+        Returns:
+            None, and nothing has changed, where bytes are still to be sent.
+        """
+        transport = self._transport
+        accepted: Any = transport.get_extra_info("socket")
+        if (
+            self.state is not State.OPEN
+            or accepted is None
+            or transport.is_closing()
+            or transport.get_write_buffer_size()
+        ):
+            return None
+        if self._is_reading:
+            self._is_reading = False
+            transport.pause_reading()
+        descriptor = os.dup(accepted.fileno())
+        pending = self._inbox.all()
+        self._inbox.clear()
+        self.abort()
+        return descriptor, pending
 
     def drain(self) -> None:
         """The server has stopped."""

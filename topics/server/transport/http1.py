@@ -58,6 +58,11 @@ class Http1:
         self._closes = False
         """The connection ends with this request."""
 
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether the next byte is the first of another request."""
+        return self._state is State.IDLE and not self._parser.is_begun
+
     # ------------------------------------------------------------------ called by the connection
 
     def receive(self, data: bytes, at: int) -> int:

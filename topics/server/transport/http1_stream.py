@@ -41,7 +41,8 @@ class Stream:
         piece = self._source.take()
         if piece is None:
             return None
-        self.has_news = True
+        if not self._source.is_drained:
+            self.has_news = True
         return chunk(piece) if self._is_chunked else piece
 
     @property

@@ -46,6 +46,10 @@ class Inbox:
             self._more.clear()
         return self.piece[:size]
 
+    def all(self) -> bytes:
+        """All bytes that were not taken."""
+        return b"".join((self.piece[self.at :], *self._more))
+
     def clear(self) -> None:
         self.piece = b""
         self._more.clear()

@@ -29,6 +29,10 @@ class Pump:
         self._task: asyncio.Task[None] | None = None
         self.is_over = False
 
+    @property
+    def is_drained(self) -> bool:
+        return self._piece is None and not self.is_over
+
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._task = asyncio.get_running_loop().create_task(self._pump())

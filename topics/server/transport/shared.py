@@ -14,7 +14,7 @@ from topics.protocol.model.holder import Holder, holder_at
 from topics.protocol.state.shares import Shares
 from topics.server.exchange.interface import Exchange
 from topics.server.transport.bodies import Bodies
-from topics.server.transport.budget import Budget
+from topics.server.transport.budget import Budget, Stopwatch
 from topics.server.transport.guards import Guards
 from topics.server.transport.http1_heads import Heads
 from topics.server.transport.limits import Limits, Timeouts
@@ -63,9 +63,8 @@ class Shared:
         self.loop = loop or asyncio.get_running_loop()
         self.clock = clock or time.perf_counter
         """For slices of time.  Deadlines go by the loop's."""
-        self.cpu_clock = clock or time.thread_time
-        """CPU time of the loop's thread, by which a client is light or heavy: time in which the
-        process waits for a CPU is not the client's fault.  Reading it costs ten times as much."""
+        self.stopwatch = Stopwatch(self.clock, clock or time.thread_time)
+        """By which a client is light or heavy."""
         self.turns = Turns(self.loop.call_soon, self.clock, self.limits.slice_s)
         self.bodies = Bodies(self.limits.bodies_bytes, self.limits.body_free_bytes)
         self.answers = Budget(self.limits.answers_bytes)

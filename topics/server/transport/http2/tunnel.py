@@ -49,6 +49,10 @@ class Tunnel:
         return self._conversation.is_over and not self._made
 
     @property
+    def is_drained(self) -> bool:
+        return False
+
+    @property
     def patience_s(self) -> float:
         """How long silence is allowed: until the next ping, or the end of the closing handshake."""
         return self._farewell_s if self._conversation.is_closing else PING_S
