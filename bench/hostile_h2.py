@@ -8,19 +8,16 @@ says what is printed.  Every attack gets a server of its own.
 
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
-from pathlib import Path
 from typing import Final
 
-import click
-
 from bench.frames import PREFACE, frame, head, literal, setting
-from bench.neighbour import TITLES, Row, attacked
-from bench.serving import Serving, serve_topics
+from bench.neighbour import Ask, table
+from bench.serving import Serving
 
 TICK_S: Final = 0.01
 TICK_BYTES: Final = 10_000
@@ -215,13 +212,13 @@ HOLDS: Final = ("window of 0", "clients that do not read")
 class Asking:
     """A client in good faith, on one connection that was there before the attack."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._connection = serving.connect()
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._connection.settimeout(60)
         self._connection.sendall(OPEN + frame(4, 1, 0))
         self._stream = 1
 
-    def ask(self) -> None:
+    def ask(self) -> bool:
         self._connection.sendall(frame(1, 5, self._stream, HEALTH))
         self._stream += 2
         received = b""
@@ -230,6 +227,7 @@ class Asking:
             if not more:
                 raise RuntimeError("the neighbour was cut")
             received += more
+        return False
 
 
 def fill(serving: Serving) -> None:
@@ -248,28 +246,19 @@ def fill(serving: Serving) -> None:
             raise RuntimeError(f"not appended: {answer[:200]!r}")
 
 
-def measure(name: str, clients: int, checkout: Path | None) -> Row:
-    """One row of the table."""
-    with (
-        tempfile.TemporaryDirectory() as home,
-        serve_topics(Path(home) / "server", checkout) as serving,
-    ):
-        if name in HOLDS:
-            fill(serving)
-        run = hold if name in HOLDS else flood
-        return attacked(serving, Asking(serving).ask, run, (name, clients))
+@contextmanager
+def setup(serving: Serving, name: str) -> Iterator[Ask]:
+    if name in HOLDS:
+        fill(serving)
+    with serving.connect() as connection:
+        yield Asking(connection).ask
 
 
-@click.command()
-@click.argument("attacks", nargs=-1)
-@click.option("--clients", default=1, show_default=True, help="Connections that attack.")
-@click.option("--other", type=click.Path(path_type=Path), help="A checkout to attack instead.")
-def main(attacks: tuple[str, ...], clients: int, other: Path | None) -> None:
-    """Measure ATTACKS (or all of them)."""
-    checkout = other.absolute() if other else None
-    print(f"{'attack':28} {TITLES}")
-    for name in attacks or [*FLOODS, *HOLDS]:
-        print(f"{name:28} {measure(name, clients, checkout)}", flush=True)
+def attack(port: int, name: str, clients: int) -> None:
+    (hold if name in HOLDS else flood)(port, name, clients)
+
+
+main = table([*FLOODS, *HOLDS], setup, attack)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,15 @@ a server of its own.
 """
 
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import cycle, repeat
-from pathlib import Path
 from typing import Final
 
-import click
-
 from bench.hostile_h2 import PAGE_BYTES, TICK_BYTES, TICK_S, fill
-from bench.neighbour import TITLES, attacked
-from bench.serving import serve_topics
+from bench.neighbour import Ask, table
+from bench.serving import Serving
 
 GET: Final = b"GET /v0/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 POST: Final = b"POST /v0/topics/t HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -195,45 +191,32 @@ def connections(port: int, name: str, clients: int) -> None:
 OTHERS: Final = {"clients that do not read": hold, "resets after connecting": connections}
 
 
-def asking(connection: socket.socket) -> Callable[[], None]:
+@contextmanager
+def setup(serving: Serving, name: str) -> Iterator[Ask]:
     """A client in good faith, on one connection that was there before the attack."""
-
-    def ask() -> None:
-        connection.sendall(GET)
-        received = b""
-        while not received.endswith(b"}"):
-            more = connection.recv(65_536)
-            if not more:
-                raise RuntimeError("the neighbour was cut")
-            received += more
-
-    return ask
-
-
-def measure(name: str, clients: int, checkout: Path | None) -> str:
-    """One row of the table."""
-    with (
-        tempfile.TemporaryDirectory() as home,
-        serve_topics(Path(home) / "server", checkout) as serving,
-        serving.connect() as connection,
-    ):
+    del name
+    fill(serving)
+    with serving.connect() as connection:
         connection.settimeout(60)
-        fill(serving)
-        row = attacked(serving, asking(connection), OTHERS.get(name, flood), (name, clients))
-        log = (Path(home) / "server" / "log").read_text(errors="replace")
-    return f"{row}{'  TRACEBACK' if 'Traceback' in log else ''}"
+
+        def ask() -> bool:
+            connection.sendall(GET)
+            received = b""
+            while not received.endswith(b"}"):
+                more = connection.recv(65_536)
+                if not more:
+                    raise RuntimeError("the neighbour was cut")
+                received += more
+            return False
+
+        yield ask
 
 
-@click.command()
-@click.argument("attacks", nargs=-1)
-@click.option("--clients", default=1, show_default=True, help="Connections that attack.")
-@click.option("--other", type=click.Path(path_type=Path), help="A checkout to attack instead.")
-def main(attacks: tuple[str, ...], clients: int, other: Path | None) -> None:
-    """Measure ATTACKS (or all of them)."""
-    checkout = other.absolute() if other else None
-    print(f"{'attack':28} {TITLES}")
-    for name in attacks or [*FLOODS, *OTHERS]:
-        print(f"{name:28} {measure(name, clients, checkout)}", flush=True)
+def attack(port: int, name: str, clients: int) -> None:
+    OTHERS.get(name, flood)(port, name, clients)
+
+
+main = table([*FLOODS, *OTHERS], setup, attack)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,22 @@
 """Well-formed requests that mean harm: what each flood costs a neighbour that appends.
 
-Run `python -m bench.hostile_requests [ATTACK ...] [--other CHECKOUT]`.  Each attack is set up, and then
-runs for a few seconds from a process of its own; a client in good faith appends a record to a topic of
-its own every two milliseconds, before and meanwhile.  Printed are its p99 before and meanwhile, their
-ratio, the writes of it that were refused, the growth of the server's peak RSS, and the p99 of the CPU
-time that the server spent while the client waited.  Every attack gets a server of its own.
+Run `python -m bench.hostile_requests [ATTACK ...] [--clients N] [--other CHECKOUT]`.  Each attack is
+set up, and then runs for a few seconds from a process of its own, N times over; a client in good faith
+appends a record to a topic of its own every two milliseconds, and now and then one of 100 KB.
+`bench.hostile_http1` says what is printed; there is no sink, because these attacks wait for answers.
 """
 
 import gzip
 import json
-import multiprocessing
 import socket
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
-import click
-
-from bench.hostile_h2 import ATTACK_S, BEFORE_S, PAUSE_S, forget_peak, p99_ms, rss_mib
-from bench.serving import Serving, serve_topics
+from bench.neighbour import Ask, table
+from bench.serving import Serving
 
 ROUTERS: Final = 2000
 TOPICS: Final = 3000
@@ -71,15 +66,20 @@ class Client:
     def send(self, sent: bytes) -> None:
         self._socket.sendall(sent)
 
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
 
 Prepare = Callable[[Client], None]
-Attack = Callable[[int], None]
+Attack = Callable[[int, int], None]
+"""Attacks a port, so many times over."""
 
 
-def again(*sent: bytes, clients: int = 4) -> Attack:
-    """Send these, one after the other, from some connections, for ever."""
+def again(*sent: bytes) -> Attack:
+    """Send these, one after the other, from each connection, for ever."""
 
-    def attack(port: int) -> None:
+    def attack(port: int, clients: int) -> None:
         made = [Client(port) for _ in range(clients)]
         while True:
             for one in sent:
@@ -114,12 +114,12 @@ def star(client: Client) -> None:
         client.ask(request("PUT", f"/v0/routers/r{n}", {"source": "s", "dest": f"d{n}"}))
 
 
-def copies(port: int) -> None:
+def copies(port: int, clients: int) -> None:
     """One large append now and then, which every router copies."""
     client = Client(port)
     while True:
         client.ask(request("POST", "/v0/topics/s", records("x" * 1_000_000)))
-        time.sleep(1)
+        time.sleep(1 / clients)
 
 
 def tagged(client: Client) -> None:
@@ -131,9 +131,9 @@ def tagged(client: Client) -> None:
 def filtering(view: Callable[[int], dict[str, Any]]) -> Attack:
     """Streams with filters of their own, on a topic that is appended to."""
 
-    def attack(port: int) -> None:
+    def attack(port: int, clients: int) -> None:
         held = []
-        for n in range(STREAMS):
+        for n in range(STREAMS * clients):
             asked = {"topics": {"f": {"tail": True}}, **view(n)}
             status, found = Client(port).ask(request("POST", "/v0/watch", asked))
             if status == 200:
@@ -147,11 +147,11 @@ def filtering(view: Callable[[int], dict[str, Any]]) -> Attack:
     return attack
 
 
-def polls(port: int) -> None:
+def polls(port: int, clients: int) -> None:
     """Long polls of one topic, which are all answered by each append to it."""
     asked = request("POST", "/v0/topics/p/diff", {"from_seq": 10**9, "wait_ms": 30_000})
     held = []
-    for _ in range(POLLS):
+    for _ in range(POLLS * clients):
         held.append(Client(port))
         held[-1].send(asked)
     client = Client(port)
@@ -160,11 +160,11 @@ def polls(port: int) -> None:
         time.sleep(0.01)
 
 
-def bodies(port: int) -> None:
+def bodies(port: int, clients: int) -> None:
     """Bodies of 64 MiB, each but for its last byte, from as many connections as take all room."""
     while True:
         held = []
-        for _ in range(5):
+        for _ in range(5 * clients):
             client = Client(port)
             size = 64 * MIB
             head = request("POST", "/v0/topics/t").decode().rstrip()
@@ -210,70 +210,33 @@ ATTACKS: Final[dict[str, tuple[Prepare, Attack]]] = {
 }
 
 
-def neighbour(serving: Serving, client: Client, seconds: float) -> tuple[float, float, int]:
-    """The p99 of a client in good faith: its latency, and the CPU time of the server meanwhile, ms;
-    and how many of its writes were refused."""
-    waits, costs, refused = [], [], 0
-    # Not small: a body of more than 64 KiB counts against the memory for bodies.
+@contextmanager
+def setup(serving: Serving, name: str) -> Iterator[Ask]:
+    """A client in good faith, which appends."""
+    prepare, _ = ATTACKS[name]
+    clients = [Client(serving.port)]
+    prepare(clients[0])
     sent = request("POST", "/v0/topics/mine", records("x" * 100), "accept: */*")
+    # More than 64 KiB: such a body counts against the memory for bodies.
     large = request("POST", "/v0/topics/large", records("x" * 100_000))
-    until_s = time.perf_counter() + seconds
-    for n in count():
-        cpu_s = serving.cpu_s()
-        begun_s = time.perf_counter()
-        if begun_s >= until_s:
-            break
-        status, _ = client.ask(large if n % 50 == 49 else sent)
-        if n % 50 != 49:
-            waits.append(time.perf_counter() - begun_s)
-            costs.append(serving.cpu_s() - cpu_s)
-        refused += status == 429
+    asked = count()
+
+    def ask() -> bool:
+        status, _ = clients[0].ask(large if next(asked) % 200 == 199 else sent)
         if status == 429:
-            client = Client(serving.port)
-        time.sleep(PAUSE_S)
-    return p99_ms(waits), p99_ms(costs), refused
+            clients.pop().close()  # a refused body ends the connection
+            clients.append(Client(serving.port))
+        return status == 429
+
+    yield ask
+    clients[0].close()
 
 
-def measure(name: str, checkout: Path | None) -> str:
-    """One row of the table."""
-    prepare, attack = ATTACKS[name]
-    with (
-        tempfile.TemporaryDirectory() as home,
-        serve_topics(Path(home) / "server", checkout) as serving,
-    ):
-        prepare(Client(serving.port))
-        client = Client(serving.port)
-        neighbour(serving, client, 0.5)
-        before, cpu_before, _ = neighbour(serving, client, BEFORE_S)
-        forget_peak(serving)
-        rss = rss_mib(serving, "VmRSS")
-        attacker = multiprocessing.Process(target=attack, args=(serving.port,))
-        attacker.start()
-        try:
-            time.sleep(0.5)
-            during, cpu_during, refused = neighbour(serving, client, ATTACK_S)
-        finally:
-            attacker.kill()
-            attacker.join()
-        grown = rss_mib(serving, "VmHWM") - rss
-    return (
-        f"{before:8.2f} ms {during:10.2f} ms {during / before:7.1f} x {refused:4} {grown:6} MiB "
-        f"{cpu_before:7.2f} ms {cpu_during:8.2f} ms"
-    )
+def attack(port: int, name: str, clients: int) -> None:
+    ATTACKS[name][1](port, clients)
 
 
-@click.command()
-@click.argument("attacks", nargs=-1)
-@click.option("--other", type=click.Path(path_type=Path), help="A checkout to attack instead.")
-def main(attacks: tuple[str, ...], other: Path | None) -> None:
-    """Measure ATTACKS (or all of them)."""
-    checkout = other.absolute() if other else None
-    print(
-        f"{'attack':28} {'p99 before':>11} {'meanwhile':>13} {'ratio':>9} {'429':>4} {'peak RSS':>10} "
-        f"{'CPU':>9} {'meanwhile':>10}"
-    )
-    for name in attacks or ATTACKS:
-        print(f"{name:28} {measure(name, checkout)}", flush=True)
+main = table(list(ATTACKS), setup, attack, has_sink=False)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,12 @@ def serve_topics(home: Path, checkout: Path | None = None, *options: str) -> Ser
         checkout: Of another version, which what is installed here must suit; None: this one.
         options: Of `topics serve`.
     """
+    command = [sys.executable, "-m", "topics", "serve", *options]
+    return serve_command(home, command, checkout)
+
+
+def serve_command(home: Path, command: Sequence[str], checkout: Path | None = None) -> Serving:
+    """As `serve_topics`, by a command of its own."""
     home.mkdir(parents=True, exist_ok=True)
     port_file = home / "port"
     environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
@@ -91,7 +97,7 @@ def serve_topics(home: Path, checkout: Path | None = None, *options: str) -> Ser
         "TOPICS_PORT_FILE": str(port_file),
         "TOPICS_DATA_DIR": str(home / "data"),
     }
-    process = _started([sys.executable, "-m", "topics", "serve", *options], home, environ, checkout)
+    process = _started(command, home, environ, checkout)
     _wait(process, port_file.is_file)
     served = Serving("topics", process, int(port_file.read_text().rpartition(":")[2]))
     _wait(process, lambda: _is_ready(served))

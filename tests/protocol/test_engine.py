@@ -97,11 +97,11 @@ def test_events_of_a_turn_share_its_room() -> None:
     engine.put()
     engine.auto = False
     engine.room_bytes = 10_000
-    engine.append("a")
-    engine.append("b")
-    assert STATUSES[refusal(engine.append, "c").code] == 429
+    engine.append("a" * 2000)
+    engine.append("b" * 2000)
+    assert STATUSES[refusal(engine.append, "c" * 2000).code] == 429
     engine.write()
-    engine.append("c")
+    engine.append("c" * 2000)
 
 
 def test_time_never_runs_backwards() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.decide.read_your_writes import ReadBarrier
+from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Read, Step
 from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
 from topics.protocol.driver.inline_host import InlineHost
@@ -106,7 +107,11 @@ class Process(InlineHost):
             self.copied(event)
 
         def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
-            self._decided = submit(command, token=token, **given)
+            before, self.command = self.command, command
+            try:
+                self._decided = submit(command, token=token, **given)
+            finally:
+                self.command = before
             if token in engine.scans:
                 self._decided = self._swept(token)
             if isinstance(self._decided, Parked):
@@ -178,12 +183,17 @@ class Process(InlineHost):
             Rejection: Refused.
         """
         who_hears: list[Told] = []
+        answered: list[Reply] = []
         self.command = command
         self._decided = None
         waits = object()
 
+        def is_decided() -> bool:
+            return self._decided is not None or bool(answered)
+
         def deliver(reply: Reply) -> None:
             self.unanswered.pop(waits, None)
+            answered.append(reply)
             if isinstance(reply.result, Rejection):
                 return  # nobody knows, or not erased yet
             for hears in who_hears:
@@ -191,10 +201,17 @@ class Process(InlineHost):
 
         try:
             now = self.driver.submit(command, deliver)
+            while not is_decided():
+                self._wait_for_room(is_decided)
         finally:
             self.command = None
+        if answered:
+            # It waited for room first.
+            now = answered[0]
+            if isinstance(now.result, Rejection) and self._decided is None:
+                raise now.result
         found = self._decided
-        assert found is not None, "it was not decided at once"
+        assert found is not None
         if isinstance(found, Parked):
             assert woken is not None
             self._woken[self._parked_token] = (woken, who_hears)
@@ -205,6 +222,17 @@ class Process(InlineHost):
         else:
             self.unanswered[waits] = command
         return found
+
+    def _wait_for_room(self, is_over: Callable[[], bool]) -> None:
+        """A write that waits for room in the log, which a sync makes, is decided before anything
+        else is."""
+        self.command = None
+        self._idle_ms += RETRY_MS
+        move = self.driver._delayed.move  # where the sync failed
+        for step in (self.finish_log, self.end_sync, self.begin_sync, self.end_sync, move):
+            step()
+            if is_over():
+                return
 
     def pay(self, command: Command) -> None:
         """Copies that a command needs are made first, so that it is decided when it comes; a sync

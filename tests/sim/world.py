@@ -43,6 +43,9 @@ from .waiting import SLACK_MS, Waiting
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
+RESERVE_BYTES = 4 * WAL_BYTES
+"""Room that is always there: a dead letter that finds none is tried again later, which the model does not
+know."""
 
 
 class World:
@@ -115,7 +118,7 @@ class World:
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""
-        return DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=WAL_BYTES)
+        return DiskStore(self.files, wal_file_bytes=WAL_BYTES, reserve_bytes=RESERVE_BYTES)
 
     def _writing(self) -> None:
         self.model.logged_ms = max(self.model.logged_ms, self.process.logged_ms)

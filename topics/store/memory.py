@@ -157,6 +157,9 @@ class MemoryStore:
     def room(self, *, reserve: bool) -> int:
         return ROOM_BYTES
 
+    def ask_room(self, need_bytes: int) -> bool:
+        return False
+
     def find_room(self, need_bytes: int = 0) -> None:
         return
 

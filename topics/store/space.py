@@ -1,8 +1,9 @@
 """Space for the log: the spare file that is prepared ahead of its use, and the reserve.
 
 Owns the log files that hold no batch yet, and the promise of `room`; knows nothing of batches.
-Invariant: space is found before a batch is written, never during the write.  A log file has its
-bytes allocated, and its size and name durable, before anything is written into it.
+Invariants: only what is allocated is promised, so that no write meets a disk that another program has
+filled since.  A log file has its bytes allocated, and its size and name durable, before anything is
+written into it.  What replaces a prepared file is prepared before that is let go.
 """
 
 import errno
@@ -28,7 +29,10 @@ FILE_MARGIN: Final = PAGE + BATCH_MARGIN
 ROOMY_FILES: Final = 4
 """Free space, in files of the wanted size, at which a file is begun early, or at full size."""
 
-PROMISE_BYTES_MAX: Final = 1 << 30
+ASKED_BYTES_MAX: Final = 1 << 30
+"""The largest batch that space is made for."""
+KEPT_BYTES: Final = 256 << 10
+"""Of what is allocated, appends leave so much, or a quarter, to deletes and acks of the same turn."""
 FILL_BYTES: Final = 1 << 20
 SMALL_BATCH_BYTES: Final = 16 << 10
 
@@ -84,6 +88,10 @@ class Space:
         self._free_bytes = files.free_bytes()
         self._spare: LogFile | None = None
         self._reserve: LogFile | None = None
+        self._asked_bytes = 0
+        """Frames that `maintain` is to make space for."""
+        self._ask_max = ASKED_BYTES_MAX
+        """The largest batch that space may be asked for: less than what there was none for at last."""
 
     def begin(self) -> bool:
         """Prepare reserve and first file; False on a disk without space for the file.
@@ -121,20 +129,26 @@ class Space:
 
     def room(self, current: LogFile | None, *, reserve: bool) -> int:
         """Bytes of frames that the next batch can have for certain, given the current file."""
-        spare = self._spare
+        spare, held = self._spare, self._reserve
         room = 0 if current is None or current.is_reserve else current.room
         if spare is not None:
             room = max(room, spare.size - FILE_MARGIN)
-        if not self.is_scarce:
-            # A larger file is made when it is needed.  The reserve backs the promise in case another
-            # process takes the free space before then, for batches that fit into it.  A larger one
-            # would fail then, which makes the log read-only: its events are applied by that time.
-            # To prepare space for the largest batch at each start would cost more than that is worth.
-            return max(room, min(self._free_bytes // 4, PROMISE_BYTES_MAX))
-        self._free_bytes = self._files.free_bytes()
-        if reserve:
-            room = max(room, self._reserved_room(current))
-        return room
+        if held is None or self._free_bytes <= self._plenty_bytes:
+            self._free_bytes = self._files.free_bytes()
+            return max(room, self._reserved_room(current)) if reserve else room
+        # The reserve backs what the next file would otherwise be made for when it is needed, because
+        # another program may take the space before then.
+        room = max(room, held.size - FILE_MARGIN)
+        return room if reserve else room - min(room // 4, KEPT_BYTES)
+
+    def ask(self, need_bytes: int) -> bool:
+        """Have the next `maintain` make room for `need_bytes` of frames; False where the disk lacks the
+        space, or lacks as much again for sealing them."""
+        need_bytes += min(need_bytes // 3 + 1, KEPT_BYTES)
+        if need_bytes > self._ask_max or _file_size(need_bytes) > self._free_bytes // ROOMY_FILES:
+            return False
+        self._asked_bytes = max(self._asked_bytes, need_bytes)
+        return True
 
     def find(self, need_bytes: int) -> None:
         """*Blocking.* Make the missing one of reserve and spare if there is space again.
@@ -142,16 +156,33 @@ class Space:
         The spare gets room for `need_bytes` if as much space again is left for sealing them.
         """
         self._free_bytes = self._files.free_bytes()
+        self._ask_max = ASKED_BYTES_MAX
         with self.lock:
             self._replenish()
-            size = aligned(need_bytes + FILE_MARGIN, PAGE)
-            spare = self._spare
-            if spare is None or spare.size >= size or self._free_bytes < ROOMY_FILES * size:
-                return
-            self.drop_spare()
-            self._spare = self._prepare(log_name(self.next_number), size)
-            if self._spare is None:
-                self._replenish()
+            self._widen(need_bytes)
+
+    def _widen(self, need_bytes: int) -> bool:
+        """Whether the spare has room for `need_bytes`, now that it was made larger if it may be."""
+        size, spare = _file_size(need_bytes), self._spare
+        if spare is None or spare.size >= size:
+            return spare is not None
+        if self._free_bytes < ROOMY_FILES * size:
+            return False
+        roomy = self._free_bytes >= ROOMY_FILES * self._next_size
+        return self._replace_spare(max(size, self._next_size) if roomy else size)
+
+    def _replace_spare(self, size: int) -> bool:
+        """A larger spare, in the place of the one that there may be; False where it is as before.
+
+        What was promised on the old one holds meanwhile.
+        """
+        larger = self._prepare(log_name(self.next_number), size)
+        if larger is None:
+            return False
+        spare, self._spare = self._spare, larger
+        if spare is not None:
+            spare.file.close()
+        return True
 
     def _reserved_room(self, current: LogFile | None) -> int:
         reserve = self._reserve
@@ -160,15 +191,19 @@ class Space:
 
     # -- taking --------------------------------------------------------------------------------
 
-    def ready(self, *, at_any_cost: bool) -> bool:
-        """Whether a file can be taken without the reserve and, unless `at_any_cost`, without the
-        space that sealing and checkpoints need."""
+    def ready(self, current: LogFile, *, at_any_cost: bool) -> bool:
+        """Whether a file can be taken after `current` without the reserve and, unless `at_any_cost`,
+        without the space that sealing and checkpoints need; what the rest of `current` was promised
+        for must fit into it, or into the reserve."""
         with self.lock:
             self._free_bytes = self._files.free_bytes()
             if not at_any_cost and self._free_bytes < ROOMY_FILES * FIRST_FILE_BYTES:
                 return False
             self._replenish()
-            return self._spare is not None
+            rest = _file_size(current.room)
+            if any(held.size >= rest for held in (self._spare, self._reserve) if held is not None):
+                return self._spare is not None
+            return self._replace_spare(rest)
 
     def take(self, size: int) -> LogFile:
         """A file without a header, with space for `size` bytes of frames; the caller holds the lock.
@@ -176,15 +211,13 @@ class Space:
         Raises:
             OSError: There is no space, even with the reserve.
         """
-        need = aligned(size + FILE_MARGIN, PAGE)
+        need = _file_size(size)
         if self._spare is not None and self._spare.size >= need:
             return self._taken_spare()
-        self.drop_spare()
-        name = log_name(self.next_number)
         for size_bytes in (max(self._next_size, need), max(LEAST_FILE_BYTES, need)):
-            if self._spare is None:
-                self._spare = self._prepare(name, size_bytes)
-        return self._taken_spare() if self._spare is not None else self._taken_reserve(need)
+            if self._replace_spare(size_bytes):
+                return self._taken_spare()
+        return self._taken_reserve(need)
 
     def begun(self, taken: LogFile) -> None:
         """The taken file has its header: the next file gets the next number and twice the size."""
@@ -209,6 +242,8 @@ class Space:
             raise OSError(errno.ENOSPC, f"no space for {need} bytes of log", self._files.path)
         self._files.rename(RESERVE_NAME, log_name(self.next_number))
         self._files.sync_dir()
+        if self._spare is not None:
+            self._taken_spare().file.close()  # too small; its name is the reserve's now
         reserve.file.name = log_name(self.next_number)
         self._reserve = None
         return reserve
@@ -226,6 +261,11 @@ class Space:
             if self._reserve is None or (current is not None and current.offset * 2 > current.size):
                 self._replenish()
             self._grow_reserve(current)
+            asked, self._asked_bytes = self._asked_bytes, 0
+            if asked:
+                self._replenish()
+                if not self._widen(asked):
+                    self._ask_max = asked - 1
         if current is not None and current.offset < current.batches * SMALL_BATCH_BYTES:
             self._fill_spare()
 
@@ -248,7 +288,8 @@ class Space:
     def _prepare(self, name: str, size: int) -> LogFile | None:
         """A new file whose space, size and directory entry are durable; None where there is no space.
 
-        It gets its name last, so that a named log file always has its space.
+        It gets its name last, so that a named log file always has its space; until then a file that
+        has the name keeps it.
         """
         if self._files.free_bytes() < size:
             return None
@@ -260,14 +301,20 @@ class Space:
             file.allocate(size)
             file.sync()
             self._files.rename(temp, name)
-            self._files.sync_dir()
         except OSError:
             if file is not None:
                 file.close()
             discard(self._files, temp)
-            discard(self._files, name)
             return None
         file.name = name
+        try:
+            self._files.sync_dir()
+        except OSError:
+            file.close()
+            discard(self._files, name)
+            if self._spare is not None and self._spare.file.name == name:
+                self._taken_spare().file.close()
+            return None
         return LogFile(file, size)
 
     def _grow_reserve(self, current: LogFile | None) -> None:
@@ -298,3 +345,8 @@ class Space:
             spare.filled += step
             # Under the lock: the file may not be begun between the zeros and their sync.
             spare.file.sync_data()
+
+
+def _file_size(frames_bytes: int) -> int:
+    """Bytes of a file that takes one batch with so many bytes of frames."""
+    return aligned(frames_bytes + FILE_MARGIN, PAGE)

@@ -124,6 +124,11 @@ class DiskStore:
             return 0
         return self._log.room(reserve=reserve)
 
+    def ask_room(self, need_bytes: int) -> bool:
+        if self._log.is_space_scarce and self._is_log_too_large():
+            return False
+        return self._log.ask_room(need_bytes)
+
     def find_room(self, need_bytes: int = 0) -> None:
         self._log.find_room(need_bytes)
 

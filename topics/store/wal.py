@@ -179,6 +179,10 @@ class Log:
         """Bytes of frames that the next `write` can have for certain."""
         return 0 if self.failed is not None else self._space.room(self._current, reserve=reserve)
 
+    def ask_room(self, need_bytes: int) -> bool:
+        """Have `maintain` make room for so many bytes of frames; False where there is no space."""
+        return self.failed is None and self._space.ask(need_bytes)
+
     def find_room(self, need_bytes: int) -> None:
         """*Blocking.* Look for space again after there was none."""
         if self.failed is None:
@@ -238,7 +242,7 @@ class Log:
         current = self._current
         if current is None:
             raise OSError(errno.ENOSPC, "no space for a log file", self._files.path)
-        if current.batches and not stay and self._space.ready(at_any_cost=fresh):
+        if current.batches and not stay and self._space.ready(current, at_any_cost=fresh):
             try:
                 self._leave(0)
             except Exception as error:

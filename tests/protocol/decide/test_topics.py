@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from protocol.harness import START_MS, Harness, refusal
 from protocol.workers import queue
-from topics.protocol.decide.topics import PRIORITY_FRESH, PRIORITY_HALF_LIFE_MS
+from topics.protocol.decide.topics import PRIORITY_HALF_LIFE_MS
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
@@ -64,6 +64,17 @@ def test_a_tightened_cap_evicts_at_once() -> None:
     assert engine.datas("t") == [(1, 1, "cap"), "b", "c", "d"]
 
 
+def test_a_config_without_caps_evicts_nothing() -> None:
+    """A cap of 0 is none, of records as of bytes. (§0.10)"""
+    engine = Harness()
+    engine.append(*"abcd")
+    engine.put(ttl_ms=1000)
+    assert engine.seqs() == [1, 2, 3, 4]
+    engine.put(cap_records=9)
+    engine.put(cap_bytes=9000)
+    assert engine.datas("t") == ["a", "b", "c", "d"]
+
+
 def test_a_listing_goes_on_rightly_whatever_came_and_went() -> None:
     """A page begins behind the name that the one before ended with, though that one is gone. (§1.3)"""
     engine = Harness()
@@ -110,7 +121,7 @@ def test_a_delete_if_empty_spares_what_holds_a_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("half_lives", "shown"), [(0, PRIORITY_FRESH), (1, 500), (2, 250), (20, 0), (10_000, 0)]
+    ("half_lives", "shown"), [(0, 1000), (1, 500), (2, 250), (20, 0), (10_000, 0)]
 )
 def test_an_automatic_priority_fades(half_lives: int, shown: int) -> None:
     """1000 for a topic that was read just now, half of it a minute later. (§0.10)"""

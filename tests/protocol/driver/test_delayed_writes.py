@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from topics.protocol.driver.delayed_writes import UNIT_BYTES_MAX
-from topics.protocol.driver.group_commit import Reply, Ticket, Write
+from topics.protocol.driver.delayed_writes import RETRY_MS, UNIT_BYTES_MAX
+from topics.protocol.driver.group_commit import Reply, Sync, Ticket, Write
 from topics.protocol.driver.load import LAG_MS_MAX
 from topics.protocol.driver.throttle import WAIT_MS_MAX
 from topics.protocol.http import bodies
@@ -14,6 +14,7 @@ from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
+from topics.store.memory import MemoryStore
 
 from .test_group_commit import Slow, diff
 
@@ -343,3 +344,90 @@ def test_what_waits_is_bounded_in_bytes(host: Pressed) -> None:
         host.settle()
     assert 60 < len(host.heard) < 80
     assert set(host.heard) == {": done"}
+
+
+class Narrow(MemoryStore):
+    """A log with as much room as was allocated, on a disk with so much space."""
+
+    allocated_bytes = 20_000
+    disk_bytes = 200_000
+    asked_bytes = 0
+
+    def room(self, *, reserve: bool) -> int:
+        return self.allocated_bytes
+
+    def ask_room(self, need_bytes: int) -> bool:
+        self.asked_bytes = max(self.asked_bytes, need_bytes)
+        return need_bytes <= self.disk_bytes
+
+    def sync(self) -> int:
+        if self.asked_bytes <= self.disk_bytes:
+            self.allocated_bytes = max(self.allocated_bytes, self.asked_bytes)
+        return super().sync()
+
+
+@pytest.fixture
+def narrow() -> Pressed:
+    host = Pressed(Narrow())
+    host.append("first")
+    host.settle()
+    host.heard.clear()
+    return host
+
+
+def test_a_batch_waits_for_the_room_that_is_made_for_it(narrow: Pressed) -> None:
+    """More than is allocated is asked for; the next sync makes it, and the write follows, before those
+    that came later. (§0.6, F6)"""
+    narrow.holds = {Sync}
+    assert isinstance(narrow.append("large", size=50_000), Ticket)
+    narrow.append("later")
+    narrow.advance(ms=50)
+    assert narrow.heard == []
+
+    narrow.holds.clear()
+    while narrow.steps:
+        narrow.next()
+    for _ in range(3):
+        narrow.advance(ms=RETRY_MS + 1)
+    assert narrow.heard == ["large: done", "later: done"]
+
+
+def test_a_host_that_syncs_at_once_decides_at_once(narrow: Pressed) -> None:
+    assert isinstance(narrow.append("large", size=50_000), Ticket)
+    narrow.settle()
+    assert narrow.heard == ["large: done"]
+
+
+def test_a_batch_that_the_disk_has_no_space_for_is_refused_at_once(narrow: Pressed) -> None:
+    """429 `disk`, nothing is stored, and the next small write goes on. (§11, F6)"""
+    with pytest.raises(Rejection) as refused:
+        narrow.append("huge", size=500_000)
+    assert (refused.value.detail or {})["limit"] == "disk"
+    narrow.append("small")
+    narrow.settle()
+    assert narrow.heard == ["small: done"]
+
+
+def test_a_batch_whose_space_went_is_refused(narrow: Pressed) -> None:
+    """Another program was faster: what waited is 429 `disk` as soon as that is known."""
+    narrow.holds = {Sync}
+    narrow.append("large", size=50_000)
+    narrow.driver.store.disk_bytes = 0  # type: ignore[attr-defined]
+    narrow.holds.clear()
+    while narrow.steps:
+        narrow.next()
+    narrow.advance(ms=RETRY_MS + 1)
+    assert narrow.heard == ["large: 429 throttled"]
+
+
+def test_another_command_waits_for_room_too(narrow: Pressed) -> None:
+    """A topic is created once there is room for it."""
+    narrow.driver.store.allocated_bytes = 100  # type: ignore[attr-defined]
+    narrow.holds = {Sync}
+    put = bodies.parse_put("new", b"{}")
+    assert isinstance(narrow.ask(put, "put"), Ticket)
+    narrow.holds.clear()
+    while narrow.steps:
+        narrow.next()
+    narrow.advance(ms=RETRY_MS + 1)
+    assert narrow.heard == ["put: done"]

@@ -7,7 +7,7 @@ import pytest
 from server.runtime.test_runtime import WatchedStore, append, claim, play, put, told
 from topics.protocol.model.commands import Claim
 from topics.protocol.model.events import JobsLeased
-from topics.server.exchange.work_feed import WorkFeed
+from topics.server.exchange.work_feed import PIECE_BYTES, WorkFeed
 from topics.server.runtime.runtime import Runtime
 
 
@@ -95,5 +95,30 @@ def test_who_leaves_before_the_sync_leaves_the_job_to_others() -> None:
         assert queue.in_flight == 0
         await told(runtime, claim("jobs"))
         assert queue.in_flight == 1
+
+    play(story)
+
+
+def test_many_megabytes_of_jobs_come_in_pieces() -> None:
+    """What is leased at once is sent in its order, some frames at a time, so that nobody waits while
+    megabytes are joined. (§10.8)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        await told(runtime, put("jobs", type="queue"))
+        await told(runtime, append("jobs", *["x" * 200_000] * 4))
+        feed = pushed(runtime)
+        await feed.next()
+
+        pieces = [await feed.next(), await feed.next()]
+
+        assert all(piece is not None and len(piece) <= PIECE_BYTES + 201_000 for piece in pieces)
+        frames = b"".join(piece or b"" for piece in pieces)
+        assert [frames.count(b'"$seq":%d,' % seq) for seq in (1, 2, 3, 4)] == [1, 1, 1, 1]
+        assert frames.count(b"event: job") == 4
+        [queue] = runtime.engine.state.queues.values()
+        assert queue.in_flight == 4
+        feed.close()
+        assert queue.in_flight == 0
+        assert await feed.next() is None
 
     play(story)

@@ -96,6 +96,8 @@ class UnitOfWork:
         self._came_in = 0
         self._memory_eviction = MemoryEviction(limits, state, self._first_held, self._evict)
         self.read_only = False
+        self.wanted_bytes = 0
+        """Room in the log for want of which something was refused; the driver takes it from here."""
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
         self._removed = removed
@@ -115,12 +117,19 @@ class UnitOfWork:
         return moment if now_ms == moment.now_ms else Moment(now_ms, moment.room)
 
     def room(self, moment: Moment, *, reserve: bool = False) -> int:
-        """Bytes that the log takes beside what this unit and the one on its way have planned."""
-        return moment.room(reserve) - self.planned_bytes
+        """Bytes that the log takes beside what this unit and the one on its way hold."""
+        return moment.room(reserve) - self.framed_bytes
+
+    @property
+    def framed_bytes(self) -> int:
+        """Bytes of frames that are not written yet."""
+        on_its_way = self._on_its_way
+        return self._unit.frames.size_bytes + (on_its_way.frames.size_bytes if on_its_way else 0)
 
     @property
     def planned_bytes(self) -> int:
-        """Room in the log that is planned for and not written yet; at least the frames' bytes."""
+        """What the events that are not written yet were expected to take in the log; at least the
+        frames' bytes.  The pace of writes and copies goes by it."""
         on_its_way = self._on_its_way
         return self._unit.planned_bytes + (on_its_way.planned_bytes if on_its_way else 0)
 
@@ -268,6 +277,7 @@ class UnitOfWork:
                 {"reason": "read_only"},
             )
         if need and (room := self.room(moment, reserve=reserve)) < need:
+            self.wanted_bytes = max(self.wanted_bytes, need + self.framed_bytes)
             raise Rejection(
                 ErrorCode.THROTTLED,
                 f"the disk is full: a write of up to {need} bytes does not fit",

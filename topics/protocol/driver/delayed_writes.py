@@ -1,7 +1,8 @@
 """Delayed writes: appends that wait before they are decided, first come, first served (§0.6).
 
-An append waits while the throttle says so, while more is planned than one write should carry, or
-while memory has no room for it and sealing is about to make some.  Before all that it gives way where
+An append waits while the throttle says so, while more is planned than one write should carry, while
+the log has no room for it and the disk has space for some, or while memory has none and sealing is
+about to make some.  Before all that it gives way where
 the load is too high for its priority.  This module owns their queues and the pressure that paces the
 throttle; it does not know how a command is decided or answered.
 
@@ -24,7 +25,7 @@ from topics.protocol.driver.load import QUEUED_BYTES_MAX, QUEUED_MAX, Load
 from topics.protocol.driver.maintenance import MaintenanceDriver
 from topics.protocol.driver.throttle import SOFT, WAIT_MS_MAX, Throttle, overloaded
 from topics.protocol.engine import Engine
-from topics.protocol.model.commands import Append
+from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Store
@@ -35,27 +36,29 @@ is one write, and every command in it waits for all of it."""
 LOADER_WAIT_MS_MAX: Final = 30_000
 """What a write with `disable_backpressure` may have to wait for those before it."""
 RETRY_MS: Final = 10
-"""A write that memory had no room for is decided again after this, as long as it may wait."""
+"""A write that log or memory had no room for is decided again after this, as long as it may wait."""
 
 
-Decide = Callable[[Append, Deliver, float], Reply | Ticket]
-"""Decides a write that waited so many milliseconds."""
+Decide = Callable[[Command, Deliver, float], Reply | Ticket]
+"""Decides a command that waited so many milliseconds."""
 
 
 @dataclass(slots=True, eq=False)
 class _DelayedWrite:
-    """An append that is not decided yet; `ticket` once it was decided and waits for the log."""
+    """An append, or another command that waits for room in the log, which is not decided yet; `ticket`
+    once it was decided and waits on; `need_bytes` where an append waits for room in the log."""
 
-    command: Append
+    command: Command
     deliver: Deliver
     since_ms: int
     at_ms: float
+    need_bytes: int = 0
     ticket: Ticket | None = None
     is_cancelled: bool = False
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(len, self.command.datas))
+        return sum(map(len, self.command.datas)) if isinstance(self.command, Append) else 0
 
 
 class DelayedWrites:
@@ -141,8 +144,11 @@ class DelayedWrites:
         except Rejection as refusal:
             if not self._may_find_room(command, refusal):
                 raise
+            need_bytes = refusal.need_bytes
+            if need_bytes and self._has_room(need_bytes):
+                return self._decide(command, deliver, 0.0)  # a host that syncs at once made it
             now_ms = self._steady_ms()
-            return self._put(_DelayedWrite(command, deliver, now_ms, now_ms + RETRY_MS))
+            return self._put(_DelayedWrite(command, deliver, now_ms, now_ms + RETRY_MS, need_bytes))
 
     def _give_way(self, command: Append, deliver: Deliver) -> Ticket | None:
         """Have a write wait for those of higher priority; None where it need not.  Raises Rejection
@@ -215,13 +221,37 @@ class DelayedWrites:
         self._queued -= 1
         self._queued_bytes -= delayed.size_bytes
 
-    def _may_find_room(self, command: Append, refusal: Rejection) -> bool:
-        """Whether memory had no room for a write, and sealing will make some."""
-        if (refusal.detail or {}).get("limit") != "max_hot_bytes" or not self.is_open:
+    def wait_for_room(
+        self, command: Command, deliver: Deliver, refusal: Rejection
+    ) -> Reply | Ticket:
+        """Have a command that is no append wait for the room in the log for want of which it was
+        refused; raises the refusal where there will be none."""
+        if not refusal.need_bytes or not self._may_find_room(command, refusal):
+            raise refusal
+        now_ms = self._steady_ms()
+        return self._put(_DelayedWrite(command, deliver, now_ms, now_ms + RETRY_MS))
+
+    def _may_find_room(self, command: Command, refusal: Rejection) -> bool:
+        """Whether the log had no room for a command, and the disk has space for some; or memory had none
+        for a write, and sealing will make some."""
+        if not self.is_open:
+            return False
+        if refusal.need_bytes:
+            return self._asks_room(refusal.need_bytes)
+        detail = refusal.detail or {}
+        if not isinstance(command, Append) or detail.get("limit") != "max_hot_bytes":
             return False
         topic = self._engine.state.topics.get(command.topic)
         is_logged = topic is None or topic.durability.is_logged
         return is_logged and self._engine.state.memory.logged_bytes > 0
+
+    def _has_room(self, need_bytes: int) -> bool:
+        """Whether the log takes so much beside what is not written yet."""
+        return self._store.room(reserve=False) - self._engine.unit.framed_bytes >= need_bytes
+
+    def _asks_room(self, need_bytes: int) -> bool:
+        """Have room made for so much beside that; False where there is none."""
+        return self._commit.ask_room(need_bytes + self._engine.unit.framed_bytes)
 
     # ------------------------------------------------------------------ what is let in
 
@@ -242,6 +272,7 @@ class DelayedWrites:
             self._uncount(delayed)
             return
         command, pressure = delayed.command, self.pressure
+        assert isinstance(command, Append)
         try:
             # By what it was to wait: a loop that lags rings late, which is not the write's fault.
             waited_ms = delayed.at_ms - delayed.since_ms
@@ -268,14 +299,27 @@ class DelayedWrites:
     def _let_in(self, delayed: _DelayedWrite) -> bool:
         """Decide a write; False where it went back to the head of the queue."""
         now_ms = self._steady_ms()
+        may_wait = self.is_open and now_ms + RETRY_MS < delayed.since_ms + WAIT_MS_MAX
+        need_bytes = delayed.need_bytes
+        if (
+            may_wait
+            and need_bytes
+            and not self._has_room(need_bytes)
+            and self._asks_room(need_bytes)
+        ):
+            # Not decided again: that would render a large batch each time.
+            delayed.at_ms = now_ms + RETRY_MS
+            self._queue.appendleft(delayed)
+            return False
         self._uncount(delayed)
         try:
             waited_ms = float(now_ms - delayed.since_ms)
             found = self._decide(delayed.command, delayed.deliver, waited_ms)
         except Rejection as refusal:
-            may_wait = self.is_open and now_ms + RETRY_MS < delayed.since_ms + WAIT_MS_MAX
             if may_wait and self._may_find_room(delayed.command, refusal):
                 delayed.at_ms = now_ms + RETRY_MS
+                if isinstance(delayed.command, Append):
+                    delayed.need_bytes = refusal.need_bytes
                 self._queue.appendleft(delayed)
                 self._counted(delayed)
                 return False

@@ -245,7 +245,10 @@ class Driver:
         barrier = self.engine.barrier_for(command)
         if barrier is not None and not self._copy_now(barrier):
             return self._await_copies(_AwaitingCopies(command, deliver, barrier))
-        return self._decide(command, deliver)
+        try:
+            return self._decide(command, deliver)
+        except Rejection as refusal:
+            return self._delayed.wait_for_room(command, deliver, refusal)
 
     def _decide(
         self, command: Command, deliver: Deliver, throttle_ms: float = 0.0
@@ -280,12 +283,20 @@ class Driver:
     def _note_refusal(self, refusal: Rejection) -> None:
         detail: Mapping[str, Any] = refusal.detail or {}
         limit = detail.get("limit")
+        if limit == "disk" and self._asked_room():
+            return
         if limit in ("disk", "max_hot_bytes"):
             self.refused_for_room += 1
         if limit == "disk":
             self.maintenance.disk_is_full(detail["max"], refusal.need_bytes)
         elif limit == "max_hot_bytes":
             self.maintenance.memory_is_full()
+
+    def _asked_room(self) -> bool:
+        """Have the room made for want of which something was refused; False where there is none."""
+        unit = self.engine.unit
+        wanted_bytes, unit.wanted_bytes = unit.wanted_bytes, 0
+        return bool(wanted_bytes) and self.commit.ask_room(wanted_bytes)
 
     def _room(self, reserve: bool) -> int:
         return self.store.room(reserve=reserve)
@@ -442,6 +453,8 @@ class Driver:
         routers.is_held = not self._may_copy()
         is_copying = routers.is_due
         self.engine.work_off(self._moment_of_copies)
+        if self.engine.unit.wanted_bytes:
+            self._asked_room()
         if is_copying:
             self._copy_pace.went(self.pressure, self._host.steady_ms)
         self._begin_reading()

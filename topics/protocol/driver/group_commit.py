@@ -426,6 +426,13 @@ class GroupCommit:
             self._flush_at_ms = None
             self._host.perform(Sync())
 
+    def ask_room(self, need_bytes: int) -> bool:
+        """Have the store make room for so many bytes with the next sync; False where there is none."""
+        if not self._store.ask_room(need_bytes):
+            return False
+        self.want_sync()
+        return True
+
     def when_synced(self, call: Callable[[WriteFailed | None], None]) -> None:
         """Call with None when all that is written by now is durable, or with why it never will be."""
         if self.failure is not None or self.is_synced:

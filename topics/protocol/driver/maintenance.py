@@ -158,7 +158,8 @@ class MaintenanceDriver:
     def _look_for_space(self) -> None:
         if self._too_little is None:
             return
-        if self._store.room(reserve=False) >= 2 * self._too_little + SPACE_BYTES:
+        enough = 2 * self._too_little + SPACE_BYTES
+        if self._store.room(reserve=False) >= enough or self._store.ask_room(enough):
             self._too_little = None
             self._host.log("info", "there is space on the disk again: writes go on")
 

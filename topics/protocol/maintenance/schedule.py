@@ -141,7 +141,7 @@ class Schedule:
         if self.disk_is_full or self._store.room(reserve=True) < ROUND_BYTES:
             need_bytes, self.need_bytes = self.need_bytes, 0
             yield Blocking(lambda: self._store.find_room(need_bytes))
-        self._require_room(ROUND_BYTES)
+        yield from self._require_room(ROUND_BYTES)
         yield from self._give_back()
         erasures = list(self._host.take_erasures())
         if erasures:
@@ -235,8 +235,11 @@ class Schedule:
         yield from self._checkpoint()
         yield from self._checkpoint()
 
-    def _require_room(self, size_bytes: int) -> None:
+    def _require_room(self, size_bytes: int) -> Task:
         """Maintenance logs events too; they may use what is kept back for deletes."""
+        if self._store.room(reserve=True) >= size_bytes:
+            return
+        yield Blocking(lambda: self._store.find_room(size_bytes))
         if self._store.room(reserve=True) < size_bytes:
             raise OSError(errno.ENOSPC, "no space in the log for maintenance; it is tried again")
 
@@ -277,7 +280,7 @@ class Schedule:
         """The runs of a job in their file; None where the job merged something damaged and is to be
         planned again without it.  With `whole`, damage is an error."""
         try:
-            self._require_room(len(job.entries) * SEALED_EVENT_BYTES + ROUND_BYTES)
+            yield from self._require_room(len(job.entries) * SEALED_EVENT_BYTES + ROUND_BYTES)
             # A segment holds nothing that the log does not: its rows may still be unwritten.
             yield UntilWritten()
             began_ms = self._host.steady_ms

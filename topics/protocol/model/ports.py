@@ -293,11 +293,17 @@ class Store(Protocol):
         """How much of `recover` is done, 0.0 to 1.0; may be read from another thread."""
 
     def room(self, *, reserve: bool) -> int:
-        """Bytes of frames that `write` is sure to find space for, now.
+        """Bytes of frames that `write` is sure to find space for, whatever else takes space on the
+        disk.
 
-        With `reserve`, the file kept back for deletes and acks counts too.  Waits for no disk, and
+        With `reserve`, all that is kept back for deletes and acks counts too.  Waits for no disk, and
         never raises: what is missing is made by `sync` and `find_room`.
         """
+
+    def ask_room(self, need_bytes: int) -> bool:
+        """Have the next `sync` make room for so many bytes of frames, for appends too; False where
+        the disk lacks the space.  Waits for no disk.  Where space is gone by then, the next call
+        returns False."""
 
     def find_room(self, need_bytes: int = 0) -> None:
         """*Blocking.* Make what the log needs next, where space was missing and is there again; with

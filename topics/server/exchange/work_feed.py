@@ -5,7 +5,7 @@ read holds no jobs that others could take.  When the connection ends, its jobs g
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
 from typing import Final
 
 from topics.protocol.decide.push_streams import PushStream
@@ -24,6 +24,8 @@ from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
 
 OPENING: Final = b"retry: 2000\n\n"
+PIECE_BYTES: Final = 256 << 10
+"""Frames that are joined at once: a client may get 8 MiB of jobs, and others have their turn between."""
 
 
 class WorkFeed:
@@ -56,11 +58,15 @@ class WorkFeed:
         shell.engine.open_push_stream(self._stream)
         self._is_begun = False
         self._is_over = False
+        self._ready: deque[tuple[int, Buffer]] = deque()
+        """Jobs that are leased and not sent, with their text."""
 
     async def next(self) -> bytes | None:
         if not self._is_begun:
             self._is_begun = True
             return OPENING + sse.heartbeat(self._shell.now_ms)
+        if self._ready and not self._is_over:
+            return self._piece()
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + HEARTBEAT_MS_DEFAULT / 1000
         while not self._is_over:
@@ -74,10 +80,11 @@ class WorkFeed:
                 if not await self._are_kept():
                     self._is_over = True
                     return sse.encode_error(500, "the log failed before the leases were durable")
-                frames = b"".join([await self._written(each) for each in jobs])
-                if not frames:
-                    continue
-                return frames
+                for each in jobs:
+                    self._ready += await self._written(each)
+                if self._ready:
+                    return self._piece()
+                continue
             try:
                 async with asyncio.timeout_at(beat_at):
                     await self._news.wait()
@@ -107,8 +114,16 @@ class WorkFeed:
             return await self._shell.written() and await self._shell.synced()
         return gate is Gate.NOW or await self._shell.written()
 
-    async def _written(self, jobs: Jobs) -> bytes:
-        """Jobs as frames; jobs that cannot be read are skipped, and others follow."""
+    def _piece(self) -> bytes:
+        """The next frames; of jobs that are many megabytes together, some at a time."""
+        frames, size = [], 0
+        while self._ready and size < PIECE_BYTES:
+            frames.append(sse.encode_job(*self._ready.popleft()))
+            size += len(frames[-1])
+        return b"".join(frames)
+
+    async def _written(self, jobs: Jobs) -> list[tuple[int, Buffer]]:
+        """Seq and text of each job; jobs that cannot be read are skipped, and others follow."""
         records = job_records(jobs, queue=self._stream.name)
         try:
             texts = of_jobs(records, blocking=False)
@@ -118,9 +133,9 @@ class WorkFeed:
         except (Corrupt, OSError):
             return await self._rescued(jobs)
         assert texts is not None
-        return self._encoded(jobs.grant.seqs, texts[::2])
+        return list(zip(jobs.grant.seqs, texts[::2], strict=True))
 
-    async def _rescued(self, jobs: Jobs) -> bytes:
+    async def _rescued(self, jobs: Jobs) -> list[tuple[int, Buffer]]:
         records, grant = job_records(jobs, queue=self._stream.name).still(), jobs.grant
         found = await self._shell.read_in_thread(lambda: list(one_by_one(records)))
         each = list(zip(grant.seqs, found, strict=True))
@@ -128,16 +143,11 @@ class WorkFeed:
         shell = self._shell
         shell.engine.queue_commands.set_aside(grant, damaged, (), shell.moment)
         shell.nudge()
-        sound = {seq: text for seq, text in each if not isinstance(text, Exception)}
-        return self._encoded(list(sound), list(sound.values()))
-
-    def _encoded(self, seqs: Sequence[int], texts: Sequence[Buffer]) -> bytes:
-        jobs = zip(seqs, texts, strict=True)
-        return b"".join(sse.encode_job(seq, text) for seq, text in jobs)
+        return [(seq, text) for seq, text in each if not isinstance(text, Exception)]
 
     def close(self) -> None:
-        if not self._is_over:
-            self._is_over = True
+        self._is_over = True
+        self._ready.clear()
         self._news.set()
         self._shell.engine.queue_commands.close(self._stream, self._shell.moment)
         self._shell.nudge()
