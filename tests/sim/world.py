@@ -109,9 +109,11 @@ class World:
         if self.style.queues or self.style.ttls_ms != (0,):
             back_ms = 0  # what time took and nobody logged would be there again
         self.recovery = self.process.recover(self.clock_ms - back_ms)
-        # The wall clock was set back while no process ran, and is corrected at once.
+        # The wall clock was set back while no process ran, and is corrected at once: the engine
+        # reads it before it may be set back again.
         self.recovered_ms = self.process.engine.state.now_ms
         self.process.now_ms = self.clock_ms
+        self.process.engine.advance(self.clock_ms)
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""
