@@ -16,18 +16,11 @@ import orjson
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.state.job import JobPlace
 
+from .invariants import check, i7_a_delete_touches_nothing_later, i26_one_copy_of_each
 from .jobs import Jobs
 
 if TYPE_CHECKING:
     from .routing import Router
-
-
-class Violation(AssertionError):
-    """An answer or a recovered state that the contract does not allow."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-        self.invariant = invariant
 
 
 class Refused(Exception):
@@ -36,11 +29,6 @@ class Refused(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
-
-
-def check(fact: bool, invariant: str, what: object) -> None:
-    if not fact:
-        raise Violation(invariant, str(what))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +130,7 @@ class Topic:
         switches: How often the class of durability changed.
         volatile: All seqs given out in class `ephemeral`, whatever became of them.
         jobs: What is known of jobs, where it is a queue.
+        deleted_at: The head when records were last deleted on request.
     """
 
     name: str
@@ -157,6 +146,7 @@ class Topic:
     switches: int = 0
     lost: set[int] = field(default_factory=set)
     jobs: Jobs = field(default_factory=Jobs)
+    deleted_at: int = 0
 
     def copy(self) -> "Topic":
         return Topic(
@@ -173,6 +163,7 @@ class Topic:
             self.switches,
             set(self.lost),
             self.jobs.copy(),
+            self.deleted_at,
         )  # fmt: skip
 
     @property
@@ -279,6 +270,8 @@ class Topic:
         stays = {s: r.text(tags=True) for s, r in self.records.items() if not r.volatile}
         check(self.epoch == found.epoch, "I29", f"{self.name}: {self.epoch} is {found.epoch}")
         check(self.config == found.config, "I30", f"{self.name}: {found.config}")
+        i7_a_delete_touches_nothing_later(self.name, self.deleted_at, stays, found.texts)
+        i26_one_copy_of_each(self.name, found.texts.values())
         check(stays == found.texts, "I1", _difference(self.name, stays, found.texts))
         self._check_head(found, how=how, seen_seq=seen_seq)
         lost = {s for s, r in self.records.items() if r.volatile}
@@ -376,6 +369,8 @@ class Model:
     routers: "dict[str, Router]" = field(default_factory=dict)
     logged_ms: int = 0
     """The time of the newest event in the log."""
+    removed: tuple[str, list[int]] = ("", [])
+    """What was last deleted on request: the instance, and the seqs."""
 
     def copy(self) -> "Model":
         topics = {name: topic.copy() for name, topic in self.topics.items()}
@@ -509,8 +504,9 @@ class Model:
             gone = gone[: max(0, len(gone) - keep)]
         return {"purged": self._remove(topic, gone)}
 
-    @staticmethod
-    def _remove(topic: Topic, seqs: list[int]) -> int:
+    def _remove(self, topic: Topic, seqs: list[int]) -> int:
+        self.removed = topic.epoch, seqs
+        topic.deleted_at = topic.head_seq
         for seq in seqs:
             del topic.records[seq]
         topic.jobs.forget(seqs)

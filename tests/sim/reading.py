@@ -4,10 +4,12 @@ Owns the rules of §3 and of explicit loss as predicates over one answer and the
 know how a page was made.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from .model import Record, Topic, check, tag_matches
+from .invariants import check, i14_times_do_not_fall, i28_nobody_reads_its_own
+from .model import Record, Topic, tag_matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,10 @@ def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) ->
     seqs = [r.seq for r in wanted]
     check(page.seqs == seqs[:got], "I11", f"expected {seqs[: got + 1]}: {what}")
     check(page.text == b",".join(texts[:got]), "I4", f"other bytes: {what}")
+    i14_times_do_not_fall(topic.name, texts[:got])
+    i28_nobody_reads_its_own(
+        ask.nodes if topic.config.dedupe_node else (), page.fields["records"]
+    )
     sizes = [len(r.text()) for r in wanted]
     check(got <= 1 or sum(sizes[:got]) <= ask.budget_bytes, "budget", what)
     if got:
@@ -140,3 +146,14 @@ def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) ->
     hole_ahead = any(hole[0] > page.next_seq for hole in topic.holes)
     if got < ask.limit and not (is_over and got) and not hole_ahead:
         check(page.next_seq == head_seq, "I11", f"stopped before the head: {what}")
+
+
+def split_texts(joined: bytes) -> list[bytes]:
+    """The bytes of each of some records with commas between them."""
+    text, at, out = joined.decode(), 0, []
+    decoder = json.JSONDecoder()
+    while at < len(text):
+        _, end = decoder.raw_decode(text, at)
+        out.append(text[at:end].encode())
+        at = end + 1
+    return out

@@ -11,7 +11,7 @@ import numpy as np
 from topics.protocol.model.records import LIVE
 from topics.store.layout import SEGMENT_HEADER, segment_name
 
-from .model import check
+from .invariants import check, i34_counters_equal_a_recount
 
 if TYPE_CHECKING:
     from .world import World
@@ -53,6 +53,7 @@ def check_rest(world: "World") -> None:
         check(log_bytes < bound or is_tried_later, "log", f"{log_bytes} of {bound}")
         check(process.driver.commit.is_synced, "sync", "something is unsynced")
         check_space(world)
+    i34_counters_equal_a_recount(world)
 
 
 def check_space(world: "World") -> None:

@@ -71,7 +71,7 @@ from topics.store.store import DiskStore
 from topics.store.wal import Log
 
 from .files import SimFile, SimFiles
-from .model import Violation
+from .invariants import Violation
 from .traffic import Style
 from .world import told_story
 

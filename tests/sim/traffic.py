@@ -5,7 +5,6 @@ Owns the clients' memory (what was acknowledged, what was ever seen) and the che
 Refuses to know what the disk does.  Invariant: the model is changed exactly when the engine was.
 """
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,9 +35,15 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.model.tags import parse_match, parse_subject
 
-from .model import Entry, Refused, Topic, Violation, check
+from .invariants import (
+    Violation,
+    check,
+    i3_a_batch_is_whole,
+    i6_what_is_deleted_stays_deleted,
+)
+from .model import Entry, Refused, Topic
 from .process import Told, payload
-from .reading import Ask, Page, check_page
+from .reading import Ask, Page, check_page, split_texts
 from .routing import delete_router, get_router, put_router
 from .space import check_erased
 from .waiting import Claimer
@@ -55,6 +60,19 @@ TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
 LARGE = 64 << 10
+ANSWERS: dict[type, str] = {
+    Append: "I3",
+    DeleteRecords: "I15",
+    Purge: "I15",
+    Ack: "I21",
+    Nack: "I21",
+    Extend: "I21",
+    GetRouter: "I25",
+    PutTopic: "I30",
+    PutRouter: "I30",
+    DeleteTopic: "I29",
+}
+"""The invariant that an answer breaks where it differs from the model's."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +158,8 @@ class Clients:
         seen: Epoch -> greatest seq; `texts`: (epoch, seq) -> the record's bytes.
         leases: Every lease number that was ever given.
         acked: Epoch -> greatest seq whose append was acknowledged in this process.
+        gone: Epoch -> seq whose delete was answered -> the write that has it.
+        inner: Epoch -> seqs of batches but for the last of each.
     """
 
     seen: dict[str, int] = field(default_factory=dict)
@@ -147,6 +167,8 @@ class Clients:
     acked: dict[str, int] = field(default_factory=dict)
     floors: dict[str, tuple[int, int]] = field(default_factory=dict)
     leases: set[int] = field(default_factory=set)
+    gone: dict[str, dict[int, int]] = field(default_factory=dict)
+    inner: dict[str, set[int]] = field(default_factory=dict)
 
     def saw_head(self, epoch: str, seq: int) -> None:
         self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
@@ -214,10 +236,13 @@ class Traffic:
         try:
             expected = act()
         except Refused as refused:
-            raise Violation("refusal", f"{refused.code} expected: {command} {answer}") from None
+            invariant = "I17" if refused.code == "topic_full" else "refusal"
+            what = f"{refused.code} expected: {command} {answer}"
+            raise Violation(invariant, what) from None
         told.learn(answer)
         shown = {key: answer.get(key) for key in expected}
-        check(shown == expected, "answer", f"{expected} expected: {answer}")
+        invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "answer")
+        check(shown == expected, invariant, f"{expected} expected: {answer}")
         return answer
 
     def _check_refusal(
@@ -240,7 +265,8 @@ class Traffic:
         else:
             code = "none"
         what = f"{code} expected: {refusal} {detail} {command}"[:400]
-        check(refusal.code.code == code, "refusal", what)
+        invariant = "I17" if "topic_full" in (code, refusal.code.code) else "refusal"
+        check(refusal.code.code == code, invariant, what)
 
     def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
         if isinstance(command, Append) and command.key:
@@ -519,6 +545,8 @@ class Traffic:
         if topic is None:
             raise Violation("refusal", f"{name} does not exist")
         self._check_head(topic, page.fields["head_seq"])
+        gone = self.world.clients.gone.get(topic.epoch, {})
+        i6_what_is_deleted_stays_deleted(topic.epoch, page.seqs, gone)
         check_page(topic, ask, page)
         self._learn_floors(topic, page.fields["earliest_seq"])
         if not ask.include_tags and ask.include_meta:
@@ -575,6 +603,7 @@ class Traffic:
         least = self.world.clients.acked.get(topic.epoch, 0)
         check(least <= head_seq <= topic.head_seq, "head", f"{least} {head_seq} {topic.head_seq}")
         self.world.clients.saw_head(topic.epoch, head_seq)
+        i3_a_batch_is_whole(topic.epoch, head_seq, self.world.clients.inner.get(topic.epoch, ()))
         durable = next(
             (m for n, m in reversed(self.world.history) if n <= self.world.durable_lsn), None
         )
@@ -582,7 +611,7 @@ class Traffic:
         if synced is None or topic.config.durability != "fsync":
             return
         if (synced.epoch, synced.switches) == (topic.epoch, topic.switches):
-            check(head_seq <= synced.head_seq, "unsynced", f"{head_seq} {synced.head_seq}")
+            check(head_seq <= synced.head_seq, "I32", f"{head_seq} {synced.head_seq}")
 
     def _learn_floors(self, topic: Topic, earliest: int) -> None:
         held = self.world.process.engine.state.topics[topic.name]
@@ -603,6 +632,8 @@ class Telling:
         self._early: int | None = None
         self._learned = False
         self._erases: list[bytes] = []
+        self._gone: tuple[str, list[int]] = ("", [])
+        self._is_told = False
 
     def learn(self, answer: dict[str, Any]) -> None:
         """The engine has answered, and the model agrees; the response may still have to wait."""
@@ -624,6 +655,11 @@ class Telling:
                 rows = range(first, self._last + 1)
                 known = topic.records
                 self._rows = [(seq, known[seq].text()) for seq in rows if seq in known]
+                if not answer["deduped"]:
+                    inner = world.clients.inner.setdefault(held.epoch, set())
+                    inner.update(range(first, self._last))
+            if isinstance(command, DeleteRecords | Purge | Ack) and not topic.is_volatile:
+                self._gone = world.model.removed
             if isinstance(command, DeleteRecords) and command.erase:
                 self._erases = self._dead_texts(topic)
         self._learned = True
@@ -646,7 +682,11 @@ class Telling:
             self._early = lsn
             return
         world = self._world
+        check(not self._is_told, "I33", f"answered twice: {self._command}")
+        self._is_told = True
         check_erased(world, self._erases)
+        epoch, seqs = self._gone
+        world.clients.gone.setdefault(epoch, {}).update(dict.fromkeys(seqs, lsn))
         if self._is_durable:
             self.promise(lsn)
         if isinstance(self._command, Append):
@@ -696,10 +736,4 @@ def diff_of(name: str, ask: Ask) -> Diff:
 
 def split(page: Page) -> list[bytes]:
     """The bytes of each record of a page."""
-    text, at, out = page.text.decode(), 0, []
-    decoder = json.JSONDecoder()
-    while at < len(text):
-        _, end = decoder.raw_decode(text, at)
-        out.append(text[at:end].encode())
-        at = end + 1
-    return out
+    return split_texts(page.text)

@@ -30,15 +30,25 @@ from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
 from .files import Cut, Fault, SimFiles
+from .invariants import (
+    Violation,
+    check,
+    i2_what_a_stop_takes_is_a_suffix,
+    i3_a_batch_is_whole,
+    i6_what_is_deleted_stays_deleted,
+    i14_times_do_not_fall,
+)
 from .jobs import shown_jobs
-from .model import Found, Key, Model, Violation, check
+from .model import Found, Key, Model
 from .process import Process, payload
+from .pushing import Pushing
 from .reading import Ask, Page
 from .rot import check_rot
 from .routing import Router, follow
 from .space import check_rest
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import SLACK_MS, Waiting
+from .watching import Watching
 
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
@@ -86,6 +96,9 @@ class World:
         self.asked: str | None = None
         self.traffic = Traffic(self)
         self.waiting = Waiting(self)
+        self.watching = Watching(self)
+        self.pushing = Pushing(self)
+        self.asides = random.Random(f"asides {seed}")
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -130,7 +143,7 @@ class World:
 
     def moved(self) -> None:
         """Dead letters may have moved. (§10.6)"""
-        places = self._places()
+        places = self.places()
         self._reap(places)
         self.learn_epochs()
         is_due = self.process.is_reading or self.process.failed
@@ -139,11 +152,12 @@ class World:
 
     def _reap(self, places: dict[str, dict[int, JobPlace]]) -> None:
         waited_for = {claimer.command.topic for claimer in self.waiting.claimers}
+        waited_for |= {stream.name for stream in self.pushing.open}
         served = waited_for if self.asked is None else waited_for | {self.asked}
         after_ms = self.style.limits.dead_letter_after_ms
         self.model.reap(places, served=served, after_ms=after_ms)
 
-    def _places(self) -> dict[str, dict[int, JobPlace]]:
+    def places(self) -> dict[str, dict[int, JobPlace]]:
         """Where the engine has its jobs; it need not have read the clock yet."""
         state, now_ms = self.process.engine.state, self.model.now_ms
         return {
@@ -169,7 +183,7 @@ class World:
             return
         match event:
             case RecordsDeleted() | ScatteredDeleted() | RecordsAppended(cause=DeadLettered()):
-                self._reap(self._places())
+                self._reap(self.places())
                 self.learn_epochs()
             case JobsLeased():
                 self.waiting.granted(event)
@@ -288,12 +302,36 @@ class World:
         if not matching:
             told = " | ".join(str(reason)[:70] for reason in reversed(reasons))
             raise Violation(reasons[0].invariant, f"after {how}, oldest first: {told}")
+        self._check_clients(how, found)
         self.model = matching[0]
         least_ms = min(model.logged_ms for model in matching)
         check(self.recovered_ms >= least_ms, "time", f"{self.recovered_ms} after {least_ms}")
         self._check_seeks(found)
         _doubt_keys(self.model, matching)
         self._begin_history()
+
+    def _check_clients(self, how: str, found: dict[str, Found]) -> None:
+        """What was found, against what clients know and the model never had."""
+        clients, last = self.clients, self.history[-1][1].copy()
+        last.pass_time(self.clock_ms)
+        # An instance that a crash took may be followed by another with its epoch.
+        epochs = {topic.epoch for topic in found.values()}
+        for memory in (clients.inner, clients.gone):
+            for epoch in memory.keys() - epochs:
+                del memory[epoch]
+        promised = self.durable_lsn if how == "cut" else self.history[-1][0]
+        for name, topic in found.items():
+            epoch, known = topic.epoch, last.topics.get(name)
+            inner = clients.inner.get(epoch, set())
+            i3_a_batch_is_whole(epoch, topic.head_seq, inner)
+            clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
+            gone = clients.gone.get(epoch, {})
+            gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
+            i6_what_is_deleted_stays_deleted(epoch, topic.texts, gone)
+            i14_times_do_not_fall(name, [topic.texts[seq] for seq in sorted(topic.texts)])
+            if known is not None and known.epoch == epoch and self.in_flight is None:
+                before = {seq for seq, record in known.records.items() if not record.volatile}
+                i2_what_a_stop_takes_is_a_suffix(name, before, topic.texts, how=how)
 
     def _check_seeks(self, found: dict[str, Found]) -> None:
         """A read from the time of a topic's last record finds it. (§3, decision of seeking by
@@ -315,6 +353,8 @@ class World:
         self.clients.acked.clear()
         self.clients.floors.clear()
         self.waiting.end()
+        self.watching.end()
+        self.pushing.end()
         self.in_flight, self.is_unseen = None, False
         lsn = self.process.store.written_lsn
         self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
@@ -467,7 +507,18 @@ class World:
             self.stop()
         else:
             self._jump()
+        self._aside()
         self._learn_synced()
+
+    def _aside(self) -> None:
+        """What other clients do beside the one of this step."""
+        kind = self.asides.random()
+        if kind < 0.3 and not self.process.failed:
+            self.watching.step()
+        elif kind < 0.45 and self.style.queues:
+            self.pushing.step()
+        elif kind < 0.47 and self.waiting.claimers and not self.process.engine.has_wakes:
+            self.waiting.leave(self.asides.choice(self.waiting.claimers))
 
     def _fail_soon(self) -> None:
         """One of the next calls fails, or writes only a part; a failed sync may clean pages."""
@@ -538,6 +589,7 @@ class World:
             self.process.ring_engine()
         if not self.process.failed and not self.process.is_writing:
             self.waiting.check_rest()
+            self.watching.check_rest()
         if not (self.process.failed or self.process.is_reading or self.is_full):
             overdue = self.model.overdue(self.style.limits.dead_letter_after_ms + SLACK_MS)
             check(not overdue, "§10.6", f"not dead yet: {overdue}")
