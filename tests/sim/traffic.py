@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .world import World
 
 NAMES = ("a", "b", "c")
+WIDE = tuple("abcdefghijkl")
 NODES = ("n1", "n2")
 CLASSES = ("fsync", "disk", "ephemeral", "memory")
 DEAD = "c"
@@ -127,6 +128,22 @@ class Style:
         )
 
     @staticmethod
+    def wide(rng: random.Random) -> "Style":
+        """Many topics, most of them small: they share segments, turns and checkpoints."""
+        return Style(
+            names=WIDE,
+            classes=rng.choice([("disk", "fsync"), CLASSES]),
+            sizes=(0, 15, 100),
+            caps=rng.choice([(0,), (0, 1, 3)]),
+            ttls_ms=rng.choice([(0,), (0, 500)]),
+            segment_max_records=rng.choice((8, 16, 64)),
+            checkpoint_bytes=rng.choice((4 << 10, 16 << 10)),
+            harsh=rng.random() < 0.3,
+            faults=rng.choice((0.0, 0.02)),
+            queues=rng.choice([(), ("a",)]),
+        )
+
+    @staticmethod
     def drawn(rng: random.Random) -> "Style":
         size = rng.choice(SIZES)
         return Style(
@@ -190,7 +207,7 @@ class Traffic:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.payloads = 0
-        self.has_copies = False
+        self.has_copies = self.has_plain_copies = False
         self.refused_for_room = 0
 
     def command(self) -> None:
@@ -506,6 +523,7 @@ class Traffic:
 
     def connect(self, router: str, source: str, dest: str, **fields: Any) -> None:
         self.has_copies = True
+        self.has_plain_copies |= fields.get("guarantee", "at_least_once") != "exactly_once"
         config = RouterConfig(source=source, dest=dest, **fields)
         command = PutRouter(router, config, True)
         self.call(command, lambda: put_router(self.world.model, router, config))

@@ -9,6 +9,7 @@ model after some write that the kind of stop permits, and is final then.
 import dataclasses
 import errno
 import random
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -37,6 +38,7 @@ from .invariants import (
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
     i14_times_do_not_fall,
+    i26_one_copy_of_each,
 )
 from .jobs import shown_jobs
 from .model import Found, Key, Model
@@ -59,6 +61,8 @@ class World:
     """A directory, its processes one after the other, and the model beside them.
 
     Attributes:
+        operations: What clients asked for so far.
+        recovery_calls: File calls of the last recovery after a crash.
         clock_ms: The wall clock, which may jump; `highest_ms` the most it ever said.
         history: The model after each write that a power loss may still take, by lsn.
         durable_lsn: What a sync has covered, or what was acknowledged as if it were.
@@ -82,7 +86,8 @@ class World:
         self.clock_ms = self.highest_ms = START_MS
         self.model = Model(now_ms=START_MS)
         self.clients = Clients()
-        self.steps = 0
+        self.steps = self.operations = 0
+        self.recovery_calls = 0
         self.crashes = 0
         self.process: Process
         self.recovery: Recovery
@@ -188,9 +193,9 @@ class World:
             case JobsLeased():
                 self.waiting.granted(event)
 
-    def crash(self, how: str) -> None:
+    def crash(self, how: str, *, disturb: Callable[[], None] | None = None) -> None:
         """Stop here, and compare what the next process finds; its recovery may be cut off
-        itself."""
+        itself: by chance, or once as `disturb` says."""
         self.crashes += 1
         stop = how
         if self._lost_pages() or FAILED_NAME in self.files.names() or self.process.failed:
@@ -200,14 +205,15 @@ class World:
         self.files = self._next_files(stop)
         self._heed(self.process.last_words)
         check_rot(self)
-        restarts = self.rng.choice((0, 0, 1, 2))
+        restarts = self.rng.choice((0, 0, 1, 2)) if disturb is None else 1
         while True:
             disturbed = restarts > 0
             if disturbed:
                 restarts -= 1
-                self._disturb()
+                (disturb or self._disturb)()
             try:
                 self._recover()
+                self.recovery_calls = self.files.calls
                 break
             except (Cut, StoreError) as why:
                 check(disturbed, "start", f"refused: {why}")
@@ -328,6 +334,8 @@ class World:
             gone = clients.gone.get(epoch, {})
             gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
             i6_what_is_deleted_stays_deleted(epoch, topic.texts, gone)
+            if not (self.traffic.has_plain_copies or self.style.queues):
+                i26_one_copy_of_each(name, topic.texts.values())
             i14_times_do_not_fall(name, [topic.texts[seq] for seq in sorted(topic.texts)])
             if known is not None and known.epoch == epoch and self.in_flight is None:
                 before = {seq for seq, record in known.records.items() if not record.volatile}
@@ -514,8 +522,10 @@ class World:
         """What other clients do beside the one of this step."""
         kind = self.asides.random()
         if kind < 0.3 and not self.process.failed:
+            self.operations += 1
             self.watching.step()
         elif kind < 0.45 and self.style.queues:
+            self.operations += 1
             self.pushing.step()
         elif kind < 0.47 and self.waiting.claimers and not self.process.engine.has_wakes:
             self.waiting.leave(self.asides.choice(self.waiting.claimers))
@@ -569,6 +579,7 @@ class World:
         """Some commands, then one write."""
         for _ in range(self.rng.choice((1, 1, 1, 2, 3))):
             self.pass_time(self.rng.choice((0, 1, 7, 33)))
+            self.operations += 1
             self.traffic.command()
         self.end_turn()
 
@@ -613,17 +624,3 @@ def _doubt_keys(model: Model, others: list[Model]) -> None:
                 held = other.topics[name].keys.get(key)
                 if held is None or held.first_seq != known.first_seq:
                     known.certain = False
-
-
-def told_story(seed: int, *, crashes: int, style: Style | None = None) -> World:
-    """Run through some crashes; a failure says in one line how to repeat it."""
-    world = World(seed, style)
-    try:
-        world.start()
-        while world.crashes < crashes:
-            world.files.cut_at = world.files.calls + world.rng.randint(1, 150)
-            world.live(40)
-    except Exception as why:
-        line = f"seed={seed} step={world.steps} crash={world.crashes} {type(why).__name__}: {why}"
-        raise AssertionError(line[:1500]) from why
-    return world
