@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark java demo bench bench-peers lint format generate clean
+.PHONY: serve test test-spark sim sim-soak java demo bench bench-peers lint format generate clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,6 +18,13 @@ test: .venv/ready  ## every test but those of Spark
 
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+
+sim: .venv/ready  ## the simulation as CI runs it: 1,000 worlds, every file call, every sown bug
+	$(BIN)/python -m tests.sim.run
+
+SECONDS ?= 600
+sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
+	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
 
 java: .venv/ready  # that of the machine, else one in .venv
 	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \

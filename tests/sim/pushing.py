@@ -147,7 +147,8 @@ class Pushing:
             seq
             for seq, lease in stream.held.items()
             if (job := jobs.known.get(seq)) is not None
-            and job.is_leased and (job.lease, job.node) == (lease, stream.node)
+            and job.is_leased
+            and (job.lease, job.node) == (lease, stream.node)
         }
         others = {seq for seq, job in jobs.known.items() if job.is_leased} - held
         lasting = topic.config.leases_durable and not world.has_no_space

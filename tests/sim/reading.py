@@ -133,9 +133,7 @@ def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) ->
     check(page.seqs == seqs[:got], "I11", f"expected {seqs[: got + 1]}: {what}")
     check(page.text == b",".join(texts[:got]), "I4", f"other bytes: {what}")
     i14_times_do_not_fall(topic.name, texts[:got])
-    i28_nobody_reads_its_own(
-        ask.nodes if topic.config.dedupe_node else (), page.fields["records"]
-    )
+    i28_nobody_reads_its_own(ask.nodes if topic.config.dedupe_node else (), page.fields["records"])
     sizes = [len(r.text()) for r in wanted]
     check(got <= 1 or sum(sizes[:got]) <= ask.budget_bytes, "budget", what)
     if got:

@@ -18,6 +18,7 @@ from functools import partial
 from itertools import count
 from multiprocessing import Pool
 from pathlib import Path
+from threading import Semaphore
 
 from .mutants import BUGS, find
 from .stories import KINDS, commit, story
@@ -26,7 +27,7 @@ from .sweep import SWEEPS, swept
 LEDGER = Path(__file__).with_name("LEDGER.md")
 FIXED = 500
 NEW = 500
-CRASHES = 8
+CRASHES = 6
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,10 @@ def main() -> int:
         return replay(spelling)
     begun = time.monotonic()
     with Pool(options.processes, initializer=partial(gc.set_threshold, 100_000, 20, 50)) as pool:
-        results = pool.imap_unordered(perform, paced(jobs_of(options), options), chunksize=1)
-        total = told(until(results, begun, options.seconds))
-        pool.terminate()
+        room = Semaphore(2 * options.processes)
+        end = None if options.seconds is None else begun + options.seconds
+        results = pool.imap_unordered(perform, paced(jobs_of(options), room, end))
+        total = told(released(results, room))
     failures = int(total.failure or 0)
     print(
         f"git={commit()} operations={total.operations} crash_points={total.crash_points} "
@@ -139,24 +141,21 @@ def main() -> int:
     return int(failures > 0)
 
 
-def paced(jobs: Iterator[tuple[str, str]], options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """The jobs, no faster than they are done where there is no end of them."""
-    if options.seconds is None:
-        yield from jobs
-        return
-    end = time.monotonic() + options.seconds
+def paced(
+    jobs: Iterator[tuple[str, str]], room: Semaphore, end: float | None
+) -> Iterator[tuple[str, str]]:
+    """The jobs, no faster than they are done: there may be no end of them."""
     for job in jobs:
-        if time.monotonic() >= end:
+        room.acquire()
+        if end is not None and time.monotonic() >= end:
             return
         yield job
-        time.sleep(0.01)
 
 
-def until(results: Iterable[Told], begun: float, seconds: float | None) -> Iterator[Told]:
+def released(results: Iterable[Told], room: Semaphore) -> Iterator[Told]:
     for one in results:
+        room.release()
         yield one
-        if seconds is not None and time.monotonic() - begun > seconds:
-            return
 
 
 def note(total: Told, failures: int) -> None:

@@ -167,7 +167,11 @@ class Waiting:
         for name in sorted((hungry | names) & world.model.topics.keys()):
             topic = world.model.topics[name]
             if topic.config.claim_jitter_ms:
-                check(engine.alarm_ms() is not None or name not in names, "§10.2", f"{name}: no alarm for a window")
+                check(
+                    engine.alarm_ms() is not None or name not in names,
+                    "§10.2",
+                    f"{name}: no alarm for a window",
+                )
                 self._windows[name] = world.model.now_ms + topic.config.claim_jitter_ms
             if self._windows.get(name, 0) >= world.model.now_ms:
                 continue

@@ -117,7 +117,9 @@ class Watching:
             return
         assert watcher.session is not None
         now_ms = world.process.now_ms
-        session, stream = engine.watch_commands.open_stream(watcher.wid, None, watcher.woken, now_ms)
+        session, stream = engine.watch_commands.open_stream(
+            watcher.wid, None, watcher.woken, now_ms
+        )
         check(session is watcher.session, "I33", f"another session for {watcher}")
         watcher.stream, watcher.news = stream, True
         watcher.ended.clear()
@@ -138,7 +140,12 @@ class Watching:
             None if watcher.match is None else parse_match(watcher.match),
         )
         command = CreateWatch(
-            wid=watcher.wid, topics=begins, view=view, heartbeat_ms=15_000, lenient=False, cursors={}
+            wid=watcher.wid,
+            topics=begins,
+            view=view,
+            heartbeat_ms=15_000,
+            lenient=False,
+            cursors={},
         )
         world.pay(command)
         try:
@@ -210,7 +217,9 @@ class Watching:
                 shown = world.traffic.shown_head(name)
                 told = epoch == topic.epoch and at <= frame.head_seq <= shown
                 left = self._left(watcher, topic, at, frame.head_seq)
-                check(told and not left, "I11", f"{what} {frame} shown {shown}: {left[:3]} not sent")
+                check(
+                    told and not left, "I11", f"{what} {frame} shown {shown}: {left[:3]} not sent"
+                )
                 watcher.positions[name] = epoch, frame.head_seq
             case RecordFrame():
                 self._got(watcher, topic, frame, what)
