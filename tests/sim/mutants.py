@@ -63,7 +63,7 @@ from topics.store.wal import Log
 
 from .files import SimFile, SimFiles
 from .invariants import Violation
-from .stories import told_story, style_of
+from .stories import style_of, told_story
 
 Patch = pytest.MonkeyPatch
 

@@ -202,7 +202,8 @@ class Process(InlineHost):
         found = self._decided
         assert found is not None, "it was not decided at once"
         if isinstance(found, Parked):
-            assert woken is not None and isinstance(now, Ticket)
+            assert woken is not None
+            assert isinstance(now, Ticket)
             self.cancel = partial(self._forget, self._parked_token, now)
             self._woken[self._parked_token] = (woken, who_hears)
             return found

@@ -6,7 +6,7 @@ A failure is one line with the seed, and the command that lives it again.
 import pytest
 
 from .stories import CRASHES, story
-from .sweep import MODES, STORIES, STOPS, SWEEPS, calls_of, swept
+from .sweep import MODES, STOPS, STORIES, SWEEPS, calls_of, swept
 
 
 @pytest.mark.parametrize("how", STOPS)

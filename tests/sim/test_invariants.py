@@ -201,7 +201,8 @@ def test_the_table_is_whole() -> None:
     """All thirty-six are there, each with its words, its source, and somebody who checks it."""
     assert [f"I{i}" for i in range(1, 37)] == [name for name in TABLE if name[0] == "I"]
     for name, row in TABLE.items():
-        assert row.words and row.source, name
+        assert row.words, name
+        assert row.source, name
         assert row.by or row.elsewhere, name
 
 

@@ -26,6 +26,7 @@ def test_a_clock_that_is_set_back_again_after_a_start() -> None:
         world.start()
         started_ms = world.clock_ms
         world.clock_ms -= 5000
+        world.pass_time(0)
         put(world, "disk")
         append(world, 2)
 
