@@ -85,6 +85,7 @@ class Style:
         queues: Which of the names are queues; the last name takes their dead letters.
         cold: How often sealed text has to be waited for.
         held: How often the log has to be waited for, while others are decided.
+        full: The disk fills, and has room again.
         routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
@@ -104,6 +105,7 @@ class Style:
     cold: float = 0.0
     held: float = 0.0
     routed: bool = True
+    full: bool = False
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -140,7 +142,7 @@ class Style:
             checkpoint_bytes=rng.choice((4 << 10, 16 << 10)),
             harsh=rng.random() < 0.3,
             faults=rng.choice((0.0, 0.02)),
-            queues=rng.choice([(), ("a",)]),
+            **rng.choice(({}, {"queues": ("a",)}, {"full": True, "routed": False})),
         )
 
     @staticmethod

@@ -47,7 +47,7 @@ from .pushing import Pushing
 from .reading import Ask, Page
 from .rot import check_rot
 from .routing import Router, follow
-from .space import check_rest
+from .space import check_rest, come_to_rest
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import SLACK_MS, Waiting
 from .watching import Watching
@@ -55,6 +55,7 @@ from .watching import Watching
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
+PLENTY = 1 << 40
 
 
 class World:
@@ -124,8 +125,6 @@ class World:
             holds=lambda: self.whims.random() < self.style.held,
         )
         back_ms = self.whims.choice((0, 0, 5000, 10_000_000))
-        if self.style.queues or self.style.ttls_ms != (0,):
-            back_ms = 0  # what time took and nobody logged would be there again
         self.recovery = self.process.recover(self.clock_ms - back_ms)
         # The wall clock was set back while no process ran, and is corrected at once: the engine
         # reads it before it may be set back again.
@@ -197,6 +196,7 @@ class World:
         """Stop here, and compare what the next process finds; its recovery may be cut off
         itself: by chance, or once as `disturb` says."""
         self.crashes += 1
+        self.files.capacity_bytes, self.is_full = PLENTY, False
         stop = how
         if self._lost_pages() or FAILED_NAME in self.files.names() or self.process.failed:
             # What a failed sync left clean may be lost in any next process: as at a power cut.
@@ -250,6 +250,7 @@ class World:
         if not self.process.stop():
             self.crash("kill")
             return
+        self.files.capacity_bytes, self.is_full = PLENTY, False
         self.files = self._next_files(self.rng.choice(("kill", "cut")))
         self._recover()
         self._adopt("clean", [self.model])
@@ -529,6 +530,19 @@ class World:
             self.pushing.step()
         elif kind < 0.47 and self.waiting.claimers and not self.process.engine.has_wakes:
             self.waiting.leave(self.asides.choice(self.waiting.claimers))
+        elif kind < 0.52 and self.style.full:
+            self._fill_or_free()
+
+    def _fill_or_free(self) -> None:
+        """Others fill the disk up to a little room, or free it; then maintenance goes on."""
+        if self.is_full:
+            self.files.capacity_bytes = PLENTY
+            come_to_rest(self)
+            self.is_full = False
+        else:
+            used = sum(len(inode.cache) for inode in self.files.inodes.values())
+            self.files.capacity_bytes = used + self.asides.choice((0, 20_000, 200_000))
+            self.is_full = True
 
     def _fail_soon(self) -> None:
         """One of the next calls fails, or writes only a part; a failed sync may clean pages."""
