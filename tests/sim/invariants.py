@@ -18,10 +18,14 @@ EVALUATED: Counter[str] = Counter()
 """How often each invariant was evaluated by this process."""
 
 
+NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "F1", "F12", "F14"}
+
+
 class Violation(AssertionError):
     """An answer or a recovered state that the contract does not allow."""
 
     def __init__(self, invariant: str, what: str) -> None:
+        assert invariant in NAMED, invariant
         super().__init__(f"{invariant}: {what}")
         self.invariant = invariant
 

@@ -301,7 +301,7 @@ class Topic:
         if how == "kill" and not self.is_volatile:
             is_exact = True
         fact = found.head_seq == self.head_seq if is_exact else found.head_seq >= self.head_seq
-        check(fact, "head", f"{self.name}: {found.head_seq} after {self.head_seq}, {how}")
+        check(fact, "I5", f"{self.name}: {found.head_seq} after {self.head_seq}, {how}")
         check(
             found.head_seq >= seen_seq,
             "I5",
@@ -315,13 +315,13 @@ class Topic:
         lost |= self.lost
         untold = [(seq, seq) for seq in lost if seq >= floor and not _is_in(seq, told)]
         untold += _outside(max(self.head_seq + 1, floor), head_seq, told)
-        check(not untold, "silent loss", f"{self.name}: {sorted(untold)[:5]}")
+        check(not untold, "I9", f"{self.name}: {sorted(untold)[:5]}")
         filled = [
             part for first, last in self.holes for part in _outside(max(first, floor), last, told)
         ]
-        check(not filled, "silent hole", f"{self.name}: {filled}")
+        check(not filled, "I9", f"{self.name}: {filled}")
         live = [seq for seq in found.texts if _is_in(seq, told)]
-        check(not live, "hole", f"{self.name}: live records in a hole: {_brief(live)}")
+        check(not live, "I9", f"{self.name}: live records in a hole: {_brief(live)}")
         if floor > self.evict_floor:
             # A floor rises behind what was lost, and nothing else. (§0.10)
             last = floor - 1
@@ -543,7 +543,7 @@ class Model:
                     job.is_dying = known.get(seq) is not JobPlace.AGAIN
                     waited_ms = topic.jobs.claimable_ms(seq, self.now_ms)
                     is_time = name in served or job.refusals or waited_ms >= after_ms
-                    check(not job.is_dying or bool(is_time), "§10.6", f"{name} {seq}: {job}")
+                    check(not job.is_dying or bool(is_time), "I23", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
             self.bury(topic, [seq for seq in dying if known.get(seq) is not JobPlace.DYING])
 

@@ -516,7 +516,7 @@ def who_came_while_the_log_failed_not_answered(patch: Patch) -> None:
 
 
 def failures_that_are_no_disks_not_heeded(patch: Patch) -> None:
-    """Out of memory in a write is taken for a write of nothing."""
+    """Out of memory in a write is taken for a write of nothing, and the log goes on at its place."""
     append = Log._append
 
     def careless(self: Log, kind: int, frames: Frames) -> None:
@@ -544,22 +544,6 @@ def debts_never_paid(patch: Patch) -> None:
 
 
 # -- and those of the second round ------------------------------------------------------------
-
-
-def failed_write_taken_back(patch: Patch) -> None:
-    """The place of a write that failed is written again, as if nothing had been there."""
-    append = Log._append
-
-    def stubborn(self: Log, kind: int, frames: Frames) -> None:
-        try:
-            append(self, kind, frames)
-        except WriteFailed as failed:
-            if not isinstance(failed.__cause__, OSError) or kind != EVENTS:
-                raise
-            self.failed = None
-            self.written_lsn += 1
-
-    patch.setattr(Log, "_append", stubborn)
 
 
 def half_a_frame_kept_by_a_full_disk(patch: Patch) -> None:
@@ -793,7 +777,6 @@ BUGS: dict[str, Bug] = {
                 memory_of_the_log_believed,
                 who_came_while_the_log_failed_not_answered,
                 failures_that_are_no_disks_not_heeded,
-                failed_write_taken_back,
                 half_a_frame_kept_by_a_full_disk,
             )
         ),
@@ -874,7 +857,7 @@ PLAN: dict[str, str] = {
     "digest without a place": "digest_chain_not_checked",
     "no incarnation": "no_incarnation",
     "retry after a failed sync": "failed_sync_tried_again",
-    "rewind after a failed write": "failed_write_taken_back",
+    "a failed write followed by others": "failures_that_are_no_disks_not_heeded",
     "short write not continued": "short_write_believed",
     "half a frame kept on a full disk": "half_a_frame_kept_by_a_full_disk",
     "class switch forgotten": "class_switches_not_logged",

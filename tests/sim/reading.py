@@ -84,7 +84,7 @@ def _check_tombstone(topic: Topic, ask: Ask, page: Page, earliest: int, what: st
     else:
         start = _check_hole(topic, ask, page, what)
     passed = [h for h in topic.holes if start < h[1] and h[0] <= page.next_seq]
-    check(not passed, "silent hole", f"{passed}: {what}")
+    check(not passed, "I9", f"{passed}: {what}")
     return start
 
 
@@ -96,8 +96,8 @@ def _check_hole(topic: Topic, ask: Ask, page: Page, what: str) -> int:
     check(bool(ahead), "I9", f"a tombstone for nothing, floor {topic.evict_floor}: {what}")
     first, last = ahead[0]
     check(stone["reason"] in ("crash", "source_trim"), "I9", what)
-    check(stone["gap_to"] == last, "hole", f"{ahead[0]}: {what}")
-    check(ask.from_seq < stone["gap_from"] <= max(first, ask.from_seq + 1), "hole", what)
+    check(stone["gap_to"] == last, "I9", f"{ahead[0]}: {what}")
+    check(ask.from_seq < stone["gap_from"] <= max(first, ask.from_seq + 1), "I9", what)
     skipped = [seq for seq in topic.records if ask.from_seq < seq < stone["gap_from"]]
     check(not skipped, "I11", f"{skipped}: {what}")
     return last
@@ -135,7 +135,7 @@ def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) ->
     i14_times_do_not_fall(topic.name, texts[:got])
     i28_nobody_reads_its_own(ask.nodes if topic.config.dedupe_node else (), page.fields["records"])
     sizes = [len(r.text()) for r in wanted]
-    check(got <= 1 or sum(sizes[:got]) <= ask.budget_bytes, "budget", what)
+    check(got <= 1 or sum(sizes[:got]) <= ask.budget_bytes, "I11", what)
     if got:
         check(page.next_seq >= seqs[got - 1], "I12", what)
     if got < len(wanted):

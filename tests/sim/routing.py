@@ -144,9 +144,9 @@ def _forward(model: "Model", state: State, router: Router, cursor: int, copies: 
     what = f"{router} to {cursor} with {copies}"
     shown = state.topics[source.name].published_seq
     check(router.cursor < cursor <= shown, "I25", f"{what}, shown {shown}")
-    check(router.cursor + 1 >= source.floor(shown), "silent loss", what)
+    check(router.cursor + 1 >= source.floor(shown), "I9", what)
     passed = [h for h in source.holes if router.cursor < h[1] and h[0] <= cursor]
-    check(not passed, "silent hole", f"{passed}: {what}")
+    check(not passed, "I9", f"{passed}: {what}")
     ring = ring_of(model, router)
     wanted = [
         record

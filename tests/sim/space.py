@@ -50,8 +50,8 @@ def check_rest(world: "World") -> None:
         maintenance = process.driver.maintenance
         bound, log_bytes = process.limits.wal_file_bytes, process.store.log_bytes
         is_tried_later = maintenance.schedule.checkpoint_failures > 0
-        check(log_bytes < bound or is_tried_later, "log", f"{log_bytes} of {bound}")
-        check(process.driver.commit.is_synced, "sync", "something is unsynced")
+        check(log_bytes < bound or is_tried_later, "I33", f"{log_bytes} of {bound}")
+        check(process.driver.commit.is_synced, "I33", "something is unsynced")
         check_space(world)
     i34_counters_equal_a_recount(world)
 

@@ -174,6 +174,11 @@ TABLE: dict[str, Invariant] = {
         "docs/operations.md",
         elsewhere=("test_soak.py::test_memory_and_descriptors_stay_flat",),
     ),
+    "C1": Invariant(
+        "an answer says what the contract says", "§1-§10", (Traffic.get, Waiting.answered)
+    ),
+    "C2": Invariant("a refusal has its reason, and its code", "§11", (Traffic._check_refusal,)),
+    "F1": Invariant("who only stopped starts again", "docs/durability.md", (World.crash,)),
     "F12": Invariant(
         "damage to durable bytes is named", "docs/durability.md", (rot._check_refused,)
     ),
@@ -199,6 +204,7 @@ def evaluated() -> dict[str, int]:
 
 def test_the_table_is_whole() -> None:
     """All thirty-six are there, each with its words, its source, and somebody who checks it."""
+    assert set(TABLE) == invariants.NAMED
     assert [f"I{i}" for i in range(1, 37)] == [name for name in TABLE if name[0] == "I"]
     for name, row in TABLE.items():
         assert row.words, name

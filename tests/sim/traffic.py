@@ -255,12 +255,12 @@ class Traffic:
         try:
             expected = act()
         except Refused as refused:
-            invariant = "I17" if refused.code == "topic_full" else "refusal"
+            invariant = "I17" if refused.code == "topic_full" else "C2"
             what = f"{refused.code} expected: {command} {answer}"
             raise Violation(invariant, what) from None
         told.learn(answer)
         shown = {key: answer.get(key) for key in expected}
-        invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "answer")
+        invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "C1")
         check(shown == expected, invariant, f"{expected} expected: {answer}")
         return answer
 
@@ -284,7 +284,7 @@ class Traffic:
         else:
             code = "none"
         what = f"{code} expected: {refusal} {detail} {command}"[:400]
-        invariant = "I17" if "topic_full" in (code, refusal.code.code) else "refusal"
+        invariant = "I17" if "topic_full" in (code, refusal.code.code) else "C2"
         check(refusal.code.code == code, invariant, what)
 
     def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
@@ -546,7 +546,7 @@ class Traffic:
         answer = self.call(GetTopic(name), lambda: self.world.model.get(name))
         self._check_state(name, answer)
         if answer is not None:
-            check(answer["next_seq"] == answer["head_seq"] + 1, "answer", answer)
+            check(answer["next_seq"] == answer["head_seq"] + 1, "C1", answer)
 
     def diff(self, name: str) -> None:
         self.read(name, self._drawn_ask(name))
@@ -559,11 +559,11 @@ class Traffic:
         try:
             page = self.world.page(command)
         except Rejection as refusal:
-            check(name not in self.world.model.topics, "refusal", f"{refusal} {ask}")
+            check(name not in self.world.model.topics, "C2", f"{refusal} {ask}")
             return
         topic = self.world.model.topics.get(name)
         if topic is None:
-            raise Violation("refusal", f"{name} does not exist")
+            raise Violation("C2", f"{name} does not exist")
         self._check_head(topic, page.fields["head_seq"])
         gone = self.world.clients.gone.get(topic.epoch, {})
         i6_what_is_deleted_stays_deleted(topic.epoch, page.seqs, gone)
@@ -621,7 +621,7 @@ class Traffic:
         """Every acknowledged record is visible, and none that is not written; `fsync` topics show
         nothing that a power loss may take. (I32)"""
         least = self.world.clients.acked.get(topic.epoch, 0)
-        check(least <= head_seq <= topic.head_seq, "head", f"{least} {head_seq} {topic.head_seq}")
+        check(least <= head_seq <= topic.head_seq, "I5", f"{least} {head_seq} {topic.head_seq}")
         self.world.clients.saw_head(topic.epoch, head_seq)
         i3_a_batch_is_whole(topic.epoch, head_seq, self.world.clients.inner.get(topic.epoch, ()))
         durable = next(

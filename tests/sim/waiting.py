@@ -98,7 +98,7 @@ class Waiting:
         topic = world.model.topics.get(claim.topic) or Topic(claim.topic, TopicConfig())
         seqs = [job["$seq"] for job in answer["claimed"]]
         check(len(seqs) == answer["count"] <= claim.limit, "I18", f"{claim} {answer}")
-        check(seqs == sorted(set(seqs)), "answer", f"not ascending: {answer}")
+        check(seqs == sorted(set(seqs)), "C1", f"not ascending: {answer}")
         gone = world.clients.gone.get(topic.epoch, {})
         live = [seq for seq in seqs if seq in topic.records]
         i6_what_is_deleted_stays_deleted(topic.epoch, live, gone)
@@ -128,7 +128,7 @@ class Waiting:
 
     def park(self, claim: Claim) -> "Claimer":
         jitter_ms = self._world.model.topics[claim.topic].config.claim_jitter_ms
-        check(bool(claim.wait_ms or jitter_ms), "§10.2", f"parked: {claim}")
+        check(bool(claim.wait_ms or jitter_ms), "I33", f"parked: {claim}")
         now_ms = self._world.model.now_ms
         until_ms = now_ms + max(claim.wait_ms, jitter_ms)
         self._windows[claim.topic] = max(self._windows.get(claim.topic, 0), now_ms + jitter_ms)
@@ -161,7 +161,7 @@ class Waiting:
         check(not untold, "I18", f"told nobody: {untold}")
         for claimer in self.claimers:
             late = claimer.until_ms < world.model.now_ms - SLACK_MS
-            check(not late, "§10.2", f"not answered at {world.process.now_ms}: {claimer}")
+            check(not late, "I33", f"not answered at {world.process.now_ms}: {claimer}")
         hungry = set[str]() if world.has_no_space else world.pushing.hungry
         names = {c.command.topic for c in self.claimers}
         for name in sorted((hungry | names) & world.model.topics.keys()):
@@ -169,11 +169,11 @@ class Waiting:
             if topic.config.claim_jitter_ms:
                 check(
                     engine.alarm_ms() is not None or name not in names,
-                    "§10.2",
+                    "I33",
                     f"{name}: no alarm for a window",
                 )
                 self._windows[name] = world.model.now_ms + topic.config.claim_jitter_ms
             if self._windows.get(name, 0) >= world.model.now_ms:
                 continue
             idle = self.able(topic)
-            check(not idle, "§10.2", f"{idle} of {name}: {self.claimers} {world.pushing.open}")
+            check(not idle, "I33", f"{idle} of {name}: {self.claimers} {world.pushing.open}")

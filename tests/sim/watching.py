@@ -151,10 +151,10 @@ class Watching:
         try:
             outcome = world.process.submit(command, lambda _: None)
         except Rejection as refusal:
-            check(False, "refusal", f"{refusal} {command}")
+            check(False, "C2", f"{refusal} {command}")
         assert not isinstance(outcome, Parked)
         answer = orjson.loads(payload(outcome)[0])
-        check(answer["wid"] == watcher.wid, "answer", answer)
+        check(answer["wid"] == watcher.wid, "C1", answer)
         watcher.positions.clear()
         for name, begin in begins.items():
             told = answer["topics"][name]

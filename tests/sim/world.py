@@ -216,7 +216,7 @@ class World:
                 self.recovery_calls = self.files.calls
                 break
             except (Cut, StoreError) as why:
-                check(disturbed, "start", f"refused: {why}")
+                check(disturbed, "F1", f"refused: {why}")
                 again = self.rng.choice(("kill", "cut"))
                 if isinstance(why, Cut) and FAILED_NAME in str(why):
                     # Memory has told, and its word is not kept yet: nobody promises this once more.
@@ -312,7 +312,7 @@ class World:
         self._check_clients(how, found)
         self.model = matching[0]
         least_ms = min(model.logged_ms for model in matching)
-        check(self.recovered_ms >= least_ms, "time", f"{self.recovered_ms} after {least_ms}")
+        check(self.recovered_ms >= least_ms, "I14", f"{self.recovered_ms} after {least_ms}")
         self._check_seeks(found)
         _doubt_keys(self.model, matching)
         self._begin_history()
@@ -355,7 +355,7 @@ class World:
                     page = self.page(diff_of(name, Ask(page.next_seq, limit=1000)))
                     texts += split(page)
                 seqs = [orjson.loads(text)["$seq"] for text in texts]
-                check(seq in seqs, "seek", f"{name}: {seq} at {at_ms} is not in {seqs}")
+                check(seq in seqs, "I11", f"{name}: {seq} at {at_ms} is not in {seqs}")
         self.process.pays = True
 
     def _begin_history(self) -> None:
@@ -617,7 +617,7 @@ class World:
             self.watching.check_rest()
         if not (self.process.failed or self.process.is_reading or self.is_full):
             overdue = self.model.overdue(self.style.limits.dead_letter_after_ms + SLACK_MS)
-            check(not overdue, "§10.6", f"not dead yet: {overdue}")
+            check(not overdue, "I23", f"not dead yet: {overdue}")
 
 
 def _without_texts(*found: Found | None) -> list[Any]:
