@@ -67,7 +67,39 @@ from .stories import style_of, told_story
 
 Patch = pytest.MonkeyPatch
 
-FIRST: dict[str, int] = {}
+FIRST: dict[str, int] = {
+    "batch_split_in_two": 2,
+    "caps_evict_leased_jobs": 3,
+    "checkpoint_not_synced": 1,
+    "cursor_not_logged_with_its_copies": 1,
+    "dead_space_never_a_candidate": 3,
+    "dead_space_of_runs_that_are_gone_not_counted": 17,
+    "delete_trimmed_before_its_flags": 27,
+    "deleted_jobs_sent_by_a_slow_stream": 1,
+    "deletes_lost_in_a_seal": 3,
+    "engine_time_left_out_of_a_checkpoint": 1,
+    "expiry_counted_twice": 20,
+    "failed_sync_kept_quiet": 35,
+    "failed_sync_tried_again": 15,
+    "flags_flipped_before_their_delete_is_durable": 81,
+    "floors_of_the_dead_believed": 6,
+    "half_a_frame_kept_by_a_full_disk": 3,
+    "image_taken_behind_its_boundary": 165,
+    "log_file_without_its_directory_entry": 1,
+    "memory_of_the_log_believed": 24,
+    "one_generation_of_the_log_left_by_an_erasure": 23,
+    "pages_of_a_sync_written_again": 5,
+    "prepared_file_not_synced": 11,
+    "prepared_file_unlinked_by_a_start": 90,
+    "reservation_ignored": 9,
+    "segment_named_before_its_log_is_durable": 3,
+    "segment_not_synced": 1,
+    "segment_numbers_used_again": 8,
+    "segments_left_by_an_erasure": 103,
+    "short_write_believed": 7,
+    "who_came_while_the_log_failed_not_answered": 1,
+    "whole_runs_dropped_by_first_seq": 72,
+}
 """The first world that meets the bug."""
 
 
