@@ -2,15 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark sim sim-soak java demo bench bench-peers lint format generate clean
+.PHONY: serve test test-spark sim sim-soak java demo bench bench-peers lint format generate clean dist
 
-.venv/ready: pyproject.toml
+# What the server needs, and no more.
+.venv/runtime: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server]'
+	touch .venv/runtime
+
+.venv/ready: .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch .venv/ready
 
-serve: .venv/ready  ## the server on port 4000, data in ./topics-data
+serve: .venv/runtime  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
 test: .venv/ready  ## every test but those of Spark
@@ -50,6 +55,12 @@ lint: .venv/ready  ## formatting, lint, types
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+dist: .venv/ready  ## a wheel and a source distribution, tried in clean environments
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	deploy/try_dist.sh dist
 
 generate: .venv/ready  ## the blocking modules of the client, from the asynchronous ones
 	$(BIN)/python -m topics.client._generate

@@ -118,7 +118,7 @@ def test_the_unit_does_not_restart_what_a_restart_does_not_help() -> None:
 
 def test_every_setting_that_is_named_exists() -> None:
     """In the unit and in the image."""
-    for name in ("topics.service", "Dockerfile"):
+    for name in ("topics.service", "Dockerfile", "compose.yaml", "kubernetes.yaml"):
         named = set(re.findall(r"\bTOPICS_[A-Z_]+", (DEPLOY / name).read_text()))
         assert named
         assert named - SETTINGS == set(), name
@@ -147,3 +147,74 @@ def test_the_image_runs_as_nobody_and_writes_one_directory() -> None:
     assert "USER 10001:10001" in told
     assert "VOLUME /data" in told
     assert told.index("USER 10001:10001") < told.index('CMD ["serve"]')
+
+
+def image() -> dict[str, str]:
+    """The variables of the image."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    return dict(re.findall(r"\b(TOPICS_[A-Z_]+)=(\S+)", text))
+
+
+def test_compose_names_files_and_ports_that_there_are() -> None:
+    """What a container is given exists, and the server's ports are open to this machine only."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+
+    mounted = [v for s in services.values() for v in s["volumes"] if v.startswith("./")]
+    ports = [p for s in services.values() for p in s.get("ports", ())]
+    variables = services["topics"]["environment"]
+
+    assert [v for v in mounted if not (DEPLOY / v.split(":")[0]).is_file()] == []
+    assert len(mounted) == 5
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert variables.keys() - SETTINGS == set()
+    assert services["topics"]["volumes"] == [f"topics:{image()['TOPICS_DATA_DIR']}"]
+
+
+def test_the_scrape_of_compose_is_the_scrape() -> None:
+    """But for the server's name, by which the server lets itself be called."""
+    ours = yaml.safe_load((DEPLOY / "compose-prometheus.yml").read_text())
+    plain = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+
+    (job,) = ours["scrape_configs"]
+    (target,) = job.pop("static_configs")[0]["targets"]
+    del job["scrape_interval"], plain["scrape_configs"][0]["scrape_interval"]
+    del plain["scrape_configs"][0]["static_configs"]
+
+    assert ours == plain
+    assert target.partition(":")[0] == services["topics"]["environment"]["TOPICS_ALLOWED_HOSTS"]
+
+
+def test_kubernetes_runs_one_server_as_the_image_s_user() -> None:
+    """A data directory has one process; probes ask what there is; a stop may take its time."""
+    service, found = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    pod = found["spec"]["template"]["spec"]
+    (server,) = pod["containers"]
+
+    paths = {server[name]["httpGet"]["path"] for name in server if name.endswith("Probe")}
+    desk = Desk()
+    statuses = {desk.ask("GET", path).status for path in paths}
+
+    assert (found["kind"], found["spec"]["replicas"]) == ("StatefulSet", 1)
+    assert found["spec"]["serviceName"] == service["metadata"]["name"]
+    assert found["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    assert f"USER {pod['securityContext']['runAsUser']}:" in (DEPLOY / "Dockerfile").read_text()
+    assert pod["terminationGracePeriodSeconds"] > 20
+    assert paths == {"/v0/health", "/v0/ready"}
+    assert statuses == {200}
+    assert {each["name"] for each in server["env"]} - SETTINGS == set()
+    mounts = {each["name"]: each["mountPath"] for each in server["volumeMounts"]}
+    volumes = {each["name"] for each in pod["volumes"] + [
+        claim["metadata"] for claim in found["spec"]["volumeClaimTemplates"]
+    ]}  # fmt: skip
+    assert mounts.keys() == volumes
+    assert mounts["data"] == image()["TOPICS_DATA_DIR"]
+
+
+def test_kubernetes_takes_its_file() -> None:
+    """By its own schemas, where kubernetes-validate is installed."""
+    schemas = pytest.importorskip("kubernetes_validate")
+
+    for resource in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()):
+        schemas.validate(resource, schemas.latest_version(), strict=True)

@@ -94,7 +94,7 @@ def test_every_option_is_one(page: Path) -> None:
 
 
 def options() -> Iterator[click.Option]:
-    for command in all_commands().values():
+    for command in (main, *all_commands().values()):
         yield from (p for p in command.params if isinstance(p, click.Option))
 
 
@@ -156,6 +156,7 @@ def test_every_route_is_described() -> None:
     there = {f"{r.method} /{b'/'.join(r.path).decode()}" for r in ROUTES}
 
     named = {"topics/:": "topics/:topic", "watch/:": "watch/:wid", "routers/:": "routers/:router"}
+    named["docs/:"] = "docs/:file"
     for short, full in named.items():
         there = {path.replace(short, full) for path in there}
     assert listed == there
@@ -471,3 +472,53 @@ def test_readers_of_an_export(server: Server, exported: Path, library: str) -> N
     printed = pasted([sys.executable, "reader.py"], server, exported)
     shown = {"topics.export": "3", "duckdb": "hello", "polars": "6", "pandas": "hello"}
     assert shown[library] in printed
+
+
+# ---------------------------------------------------------------------- the tutorial
+
+
+PASSING: Final = re.compile(
+    r'(?<="\$ts":)\d+|\d+\.\d s, [\d,]+/s|(?<="epoch":")[^"]+|(?<="server_total_ms":)[\d.]+'
+)
+"""What differs from run to run in what the tutorial's commands print."""
+
+
+def typed(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a page's console blocks, with the lines that it prints."""
+    for code in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        command: list[str] = []
+        printed: list[str] = []
+        for line in code.splitlines():
+            if line.startswith("$ "):
+                if command:
+                    yield "\n".join(command), printed
+                command, printed = [line[2:]], []
+            elif line.startswith("> "):
+                command.append(line[2:])
+            else:
+                printed.append(line)
+        yield "\n".join(command), printed
+
+
+def test_the_tutorial(tmp_path: Path) -> None:
+    """Every command of `docs/tutorial.md`, one after the other, prints what is shown."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server")
+    server.start()
+    try:
+        for command, shown in typed(text):
+            done = subprocess.run(
+                ["sh", "-c", command],
+                cwd=tmp_path,
+                env={**os.environ, "TOPICS_URL": server.url, "PATH": path},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=100,
+            )
+            printed = [line.rstrip() for line in PASSING.sub("…", done.stdout).splitlines()]
+            assert printed == [PASSING.sub("…", line).rstrip() for line in shown], command
+    finally:
+        server.end()

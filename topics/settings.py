@@ -25,7 +25,7 @@ from typing import Any, Final
 from topics.protocol.model.limits import Limits
 
 PREFIX: Final = "TOPICS_"
-NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_JOB_")
+NOT_SETTINGS: Final = ("TOPICS_URL", "TOPICS_API_KEY", "TOPICS_PROFILE", "TOPICS_JOB_")
 """Variables of the client commands, and those that `topics work` sets for the commands it runs."""
 
 U64_MAX: Final = 2**64 - 1

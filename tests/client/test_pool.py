@@ -117,6 +117,7 @@ def test_what_every_request_says(opened: Any) -> None:
         "accept": "application/json",
         "accept-encoding": "identity",
         "content-type": "application/json",
+        "prefer": "handling=strict",
     }
 
 

@@ -160,6 +160,8 @@ ROWS: Final = (
     Row("GET /v0/metrics", _of("read"), "/v0/metrics"),
     Row("GET /v0/limits", _of("read"), "/v0/limits"),
     Row("GET /v0/openapi.json", None, "/v0/openapi.json"),
+    Row("GET /v0/docs", None, "/v0/docs"),
+    Row("GET /v0/docs/:", None, "/v0/docs/swagger-ui.css"),
 )
 """One row a route, and one more for each way in which a body holds names."""
 

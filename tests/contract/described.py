@@ -66,7 +66,7 @@ def operation(method: str, target: str) -> tuple[str, str] | None:
         route, _ = find_route(method, target.partition("?")[0].encode())
     except Rejection:
         return None
-    names = {"topics": "{topic}", "routers": "{router}", "watch": "{wid}"}
+    names = {"topics": "{topic}", "routers": "{router}", "watch": "{wid}", "docs": "{file}"}
     parts = route.line.partition(" ")[2].split("/")
     parts = [names[parts[i - 1]] if part == ":" else part for i, part in enumerate(parts)]
     return "/".join(parts), route.method.lower()
@@ -109,11 +109,14 @@ def _contents(
         yield place, media
 
 
+def _own_parameters(known: Any) -> list[Any]:
+    """The parameters of a route, without those that every route has."""
+    return [each for each in known["parameters"] if "$ref" not in each]
+
+
 def _assert_asked(where: tuple[str, ...], known: Any, target: str, body: bytes) -> None:
     """A request that was good is one that the document allows."""
-    needed = {
-        p["name"] for p in known.get("parameters", ()) if p["in"] == "query" and p["required"]
-    }
+    needed = {p["name"] for p in _own_parameters(known) if p["in"] == "query" and p["required"]}
     given = {name for name, _ in parse_qsl(target.partition("?")[2], keep_blank_values=True)}
     assert needed <= given, (where, needed - given)
     _assert_query(known, target)
@@ -130,7 +133,7 @@ WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0"
 def _assert_query(known: Any, target: str) -> None:
     """Each parameter that the document knows is as it says; others may be there (§0.1)."""
     given = dict(parse_qsl(target.partition("?")[2], keep_blank_values=True))
-    for each in known.get("parameters", ()):
+    for each in _own_parameters(known):
         if each["in"] != "query" or each["name"] not in given:
             continue
         text, schema = given[each["name"]], each["schema"]

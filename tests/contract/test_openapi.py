@@ -165,8 +165,9 @@ def seen_of_routers(seen: Seen, name: str) -> None:
 
 
 def seen_of_the_server(seen: Seen) -> None:
-    for path in ("/", "/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/limits"):
+    for path in ("/", "/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/limits", "/v0/docs"):
         seen.ok("GET", path)
+    seen.ok("GET", "/v0/docs/swagger-ui.css")
     seen.ok(*GET)
     seen.ok("GET", "/v0/metrics")
     seen.ok("GET", "/v0/metrics", accept="application/json")

@@ -21,6 +21,8 @@ ROUTES = {
     "/v0/metrics": {"GET"},
     "/v0/limits": {"GET"},
     "/v0/openapi.json": {"GET"},
+    "/v0/docs": {"GET"},
+    "/v0/docs/swagger-ui.css": {"GET"},
 }
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
 

@@ -89,7 +89,7 @@ def check(answer: Answer) -> Answer:
         assert int(headers["content-length"]) == len(body), answer
     if headers.get("content-encoding") == "gzip":
         return answer
-    if answer.status < 300 and headers["content-type"].startswith(("text/plain", "text/html")):
+    if answer.status < 300 and headers["content-type"].startswith("text/"):
         return answer
     assert headers["content-type"] == "application/json", answer
     known = answer.json

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "job": "job:command",
     "keys": "keys:command",
     "peek": "records:peek",
+    "profiles": "profiles:command",
     "publish": "records:publish",
     "purge": "records:purge",
     "read": "read:command",
@@ -74,6 +75,16 @@ class Commands(Guarded):
         return name, found, rest
 
 
+def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    from topics.cli.exits import Stop
+    from topics.cli.profiles import config_file, load_profiles
+
+    try:
+        return [name for name in load_profiles(config_file()) if name.startswith(begun)]
+    except Stop:
+        return []
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -89,7 +100,15 @@ Exit codes:
 """,
 )
 @click.version_option(VERSION, prog_name="topics", message="%(prog)s %(version)s")
-def main() -> None:
+@click.option(
+    "--profile",
+    envvar="TOPICS_PROFILE",
+    show_envvar=True,
+    metavar="NAME",
+    shell_complete=_profiles,
+    help="The server of this name in ~/.config/topics/config.toml.",
+)
+def main(profile: str | None) -> None:
     """A persistent event engine with a JSON-first HTTP API.
 
     \b
@@ -110,12 +129,13 @@ def main() -> None:
     topics backup /backup/topics                 of a running server, incremental
     topics restore /backup/topics new-data       a data directory from a backup
     topics keys new --scopes read                an API key, and its entry for the server
+    topics profiles                              servers that have a name
     topics spark doctor                          can Spark read topics here?
     topics job sessions --topic t --to out       a job of Spark that comes with topics
 
     Every setting of the server is an environment variable and an option of `topics serve`;
     `topics settings` shows what is in force and where it came from. There is no other way to
-    configure it. Every other command finds its server by --url or TOPICS_URL.
+    configure it. Every other command finds its server by --url, --profile or TOPICS_URL.
     """
 
 

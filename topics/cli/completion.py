@@ -40,12 +40,15 @@ def _names(context: click.Context, ask: "Callable[[Client], Iterable[str]]") -> 
     """The first names that a server has; none where it does not answer soon."""
     from itertools import islice
 
-    from topics.cli.target import local_url
+    from topics.cli.profiles import choose_server
     from topics.client import Client, Retry
 
-    url = context.params.get("url") or os.environ.get("TOPICS_URL") or local_url()
-    key = context.params.get("api_key") or os.environ.get("TOPICS_API_KEY")
     try:
+        url, key = choose_server(
+            context,
+            context.params.get("url") or os.environ.get("TOPICS_URL"),
+            context.params.get("api_key") or os.environ.get("TOPICS_API_KEY"),
+        )
         with Client(url, api_key=key, timeout_s=COMPLETE_S, retry=Retry(for_s=0)) as client:
             return list(islice(ask(client), COMPLETE_NAMES))
     except Exception:  # a shell that completes nothing says enough

@@ -23,6 +23,9 @@ LOST: Final = 4
 FAILED: Final = 5
 INTERRUPTED: Final = 130
 
+OF_SERVER: Final = ("h2", "hpack", "hypercorn", "numpy", "orjson", "uvloop", "websockets", "xxhash")
+"""Packages that the client and the command line do without; the extra `server` brings them."""
+
 
 class Stop(Exception):
     """The command ends here, with a code and a line on standard error."""
@@ -54,6 +57,8 @@ class Guarded(click.Group):
             code = _print_end(stop.message, stop.code)
         except KeyboardInterrupt:
             code = _print_end("interrupted", INTERRUPTED)
+        except ModuleNotFoundError as error:
+            code = _missing(error)
         except OSError as error:
             code = _unwritten(error)
         ctx.exit(code or OK)
@@ -111,6 +116,18 @@ def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str)
     except UnicodeEncodeError as error:
         # An argument of the command line that is not UTF-8 cannot be sent in JSON or a path.
         raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
+
+
+def _missing(error: ModuleNotFoundError) -> int:
+    """The exit code where a package of an extra is not installed; what else is missing is a bug.
+
+    Raises:
+        ModuleNotFoundError: The module is none of an extra's.
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in OF_SERVER:
+        raise error
+    return _print_end(f'this needs pip install "topics-server[server]" ({error})', UNUSABLE)
 
 
 def _unwritten(error: OSError) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from topics.cli.exits import OK, UNUSABLE, Stop, counted, refusals
+from topics.cli.target import with_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,20 +26,11 @@ def command() -> None:
 
 def _with_place(function: F) -> F:
     path = click.option("--path", metavar="DIR", help="Read this data directory in place.")
-    url = click.option(
-        "--url",
-        envvar="TOPICS_URL",
-        default="http://127.0.0.1:4000",
-        show_default=True,
-        show_envvar=True,
-        help="The server.",
-    )
-    key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
     topic = click.option("--topic", required=True, metavar="NAME", help="The topic to read.")
     master = click.option(
         "--master", envvar="MASTER", show_envvar=True, help="Where Spark runs; by default here."
     )
-    return path(url(key(topic(master(function)))))
+    return path(with_server(topic(master(function))))
 
 
 def _options(

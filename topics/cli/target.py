@@ -1,17 +1,17 @@
 """The server that a command talks to: its options, its client, and the notice that it waits."""
 
-import os
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from topics.cli.exits import UNUSABLE, Stop, refusals
+from topics.cli.profiles import choose_server
 
 if TYPE_CHECKING:
     import httpx
@@ -69,15 +69,6 @@ def with_async_client(
 
 
 def _target_options(command: F) -> F:
-    url = click.option(
-        "--url",
-        envvar="TOPICS_URL",
-        default=local_url,
-        show_default="http://127.0.0.1:4000, or as TOPICS_HOST and TOPICS_PORT say",
-        show_envvar=True,
-        help="The server.",
-    )
-    key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
     patience = click.option(
         "--retry-for",
         type=click.FloatRange(min=0),
@@ -94,15 +85,28 @@ def _target_options(command: F) -> F:
         metavar="SECONDS",
         help="How long the server may send nothing while a request is under way.",
     )
-    return url(key(patience(silence(command))))
+    return with_server(patience(silence(command)))
 
 
-def local_url() -> str:
-    """The URL of the server that `topics serve` would start in the same environment."""
-    host = os.environ.get("TOPICS_HOST") or "127.0.0.1"
-    port = os.environ.get("TOPICS_PORT") or "4000"
-    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{shown}:{port}"
+def with_server(command: F) -> F:
+    """Give a command `url` and `api_key`, and the options that choose them."""
+    url = click.option(
+        "--url",
+        envvar="TOPICS_URL",
+        show_default="that of the profile, or http://127.0.0.1:4000",
+        show_envvar=True,
+        help="The server.",
+    )
+    key = click.option("--api-key", envvar="TOPICS_API_KEY", show_envvar=True, help="The API key.")
+
+    @url
+    @key
+    @wraps(command)
+    def run(url: str | None, api_key: str | None, **rest: Any) -> Any:
+        chosen = choose_server(click.get_current_context(), url, api_key)
+        return command(url=chosen[0], api_key=chosen[1], **rest)
+
+    return cast("F", run)
 
 
 class _RetryNotice:

@@ -146,6 +146,8 @@ def parse_target(
         raise ValueError(f"{url!r}: there is no port {parsed.port}")
     headers = {
         "user-agent": f"topics-python/{VERSION}",
+        # A field that the server does not know is a mistake, or a server that is too old for it.
+        "prefer": "handling=strict",
         # Off by default: between two local processes the bottleneck is CPU, not bandwidth (§0.3).
         "accept-encoding": "gzip" if compress else "identity",
     }

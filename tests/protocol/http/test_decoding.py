@@ -54,6 +54,34 @@ def test_a_body_that_ends_inside_a_character_is_no_text() -> None:
         assert f"(byte {size - 1})" in refused.message
 
 
+def test_of_a_field_that_comes_twice_the_first_makes_no_objects() -> None:
+    """The last one counts, and it alone is bounded: millions of topics in front of it are skipped.
+    (§2)"""
+    tags = b'["a"' + b',"a"' * FIELD_BYTES_MAX + b"]"
+    counted: list[None] = []
+
+    class Counted(msgspec.Struct):
+        def __post_init__(self) -> None:
+            counted.append(None)
+
+    class Counting(msgspec.Struct):
+        tags: list[str] | None = None
+        each: list[Counted] | None = None
+
+    many = b"[" + b",".join([b"{}"] * LARGE_BODY_BYTES) + b"]"
+    body = b'{"each":%b,"tags":%b,"tags":["b"],"each":[{}]}' % (many, tags)
+    found = decode(msgspec.json.Decoder(Counting), body)
+
+    assert (found.tags, len(counted)) == (["b"], 1)
+
+
+def test_a_large_body_may_have_to_be_known_whole() -> None:
+    """A field that a delete does not know is refused, however long it is. (decision 1)"""
+    unknown = b'{"before_seq":1,"sequ":"' + b"a" * LARGE_BODY_BYTES + b'"}'
+
+    assert "unknown field `sequ`" in refusal(bodies.parse_delete, "t", unknown, LIMITS).message
+
+
 def test_a_field_of_a_large_body_is_bounded_by_its_text() -> None:
     """What is ignored is not: only what would become objects costs more than its bytes. (§2)"""
     tags = b'["a"' + b',"a"' * (FIELD_BYTES_MAX // 4) + b"]"

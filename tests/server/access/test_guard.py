@@ -119,7 +119,7 @@ def test_probes_ask_for_a_key_if_they_are_told_to(path: str) -> None:
     assert asked(closed, "GET", path, "Bearer reader")[2].is_key
 
 
-@pytest.mark.parametrize("path", ["/", "/v0/openapi.json"])
+@pytest.mark.parametrize("path", ["/", "/v0/openapi.json", "/v0/docs"])
 def test_what_holds_no_data_is_open(path: str) -> None:
     """Whatever key is sent along. (§0.2)"""
     assert asked(guard(asks_at_probes=True), "GET", path, "Bearer x")[2] is ANYONE

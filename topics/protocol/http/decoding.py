@@ -6,6 +6,7 @@ extent of each field is looked at, and no field that becomes objects may be larg
 `FIELD_BYTES_MAX`.
 """
 
+import re
 from codecs import getincrementaldecoder
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
+from topics.protocol.http.suggestions import allowed_values, listed, nearest
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 
@@ -22,6 +24,7 @@ LARGE_BODY_BYTES: Final = 256 << 10
 FIELD_BYTES_MAX: Final = 512 << 10
 """Text of one field of a body; a write's `records` have bounds of their own."""
 
+_ENUM_VALUE: Final = re.compile(r"Invalid enum value '(.*)' - at `(.*)`", re.DOTALL)
 _PIECE_BYTES: Final = 256 << 10
 _Utf8: Final = getincrementaldecoder("utf-8")
 
@@ -49,9 +52,13 @@ def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
         Rejection: 400 that names the path, or the byte.
     """
     if len(body) > LARGE_BODY_BYTES:
-        for field, text in _fields(decoder.type, body):
+        found = _fields(decoder.type, body)
+        for field, text in found:
             if len(text) > FIELD_BYTES_MAX:
                 raise FieldTooLong(field, len(text))
+        # Of a field that comes twice the last counts.  The first one was not bounded, and what is
+        # decoded now no longer has it.
+        body = b"{%b}" % b",".join([b'"%b":%b' % (f.encode(), text) for f, text in found if text])
     return decode_whole(decoder, body)
 
 
@@ -61,11 +68,27 @@ def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
         _require_utf8(body)
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise invalid(str(error)) from None
+        raise _mistyped(str(error), decoder.type) from None
     except RecursionError:
         raise invalid("the body is nested too deeply") from None
     except msgspec.DecodeError as error:
         raise invalid(f"the body is not JSON: {error}") from None
+
+
+def _mistyped(message: str, kind: Any) -> Rejection:
+    """The refusal for a value of a wrong type; of an enum it lists what is allowed."""
+    found = _ENUM_VALUE.fullmatch(message)
+    allowed = allowed_values(kind, found[2]) if found is not None else []
+    if found is None or not allowed:
+        return invalid(message)
+    detail: dict[str, Any] = {"allowed": allowed}
+    if (near := nearest(found[1], allowed)) is not None:
+        detail["did_you_mean"] = near
+    return Rejection(
+        ErrorCode.INVALID_REQUEST,
+        f"invalid value '{found[1]}', expected {listed(allowed)} - at `{found[2]}`",
+        detail,
+    )
 
 
 def _require_utf8(body: Buffer) -> None:
@@ -94,4 +117,9 @@ def _fields(kind: Any, body: Buffer) -> list[tuple[str, Raw]]:
 @cache
 def _lookover(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
     fields = [(name, Raw, Raw()) for name in kind.__struct_fields__]
-    return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Lookover", fields))
+    made = msgspec.defstruct(
+        f"{kind.__name__}Lookover",
+        fields,
+        forbid_unknown_fields=kind.__struct_config__.forbid_unknown_fields,
+    )
+    return msgspec.json.Decoder(made)

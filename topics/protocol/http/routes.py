@@ -19,6 +19,7 @@ import orjson
 
 from topics.protocol.http import bodies
 from topics.protocol.http.decoding import invalid
+from topics.protocol.http.suggestions import nearest_path
 from topics.protocol.model.access import SCOPES, Scope
 from topics.protocol.model.commands import (
     Claim,
@@ -64,6 +65,7 @@ class Probe(Enum):
     METRICS = "metrics"
     LIMITS = "limits"
     OPENAPI = "openapi"
+    DOCS = "docs"
 
 
 class StreamKind(Enum):
@@ -299,6 +301,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /v0/metrics", "read", Probe.METRICS),
     _route("GET /v0/limits", "read", Probe.LIMITS),
     _route("GET /v0/openapi.json", "open", Probe.OPENAPI),
+    _route("GET /v0/docs", "open", Probe.DOCS),
+    _route("GET /v0/docs/:", "open", Probe.DOCS),
 )
 
 
@@ -327,7 +331,11 @@ def find_route(method: str, path: bytes) -> tuple[Route, str]:
         if pattern in _NAMED:
             methods, name = _TABLE[pattern], decode_segment(segments[2])
     if methods is None:
-        raise Rejection(ErrorCode.NOT_FOUND, "no such path")
+        near = nearest_path(path, _TABLE)
+        if near is None:
+            raise Rejection(ErrorCode.NOT_FOUND, "no such path")
+        hint = f"no such path, did you mean {near}?"
+        raise Rejection(ErrorCode.NOT_FOUND, hint, {"did_you_mean": near})
     route = methods.get("GET" if method == "HEAD" else method)
     if route is None:
         allow = (*methods, "HEAD") if "GET" in methods else tuple(methods)

@@ -15,6 +15,7 @@ from topics.protocol.http.answers import fields_of, position
 from topics.protocol.http.bodies import BeginBody, ViewBody
 from topics.protocol.http.decoding import decode, invalid
 from topics.protocol.http.sse import record_data, stone_fields
+from topics.protocol.http.suggestions import listed
 from topics.protocol.model.access import Caller, Scope
 from topics.protocol.model.commands import Append, Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -49,6 +50,8 @@ class SubscribeBody(ViewBody, kw_only=True):
     from_ts: bodies.Natural | None = None
     tail: bool | None = None
 
+
+OPS: Final = ("subscribe", "unsubscribe", "publish", "ping")
 
 _ENVELOPE: Final = msgspec.json.Decoder(Envelope)
 _IDENTIFIED: Final = msgspec.json.Decoder(Identified)
@@ -152,7 +155,8 @@ def _order(envelope: Envelope, raw: bytes, limits: Limits) -> Order:
         case "ping":
             return Ping()
         case other:
-            raise invalid(f"unknown op {orjson.dumps(other[:64]).decode()}", "$.op")
+            what = f"unknown op {orjson.dumps(other[:64]).decode()}, expected {listed(OPS)}"
+            raise invalid(what, "$.op")
 
 
 _READS: Final[frozenset[Scope]] = frozenset({"read"})

@@ -16,8 +16,15 @@ import msgspec
 
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.http import metrics, routes
+from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.http.origins import OriginRule, is_preflight, require_reader, told
 from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamKind
+from topics.protocol.http.strictness import (
+    APPLIED,
+    prefers_strict,
+    require_known_fields,
+    require_known_parameters,
+)
 from topics.protocol.http.trace_context import traced
 from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Append, Claim, Command, CreateWatch, Diff
@@ -46,7 +53,9 @@ log = logging.getLogger("topics.exchange")
 
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
-_LISTS: Final = frozenset((b"accept", b"accept-encoding", b"authorization", b"x-forwarded-for"))
+_LISTS: Final = frozenset(
+    (b"accept", b"accept-encoding", b"authorization", b"prefer", b"x-forwarded-for")
+)
 """Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
 list, too, and so they are none (§0.2)."""
 APART_BYTES: Final = 1 << 20
@@ -68,6 +77,7 @@ class Judged(msgspec.Struct):
         is_counted: It is a request in flight of whoever sent it; probes are not.
         has_kind: It says what its body is, and that is JSON.
         is_gzipped: Its body is.
+        is_strict: What nobody would read of the request is refused.
         is_sound: It was checked whole, and the head alone is no reason to refuse it.
     """
 
@@ -80,9 +90,13 @@ class Judged(msgspec.Struct):
     is_counted: bool = True
     has_kind: bool = False
     is_gzipped: bool = False
+    is_strict: bool = False
     is_sound: bool = False
 
     def __post_init__(self) -> None:
+        self.is_strict = prefers_strict(self.header(b"prefer"))
+        if self.is_strict:
+            self.also = (*self.also, *APPLIED)
         self.label = LABELS[id(self.route)]
         target = self.route.target
         self.is_counted = not isinstance(target, Probe)
@@ -297,8 +311,10 @@ class _Admitted(msgspec.Struct, eq=False):
                 raise gone()
             judged = self._judged
             route = judged.route
+            if judged.is_strict and self._query:
+                require_known_parameters(route, routes.parse_query(self._query))
             if isinstance(route.target, Probe):
-                return answer_probe(call, route.target, self._scraping)
+                return answer_probe(call, route.target, judged.name, self._scraping)
             if isinstance(route.target, StreamKind):
                 streaming = self._stream(route.target)
                 self.close()  # a stream is no request in flight (§11)
@@ -352,9 +368,23 @@ class _Admitted(msgspec.Struct, eq=False):
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query) if self._query else _NO_QUERY
-        command = target(Request(self._judged.name, query, call.header, body, limits, _entropy))
+        request = Request(self._judged.name, query, call.header, body, limits, _entropy)
+        command = (
+            self._read_strictly(target, request) if self._judged.is_strict else target(request)
+        )
         if self._traces and isinstance(command, Append):
             return traced(command, call.header(b"traceparent"), limits)
+        return command
+
+    def _read_strictly(self, target: routes.Parser, request: Request) -> Command:
+        """The command, if the request says nothing else.  A body is decoded by who bounds it first,
+        unless it is small: a misspelled field is a better reason than one that is missing."""
+        is_small = len(request.body) <= LARGE_BODY_BYTES
+        if is_small:
+            require_known_fields(self._judged.route, request.body)
+        command = target(request)
+        if not is_small:
+            require_known_fields(self._judged.route, request.body)
         return command
 
     def _submit(self, command: Command, waiting: LateAnswer) -> Answer | LateAnswer:

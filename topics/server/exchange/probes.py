@@ -3,6 +3,7 @@
 Knows which of them is answered in which phase; routes and refusals are the exchange's.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -22,9 +23,15 @@ from topics.server.exchange.shell import Phase
 from topics.server.page import page
 from topics.version import VERSION
 
+log = logging.getLogger("topics.exchange")
 
-def answer_probe(call: Responder, probe: Probe, scraping: Scraping) -> Answer | Pending:
-    """The page, probes and metrics (§8): answered in every phase."""
+
+def answer_probe(call: Responder, probe: Probe, name: str, scraping: Scraping) -> Answer | Pending:
+    """The page, probes and metrics (§8): answered in every phase.
+
+    Args:
+        name: The last segment of the path, where the route has one.
+    """
     runtime = call.runtime
     match probe:
         case Probe.PAGE:
@@ -42,8 +49,56 @@ def answer_probe(call: Responder, probe: Probe, scraping: Scraping) -> Answer | 
             from topics.protocol.http.openapi import document as openapi
 
             return call.fixed((JSON,), openapi.document())
+        case Probe.DOCS:
+            from topics.server.page import docs
+
+            if not name:
+                return call.fixed(docs.HEADERS, docs.DOCUMENT)
+            if name not in docs.FILES:
+                raise Rejection(ErrorCode.NOT_FOUND, "no such file")
+            return _File(call, name)
         case Probe.METRICS:
             return _Metrics(call, scraping)
+
+
+class _File:
+    """Implements `interface.Pending`: a file of `/v0/docs`, which a thread reads."""
+
+    waits_for_news = False
+
+    def __init__(self, call: Responder, name: str) -> None:
+        self._call = call
+        self._name = name
+        self._deliver: Callable[[Answer], None] | None = None
+
+    def then(self, deliver: Callable[[Answer], None]) -> None:
+        self._deliver = deliver
+        work = self._call.runtime.zip_in_thread(self._read)
+        work.add_done_callback(lambda done: self._done(done.result()))
+
+    def cancel(self) -> None:
+        self._deliver = None
+
+    def _read(self) -> bytes | None:
+        from topics.server.page import docs
+
+        try:
+            return docs.read_file(self._name, zipped=self._call.accepts_gzip)
+        except OSError:
+            log.exception("a file of the package cannot be read")
+            return None
+
+    def _done(self, text: bytes | None) -> None:
+        if self._deliver is not None:
+            self._deliver(self._answer(text))
+
+    def _answer(self, text: bytes | None) -> Answer:
+        from topics.server.page import docs
+
+        call = self._call
+        if text is None:
+            return call.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
+        return call.document(docs.file_headers(self._name), text, is_zipped=call.accepts_gzip)
 
 
 class _Metrics:

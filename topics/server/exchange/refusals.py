@@ -29,7 +29,7 @@ def refusal(
         close: The connection cannot go on after it.
     """
     rejection = Rejection(code, message, detail)
-    body = error_body(rejection) + b"}"
+    body = error_body(rejection) + b"}\n"
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -102,7 +102,7 @@ class Responder(msgspec.Struct):
         asyncio.get_running_loop().call_soon(take_back)
 
     def performance(self, reply: Reply) -> bytes:
-        """The performance block and the object's last brace (§0.9)."""
+        """The performance block, the object's last brace and the end of the line (§0.9)."""
         total_ms = (time.perf_counter() - self.begun) * 1000
         more = b""
         if isinstance(reply.result, Outcome):
@@ -111,7 +111,7 @@ class Responder(msgspec.Struct):
                 more = b',"wal_append_ms":%.3f,"fsync_ms":%.3f' % (reply.write_ms, sync_ms)
             if isinstance(reply.result, Page):
                 more += b',"records_scanned":%d' % reply.result.scanned
-        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}' % (
+        return b',"performance":{"server_total_ms":%.3f%b,"throttle_wait_ms":%.1f}}\n' % (
             total_ms,
             more,
             reply.throttle_ms,
@@ -129,12 +129,18 @@ class Responder(msgspec.Struct):
 
     def fixed(self, headers: Headers, document: bytes) -> Answer:
         """An answer that is the same for every client, and compressed once."""
-        if self.accepts_gzip:
-            coding = (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")
-            headers, document = (*headers, *coding), zipped_once(document)
-        headers = (*headers, (b"content-length", b"%d" % len(document)), *self.also)
+        is_zipped = self.accepts_gzip
+        return self.document(
+            headers, zipped_once(document) if is_zipped else document, is_zipped=is_zipped
+        )
+
+    def document(self, headers: Headers, text: bytes, *, is_zipped: bool) -> Answer:
+        """An answer of bytes that are there already, compressed or not."""
+        if is_zipped:
+            headers = (*headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+        headers = (*headers, (b"content-length", b"%d" % len(text)), *self.also)
         self.observe(200)
-        return Answer(200, headers, [] if self.is_head else [document])
+        return Answer(200, headers, [] if self.is_head else [text])
 
     def streaming(self, feed: Feed | None) -> Streaming:
         """An event stream; without a feed it is its head only (HEAD)."""

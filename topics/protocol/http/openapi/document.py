@@ -20,6 +20,7 @@ from topics.protocol.http.openapi.operations import (
     JSON,
     OPERATIONS,
     TAGS,
+    TEXT,
     Operation,
     Parameter,
     Schema,
@@ -44,6 +45,7 @@ _NAMES: Final[dict[str, tuple[str, Schema]]] = {
     "topics": ("topic", {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}),
     "routers": ("router", {"type": "string", "pattern": f"^{ROUTER_PATTERN}$"}),
     "watch": ("wid", {"type": "string"}),
+    "docs": ("file", {"type": "string"}),
 }
 """What `:` stands for, by the noun before it."""
 
@@ -72,11 +74,20 @@ SCHEMES: Final[dict[str, Schema]] = {
 }
 """How a key may be given (§0.2, §7.1)."""
 
+_PARAMETER: Final = "#/components/parameters/{name}"
+PREFER: Final = Parameter(
+    "Prefer",
+    "`handling=strict`: what the server does not know in the query or the body is refused, with what"
+    " may have been meant in `error.detail.did_you_mean`; else it is ignored.",
+    TEXT,
+    "header",
+)
+
 
 @cache
 def document() -> bytes:
     """The document's text; the same until the process ends."""
-    return orjson.dumps(build())
+    return orjson.dumps(build(), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def build() -> dict[str, Any]:
@@ -89,10 +100,12 @@ def build() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "topics", "version": VERSION, "description": DESCRIPTION},
+        "servers": [{"url": "../", "description": "The server that this document comes from."}],
         "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": _schemas(),
+            "parameters": {"Prefer": _parameter(PREFER)},
             "responses": responses,
             "securitySchemes": SCHEMES,
         },
@@ -115,8 +128,7 @@ def _operation(route: Route, operation: Operation, responses: dict[str, Any]) ->
         "summary": operation.summary,
     }
     parameters = [*_names(route), *operation.parameters]
-    if parameters:
-        found["parameters"] = [_parameter(each) for each in parameters]
+    found["parameters"] = [*map(_parameter, parameters), {"$ref": _PARAMETER.format(name="Prefer")}]
     if operation.body is not None:
         found["requestBody"] = {
             "required": route.body is BodyRule.JSON,

@@ -337,5 +337,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "This document.",
         _json({"type": "object", "required": ["openapi", "info", "paths"]}),
     ),
+    "GET /v0/docs": Operation(
+        "server", "docs", "This document, to read and to try.", {"text/html": TEXT}
+    ),
+    "GET /v0/docs/:": Operation(
+        "server",
+        "docsFile",
+        "A file of that page.",
+        {"text/javascript": TEXT, "text/css": TEXT},
+        refusals=(ErrorCode.NOT_FOUND,),
+    ),
 }
 """By `Route.line`."""
