@@ -14,7 +14,7 @@ from .sweep import MODES, STOPS, STORIES, SWEEPS, calls_of, swept
 def test_a_stop_at_some_calls_of_a_script(script: str, how: str) -> None:
     """Whichever call is the last, the next start shows the state after some write that this kind of
     stop permits, and so does the one after it; `make sim` tries every call. (§0.10, §3.3, §5)"""
-    assert swept(f"{script}/{how}", first=len(script) % 7, stride=7) > 2
+    assert swept(f"{script}/{how}", first=len(script) % 11, stride=11) > 1
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in STOPS])
@@ -22,13 +22,13 @@ def test_a_stop_at_some_calls_of_a_script(script: str, how: str) -> None:
 def test_a_failure_at_some_calls_of_a_script(script: str, mode: str) -> None:
     """Whichever call fails, once or from then on, fully or in part: clients get answers that hold,
     and the next start shows what it may. (§0.6, §0.10)"""
-    assert swept(f"{script}/{mode}", first=len(script + mode) % 17, stride=17) > 0
+    assert swept(f"{script}/{mode}", first=len(script + mode) % 13, stride=29) > 0
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_disturbed_recovery(mode: str) -> None:
     """A recovery that is cut off, or whose call fails, changes nothing for the next. (§0.10)"""
-    assert swept(f"recovery/{mode}") > 5
+    assert swept(f"recovery/{mode}", first=len(mode) % 2, stride=2) > 5
 
 
 def test_the_sweep_has_every_kind_of_call() -> None:
@@ -37,14 +37,14 @@ def test_the_sweep_has_every_kind_of_call() -> None:
     assert all(calls_of(script) > 20 for script in STORIES)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_life_of_stops(seed: int) -> None:
     """Cut and killed again and again, at any call, also during its recovery, with failing calls in
     some worlds, a server keeps what it acknowledged. (§0.10)"""
     assert story(f"life:{seed}").crashes >= CRASHES
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_life_of_work(seed: int) -> None:
     """Jobs that were acked stay deleted, a job is either in its queue or in the dead-letter topic,
     durable leases and delivery counts are kept, and others are lost together. (§10.1, §10.4,
