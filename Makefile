@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark sim sim-soak java demo bench bench-peers lint format generate clean dist
+.PHONY: serve test test-spark sim sim-soak java demo bench bench-peers lint format generate clean dist coverage
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -30,6 +30,10 @@ sim: .venv/ready  ## the simulation as CI runs it: 1,000 worlds, every file call
 SECONDS ?= 600
 sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
 	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
+
+coverage: .venv/ready  ## branches of the core and the store that their own tests do not take
+	$(BIN)/python -m coverage run -m pytest tests/protocol tests/store
+	$(BIN)/python -m coverage report
 
 java: .venv/ready  # that of the machine, else one in .venv
 	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \

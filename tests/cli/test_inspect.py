@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,43 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.end()
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Directories of stopped servers, to be copied: `once`, with those 500 records, and `twice`,
+    stopped once more, so that it has two checkpoints."""
+    server = Server(tmp_path_factory.mktemp("stopped"))
+    server.start()
+    try:
+        with server.client() as client:
+            client.append_many("jobs", ["x" * 100] * 500, batch_records=100)
+        server.stop()
+        once = shutil.copytree(server.data_dir, server.home / "once")
+        server.start()
+        with server.client() as client:
+            client.append("jobs", "y" * 100)
+        server.stop()
+    finally:
+        server.end()
+    assert len(list(server.data_dir.glob("*.ckpt"))) == 2
+    return {"once": once, "twice": server.data_dir}
+
+
+@pytest.fixture
+def stopped(kept: dict[str, Path], tmp_path: Path) -> Path:
+    """The directory of a server that was stopped once."""
+    return shutil.copytree(kept["once"], tmp_path / "data")
+
+
+@pytest.fixture
+def stopped_twice(kept: dict[str, Path], tmp_path: Path) -> Path:
+    return shutil.copytree(kept["twice"], tmp_path / "data")
+
+
+def logs(data_dir: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(data_dir.glob("0*.wal"))
+
+
 def digests(data_dir: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in data_dir.iterdir()}
 
@@ -34,19 +72,18 @@ def flip(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def test_a_clean_stop(server: Server, run: Any) -> None:
+def test_a_clean_stop(stopped: Path, run: Any) -> None:
     """A directory that was stopped cleanly verifies, and inspecting it changes nothing."""
-    server.stop()
-    before = digests(server.data_dir)
+    before = digests(stopped)
 
-    done = run("inspect", server.data_dir)
+    done = run("inspect", stopped)
 
     assert done.exit_code == 0, done.output
     assert "format 2, instance " in done.stdout
     assert "stopped cleanly" in done.stdout
     assert "0000000001.seg" in done.stdout
     assert done.stdout.endswith("\nEverything verifies.\n")
-    assert digests(server.data_dir) == before
+    assert digests(stopped) == before
 
 
 def test_after_a_kill(server: Server, run: Any) -> None:
@@ -75,13 +112,12 @@ def test_floors_and_holes_are_shown(server: Server, run: Any) -> None:
     assert (capped["cap_through"], capped["ttl_through"], capped["crash_through"]) == (20, 0, 0)
 
 
-def test_damage_is_named(server: Server, run: Any) -> None:
+def test_damage_is_named(stopped: Path, run: Any) -> None:
     """A flipped byte ends with 3 and says in which file and where."""
-    server.stop()
-    (segment,) = server.data_dir.glob("*.seg")
+    (segment,) = stopped.glob("*.seg")
     flip(segment)
 
-    done = run("inspect", server.data_dir)
+    done = run("inspect", stopped)
 
     assert done.exit_code == 3, done.output
     assert done.stdout.endswith("\n1 problem\n")
@@ -89,26 +125,15 @@ def test_damage_is_named(server: Server, run: Any) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def stopped_twice(server: Server) -> list[Path]:
-    """The logs of a directory with two checkpoints, oldest first."""
-    server.stop()
-    server.start()
-    with server.client() as client:
-        client.append("jobs", "y" * 100)
-    server.stop()
-    assert len(list(server.data_dir.glob("*.ckpt"))) == 2
-    return sorted(server.data_dir.glob("0*.wal"))
-
-
 @pytest.mark.parametrize("at", [0, 8, 16, 40, 87])
-def test_the_header_of_the_oldest_log_is_checked(server: Server, run: Any, at: int) -> None:
+def test_the_header_of_the_oldest_log_is_checked(stopped_twice: Path, run: Any, at: int) -> None:
     """A start needs it only where the newest checkpoint is damaged, and then it is too late."""
-    oldest, *_ = stopped_twice(server)
+    oldest, *_ = logs(stopped_twice)
     raw = bytearray(oldest.read_bytes())
     raw[at] ^= 1
     oldest.write_bytes(raw)
 
-    done = run("inspect", server.data_dir)
+    done = run("inspect", stopped_twice)
 
     assert done.exit_code == 3, done.output
     assert done.stderr == f"topics: {oldest}: byte 0: the header of the log does not verify\n"
@@ -116,14 +141,16 @@ def test_the_header_of_the_oldest_log_is_checked(server: Server, run: Any, at: i
     assert "stopped cleanly" in done.stdout
 
 
-def test_a_batch_that_only_the_older_checkpoint_needs_is_checked(server: Server, run: Any) -> None:
+def test_a_batch_that_only_the_older_checkpoint_needs_is_checked(
+    stopped_twice: Path, run: Any
+) -> None:
     """Damage in the log before the newest checkpoint is told, and what lies behind it is checked."""
-    oldest, *_ = stopped_twice(server)
+    oldest, *_ = logs(stopped_twice)
     raw = bytearray(oldest.read_bytes())
     raw[4096 + 100] ^= 1
     oldest.write_bytes(raw)
 
-    done = run("inspect", server.data_dir)
+    done = run("inspect", stopped_twice)
 
     assert done.exit_code == 3, done.output
     assert done.stderr.startswith(f"topics: {oldest}: byte 4096: batch 1 had been durable")
@@ -131,20 +158,17 @@ def test_a_batch_that_only_the_older_checkpoint_needs_is_checked(server: Server,
     assert "not stopped cleanly" not in done.stdout
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("which", ["once", "twice"])
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")])
 def test_the_last_log_of_a_clean_stop_is_missing(
-    server: Server, run: Any, damage: Any, times: int
+    kept: dict[str, Path], tmp_path: Path, run: Any, damage: Any, which: str
 ) -> None:
     """It ends with 3 and the report, as all damage does: `serve` ends with 3 there."""
-    if times == 2:
-        stopped_twice(server)
-    else:
-        server.stop()
-    last = max(server.data_dir.glob("0*.wal"))
+    directory = shutil.copytree(kept[which], tmp_path / "data")
+    last = logs(directory)[-1]
     damage(last)
 
-    done = run("inspect", server.data_dir)
+    done = run("inspect", directory)
 
     assert done.exit_code == 3, done.output
     assert done.stderr.startswith(f"topics: {last}: byte 0: the ")
@@ -153,13 +177,12 @@ def test_the_last_log_of_a_clean_stop_is_missing(
     assert done.stdout.endswith("\n1 problem\n")
 
 
-def test_as_json(server: Server, run: Any) -> None:
+def test_as_json(stopped: Path, run: Any) -> None:
     """The whole report for programs, problems included."""
-    server.stop()
-    good = json.loads(run("inspect", "--json", server.data_dir).stdout)
-    (segment,) = server.data_dir.glob("*.seg")
+    good = json.loads(run("inspect", "--json", stopped).stdout)
+    (segment,) = stopped.glob("*.seg")
     flip(segment)
-    bad = json.loads(run("inspect", "--json", server.data_dir).stdout)
+    bad = json.loads(run("inspect", "--json", stopped).stdout)
 
     assert (good["ok"], good["clean"], good["problems"]) == (True, True, [])
     assert [file["rows"] for file in good["segments"]] == [500]

@@ -1,5 +1,6 @@
 """`topics inspect --repair` and `--quarantine`: shown first, done on `--yes`."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,25 @@ from topics import Record, Tombstone
 from .test_inspect import digests, flip
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A stopped server with 500 records of 100 bytes in one topic."""
-    server = Server(tmp_path)
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a stopped server with 500 records of 100 bytes in one topic, to be copied."""
+    server = Server(tmp_path_factory.mktemp("stopped"))
     server.start()
-    with server.client() as client:
-        client.append_many("jobs", ["x" * 100] * 500, batch_records=100)
-    server.stop()
+    try:
+        with server.client() as client:
+            client.append_many("jobs", ["x" * 100] * 500, batch_records=100)
+        server.stop()
+    finally:
+        server.end()
+    return server.data_dir
+
+
+@pytest.fixture
+def server(tmp_path: Path, stopped: Path) -> Iterator[Server]:
+    """A stopped server over a copy of that."""
+    server = Server(tmp_path)
+    shutil.copytree(stopped, server.data_dir)
     yield server
     server.end()
 

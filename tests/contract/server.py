@@ -95,18 +95,20 @@ class Server:
                 process_group=0 if self.under.has_workers else None,
             )
         if self.under.has_port_file:
-            until("the port file", lambda: port_file.exists() or self._has_ended())
-            assert not self._has_ended(), self.log_text()
+            until("the port file", lambda: port_file.exists() or self.has_ended)
+            assert not self.has_ended, self.log_text()
             self.port = int(port_file.read_text().rpartition(":")[2])
         if ready:
             until("ready", self.is_ready)
         return self
 
-    def _has_ended(self) -> bool:
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process that was started is gone."""
         return self._process is not None and self._process.poll() is not None
 
     def is_ready(self) -> bool:
-        assert not self._has_ended(), self.log_text()
+        assert not self.has_ended, self.log_text()
         try:
             probe = socket.create_connection(("127.0.0.1", self.port), DEADLINE_S)
         except ConnectionRefusedError:

@@ -518,10 +518,10 @@ def judge(api: Api, book: Book, n: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_workers_among_kills(private: Start, request: pytest.FixtureRequest) -> None:
+def test_workers_among_kills(private: Start, is_full: bool) -> None:
     """Twenty workers that stall and disconnect, and a server that is killed again and again: every
     job is acked once or is a dead letter, and no two workers hold one job. (§10.1-§10.6)"""
-    n, kills = (6000, 24) if request.config.option.markexpr == "long" else (400, 3)
+    n, kills = (6000, 24) if is_full else (400, 3)
     server = private(segment_max_records=64)
 
     book = served(server, n=n, kills=kills, workers=20)

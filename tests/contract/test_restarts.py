@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from .api import Api, dumps, tagged
-from .server import Server
+from .server import Server, until
 from .wire import Ended, Http1, Http2, check
 
 Start = Callable[..., Server]
@@ -22,6 +23,12 @@ def end(request: pytest.FixtureRequest) -> Callable[[Server], object]:
     return ENDS[request.param]
 
 
+@pytest.fixture
+def turns(is_full: bool) -> int:
+    """How often a server ends and starts again: what a restart writes, a second one reads."""
+    return 3 if is_full else 2
+
+
 def again(server: Server, end: Callable[[Server], object]) -> Api:
     """The same server after a clean stop or a kill."""
     assert end(server) in (0, None)
@@ -34,7 +41,10 @@ def without_times(state: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key not in skipped}
 
 
-def test_logged_classes_keep_everything(private: Start, end: Callable[[Server], object]) -> None:
+@pytest.mark.long
+def test_logged_classes_keep_everything(
+    private: Start, end: Callable[[Server], object], turns: int
+) -> None:
     """Records byte for byte, seqs, times, deletes, floors, config, epoch; the next seq follows
     without a gap, since the kernel outlives the process. (§0.10)"""
     server = private(segment_max_records=7)
@@ -44,7 +54,7 @@ def test_logged_classes_keep_everything(private: Start, end: Callable[[Server], 
         for i in range(12):
             api.append(kind, tagged(f"t{i % 3}", {"i": i}) | {"meta": {"m": 1}}, "x", node="n")
         api.delete(kind, match="t1", before_seq=20)
-    for turn in range(3):
+    for turn in range(turns):
         before = {
             kind: (without_times(api.state(kind)), api.walk(kind, include_tags=True, limit=5))
             for kind in LOGGED
@@ -58,13 +68,14 @@ def test_logged_classes_keep_everything(private: Start, end: Callable[[Server], 
     server.assert_log_is_quiet()
 
 
+@pytest.mark.long
 def test_the_stamps_do_not_fall_over_a_restart(
-    private: Start, end: Callable[[Server], object]
+    private: Start, end: Callable[[Server], object], turns: int
 ) -> None:
     """`$ts` never decreases within a topic. (§0.4)"""
     server = private()
     api = Api(server.connect(Http1))
-    for _ in range(3):
+    for _ in range(turns):
         for kind in CLASSES:
             api.append(kind, 1, config={"durability": kind})
         api = again(server, end)
@@ -72,17 +83,20 @@ def test_the_stamps_do_not_fall_over_a_restart(
     for kind in LOGGED:
         stamps = [r["$ts"] for r in api.diff(kind)["records"]]
         assert stamps == sorted(stamps)
-        assert len(stamps) == 3
+        assert len(stamps) == turns
 
 
-def test_ephemeral_records_go_and_say_so(private: Start, end: Callable[[Server], object]) -> None:
+@pytest.mark.long
+def test_ephemeral_records_go_and_say_so(
+    private: Start, end: Callable[[Server], object], turns: int
+) -> None:
     """A tombstone (`crash`) from 1 to before the new earliest; no seq is given twice; the config
     stays. (§0.10)"""
     server = private()
     api = Api(server.connect(Http1))
     api.put("e", durability="ephemeral", priority=5)
     seen = {seq for _ in range(3) for seq in api.append("e", 1, 2)["seqs"]}
-    for _ in range(3):
+    for _ in range(turns):
         highest = max(seen)
         api = again(server, end)
         page = api.diff("e", 0)
@@ -211,13 +225,16 @@ def test_loss_stays_told(private: Start, end: Callable[[Server], object]) -> Non
     assert [s["reason"] for s in after.values()] == ["cap", "ttl"]
 
 
-def test_purges_and_deletes_are_not_undone(private: Start, end: Callable[[Server], object]) -> None:
+@pytest.mark.long
+def test_purges_and_deletes_are_not_undone(
+    private: Start, end: Callable[[Server], object], turns: int
+) -> None:
     """Of hot and of sealed records alike; a second restart changes nothing. (§5)"""
     server = private(segment_max_records=10)
     api = Api(server.connect(Http1))
     for i in range(40):
         api.append("t", tagged(f"s.{i % 4}"))
-    for _ in range(2):
+    for _ in range(turns - 1):
         api = again(server, end)
         api.purge("t", filter="s.1")
         api.delete("t", before_seq=6)
@@ -260,7 +277,13 @@ class Writer(threading.Thread):
             i += 1
 
 
-def test_a_dozen_kills_among_writers(private: Start) -> None:
+def have_written(writers: list[Writer]) -> bool:
+    assert all(writer.is_alive() for writer in writers)
+    return min(len(writer.told) for writer in writers) >= 8
+
+
+@pytest.mark.long
+def test_kills_among_writers(private: Start, is_full: bool) -> None:
     """No acknowledged record is missing, no seq is given twice, no loss is reported that did not
     happen. (§0.10)"""
     server = private(segment_max_records=64)
@@ -269,7 +292,7 @@ def test_a_dozen_kills_among_writers(private: Start) -> None:
     api = Api(server.connect(Http1))
     for kind in CLASSES:
         api.put(kind, durability=kind)
-    for turn in range(12):
+    for turn in range(12 if is_full else 3):
         writers = [
             Writer(server.port, kind, f"{turn}{wire.__name__}", wire)
             for kind in CLASSES
@@ -277,8 +300,7 @@ def test_a_dozen_kills_among_writers(private: Start) -> None:
         ]
         for writer in writers:
             writer.start()
-        while min(len(writer.told) for writer in writers) < 8:
-            assert all(writer.is_alive() for writer in writers)
+        until("some writes of each", partial(have_written, writers))
         server.kill()
         for writer in writers:
             writer.join()

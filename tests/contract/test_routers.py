@@ -142,10 +142,10 @@ class Writer(threading.Thread):
 
 
 @pytest.mark.long
-def test_killed_while_it_forwards(private: Start, request: pytest.FixtureRequest) -> None:
+def test_killed_while_it_forwards(private: Start, is_full: bool) -> None:
     """SIGKILL at any moment: each acknowledged record is copied once, in order, and a seq of the
     destination never holds another record; sixty times with `-m long`. (§6)"""
-    kills = 60 if request.config.option.markexpr == "long" else 10
+    kills = 60 if is_full else 4
     draw = random.Random(5)
     server = private(segment_max_records=256)
     api = Api(server.connect(Http1))

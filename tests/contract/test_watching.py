@@ -22,12 +22,6 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @pytest.fixture
-def is_full(request: pytest.FixtureRequest) -> bool:
-    """Whether the sweeps run in full size: `pytest -m long`."""
-    return bool(request.config.option.markexpr == "long")
-
-
-@pytest.fixture
 def clients() -> Iterator[Callable[..., Any]]:
     """Opens streams that end with the test."""
     made: list[Client] = []

@@ -11,7 +11,7 @@ from topics.repair.perform import perform
 from topics.repair.plan import plan
 from topics.store.checkpoint import Checkpoints
 from topics.store.inspect import inspect
-from topics.store.layout import log_name
+from topics.store.layout import PAGE, log_name
 
 from .ruins import NOW_MS, flip, header_of, left, lived, segments, shown, starts
 
@@ -185,6 +185,29 @@ def test_a_log_file_that_is_missing_ends_the_log(damage: str) -> None:
     now = shown(world, files)
     assert sorted(now.texts) == [*range(5, 17)]
     assert now.holes == ((17, now.head_seq),)
+
+
+@pytest.mark.parametrize("wiped", [0, PAGE])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_log_whose_end_is_wiped_is_cut(wiped: int, rotated: bool) -> None:
+    """Zeros in the place of the last log file are refused because of the witness beside the log; a
+    repair gives up what they took, in a history of its own, which the note says nothing of. (F12)"""
+    world = lived()
+    if rotated:
+        world.process.store.rotate()
+    append(world, 2)
+    world.settle()
+    files = left(world)
+    name = max(log.name for log in inspect(files).logs if log.version)
+    data = files.tree()[name]
+    files.put(name, data[:wiped] + bytes(len(data) - wiped))
+    with pytest.raises(Corrupt):
+        starts(files.kill())
+
+    repaired(files, may_lose=True)
+
+    assert inspect(files).problems == []
+    assert starts(files.kill())
 
 
 @pytest.mark.parametrize("damage", ["text", "log"])

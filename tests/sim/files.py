@@ -137,7 +137,7 @@ class SimFile:
     def write(self, data: Buffer, offset: int) -> int:
         assert self._may_write, f"{self.name} was opened for reading"
         view = memoryview(data)
-        fault = self._files.counted(f"write {self.name}")
+        fault = self._files.counted_write(self.name)
         if fault is not None and fault.error:
             self._inode.write(view[: len(view) // 2], offset)
             raise fault.raised(self.name)
@@ -198,6 +198,7 @@ class SimFiles:
         cold: No read finds its bytes in memory.
         lies: A sync returns, and nothing is durable.
         unreadable: Names whose reads fail.
+        note_fault: What each write into the lock file does instead.
         wall_s: The wall clock, which only a test moves.
     """
 
@@ -211,6 +212,7 @@ class SimFiles:
         self.capacity_bytes = 1 << 40
         self.cold = self.lies = False
         self.unreadable: set[str] = set()
+        self.note_fault: Fault | None = None
         self.wall_s = 1_750_000_000
         self.seed = seed
         self.inodes: dict[str, Inode] = {}
@@ -233,7 +235,11 @@ class SimFiles:
         again: dict[int, Inode] = {}
         for name, inode in sorted(names.items()):
             if id(inode) not in again:
-                data = inode.cut(rng, harsh=harsh)
+                if name == LOCK_NAME:
+                    data = inode.cut(_aside(rng), harsh=harsh)
+                    Inode().cut(rng, harsh=harsh)  # as many draws as without a note
+                else:
+                    data = inode.cut(rng, harsh=harsh)
                 if self.page_bytes == PAGE and name.endswith(".wal"):
                     inode.tear(data, _aside(rng))
                 again[id(inode)] = Inode(bytearray(data), data, modified_s=inode.modified_s)
@@ -302,6 +308,15 @@ class SimFiles:
         self.calls += 1
         self.log.append(what)
         return self.faults.get(self.calls)
+
+    def counted_write(self, name: str) -> Fault | None:
+        """As `counted`, but for the note in the lock file: it is no step of a story, since a cut in
+        front of it is one right behind the sync that it tells of."""
+        if name != LOCK_NAME:
+            return self.counted(f"write {name}")
+        if self.cut_at is not None and self.calls >= self.cut_at:
+            raise Cut(name)
+        return self.note_fault
 
     def failing(self, what: str) -> None:
         fault = self.counted(what)

@@ -5,13 +5,14 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Unusable
-from topics.store import layout
+from topics.store import identity, layout
 from topics.store.files import OsFiles
 from topics.store.inspect import inspect
 from topics.store.store import DiskStore
@@ -159,3 +160,26 @@ def test_a_refused_store_may_be_closed(tmp_path: Path) -> None:
 
     assert (store.read_only, store.synced_lsn, store.progress) == (False, 0, 0.0)
     store.close(None)
+
+
+def test_the_identity_of_a_restored_directory_names_its_history(tmp_path: Path) -> None:
+    """A history and the least incarnation of its processes, in the next format; each bit of it
+    counts."""
+    opened(tmp_path).close(None)
+    found = identity.read(prepared(tmp_path))
+    assert found is not None
+    restored = identity.encode_restored(replace(found, history=b"anew....", incarnation=77))
+    (tmp_path / layout.IDENTITY_NAME).write_bytes(restored)
+
+    again = identity.read(prepared(tmp_path))
+
+    assert again == identity.Identity(layout.HISTORY_VERSION, found.instance, b"anew....", 77)
+    for damaged in (restored[:-1], restored + b"\0", restored[:40] + b"\xff" + restored[41:]):
+        (tmp_path / layout.IDENTITY_NAME).write_bytes(damaged)
+        refused(tmp_path, "the identity does not verify")
+
+
+def prepared(root: Path) -> OsFiles:
+    files = OsFiles(root)
+    files.prepare(create=False)
+    return files

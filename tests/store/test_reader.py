@@ -1,11 +1,13 @@
 """Reading a data directory while another process writes it."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from sim.files import SimFiles
 
 from topics.protocol.model.errors import Corrupt, Unusable
+from topics.store.files import OsFiles
 from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
 from topics.store.store import DiskStore
@@ -147,3 +149,13 @@ def test_a_directory_that_is_not_ours_is_refused() -> None:
     """A reader creates no directory."""
     with pytest.raises(Unusable, match="not a data directory"):
         open_readonly(SimFiles(), Ledger)
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """A reader creates nothing: a path that does not exist stays so."""
+    missing = tmp_path / "missing"
+
+    with pytest.raises(Unusable, match="No such file or directory"):
+        ReadOnlyStore(OsFiles(missing))
+
+    assert not missing.exists()

@@ -7,18 +7,28 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, RunsDropped
 from topics.store.inspect import inspect
-from topics.store.layout import PAGE, RESERVE_NAME
+from topics.store.layout import LOCK_NAME, PAGE, RESERVE_NAME
 from topics.store.reader import open_readonly
 from topics.store.store import DiskStore
 
-from .disks import copy_of, flipped, interesting, log_names, many_files, outcome, small_directory
+from .disks import (
+    copy_of,
+    flipped,
+    interesting,
+    log_names,
+    many_files,
+    outcome,
+    recovered,
+    small_directory,
+)
 from .ledger import Ledger
 
 
 def test_a_flipped_bit_in_an_unvouched_batch_is_a_torn_end() -> None:
-    """The last batch is taken as torn only if nothing written later says that it was durable: then
-    the state before it is found, and its bytes are set aside."""
+    """The last batch is taken as torn only if nothing written later says that it was durable, and no
+    witness does: then the state before it is found, and its bytes are set aside."""
     files, history = small_directory(idle=False)
+    files.put(LOCK_NAME, b"")
     name = max(name for name in files.tree() if name.endswith(".wal") and name != RESERVE_NAME)
     found = set()
     for at in interesting(files.tree()[name]):
@@ -34,6 +44,47 @@ def test_a_flipped_bit_in_an_unvouched_batch_is_a_torn_end() -> None:
             assert result == history[-1]
             found.add("same")
     assert found == {"refused", "torn", "same"}
+
+
+def test_what_a_sync_covered_has_a_witness_beside_the_log() -> None:
+    """The last synced batch of a process that was killed: damage to it is refused, though nothing
+    in the log says that it had been durable. (F13)"""
+    files, history = small_directory(idle=False)
+    name = max(name for name in files.tree() if name.endswith(".wal") and name != RESERVE_NAME)
+    found = set()
+    for at in interesting(files.tree()[name]):
+        result = outcome(flipped(files, name, at, 3))
+        found.add("refused" if isinstance(result, str) else "same")
+        assert isinstance(result, str) or result == history[-1]
+    assert found == {"refused", "same"}
+
+
+@pytest.mark.parametrize("from_the", ["beginning", "first batch", "last batch"])
+@pytest.mark.parametrize("end", ["killed", "stopped and begun"])
+def test_a_last_log_file_of_zeros_is_no_new_one(from_the: str, end: str) -> None:
+    """A log whose last file is wiped looks as if it had ended in the one before; without the
+    witness its synced records were gone in silence. (F12, F18)"""
+    files, ledger = many_files()
+    if end == "stopped and begun":
+        ledger.stop()
+        ledger = recovered(files)
+        ledger.recovered()
+        for _ in range(3):
+            ledger.append(1, b"another")
+            ledger.store.sync()
+    [*_, last] = [log for log in inspect(files).logs if log.version]
+    data = files.tree()[last.name]
+    wiped = {"beginning": 0, "first batch": PAGE, "last batch": last.used_bytes - PAGE}[from_the]
+    damaged = copy_of(files)
+    damaged.put(last.name, data[:wiped] + bytes(len(data) - wiped))
+
+    found = outcome(damaged)
+
+    assert isinstance(found, str)
+    assert "which had been durable" in found
+    assert ".wal: corrupt at byte " in found
+    assert "which had been durable" in inspect(damaged).problems[-1].what
+    assert outcome(copy_of(files)) == ledger.history[-1]
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])

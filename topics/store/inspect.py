@@ -20,7 +20,7 @@ from topics.protocol.model.events import (
     TopicDeleted,
 )
 from topics.protocol.model.records import DELETED, LIVE
-from topics.store import identity, segment
+from topics.store import identity, segment, witness
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import File, Files, read_at_most
 from topics.store.layout import (
@@ -42,7 +42,7 @@ from topics.store.layout import (
     segment_name,
     version_of,
 )
-from topics.store.replay import LogWalk, events_of
+from topics.store.replay import LogWalk, events_of, require_noted
 from topics.store.wal import Position
 
 
@@ -154,16 +154,17 @@ class Inspection:
     """One pass over a directory."""
 
     def __init__(
-        self, files: Files, version: int, instance: bytes, progress: Callable[[int], None]
+        self, files: Files, known: identity.Identity, progress: Callable[[int], None]
     ) -> None:
         self._files = files
         self._progress = progress
-        self._instance = instance
+        self._instance = known.instance
+        self._noted = witness.read(files, known.history)
         self._named = Named()
         self._end = Position(1, 0, 0, 0)
         self._ends = False
         """Whether the log could be walked to its end, which then is `_end`."""
-        self.report = Report(files.path, instance.hex(), version)
+        self.report = Report(files.path, known.instance.hex(), known.version)
 
     def run(self) -> Report:
         names = self._files.names()
@@ -216,15 +217,26 @@ class Inspection:
         begin, before = self._oldest(found, start), len(self.report.problems)
         self._walk(begin, start, reports)
         if begin == start or start is None or self._end.batch >= start.batch:
+            self._witness()
             return
         # The damage is in the part of the log that only the older checkpoint needs.  The part that
         # the newest checkpoint needs lies behind it and is walked by itself.
         broken = self._end
         self._walk(start, start, reports)
+        self._witness()
         if len(self.report.problems) == before:
             path = f"{self._files.path}/{log_name(broken.file_number)}"
             what = f"batch {broken.batch + 1} had been durable and does not verify"
             self._problem(Corrupt(path, broken.offset, what))
+
+    def _witness(self) -> None:
+        if self._ends:
+            try:
+                path = f"{self._files.path}/{log_name(self._end.file_number)}"
+                require_noted(path, self._end, self._noted)
+            except Corrupt as error:
+                self._problem(error)
+                self.report.clean, self.report.torn_bytes = False, 0
 
     def _version(self, report: LogReport) -> None:
         file = self._files.open(report.name)
@@ -368,4 +380,4 @@ def inspect(files: Files, progress: Callable[[int], None] = lambda checked_bytes
     known = identity.read(files)
     if known is None:
         raise Unusable(files.path, "not a data directory of topics")
-    return Inspection(files, known.version, known.instance, progress).run()
+    return Inspection(files, known, progress).run()

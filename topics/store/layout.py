@@ -35,6 +35,7 @@ LOG_MAGIC: Final = b"\xfftopicLG"
 BATCH_MAGIC: Final = b"\xfftopicBA"
 CHECKPOINT_MAGIC: Final = b"\xfftopicCP"
 SEGMENT_MAGIC: Final = b"\xfftopicSG"
+WITNESS_MAGIC: Final = b"\xfftopicWI"
 # 0xFF never occurs in UTF-8, so no text that a client sends can look like a header.
 
 IDENTITY: Final = struct.Struct("<8sHHI8sQ")
@@ -56,6 +57,9 @@ FIRST_BATCH: Final = {1: SECTOR, 2: PAGE}
 BATCH_HEADER: Final = struct.Struct("<8sHHI8sQQIIQQQQQ")
 """magic, version, kind, incarnation, instance, file number, batch number, events, -, body bytes,
 digest of the batch before, synced_through, body digest, digest."""
+
+WITNESS: Final = struct.Struct("<8sHHI8sQQ")
+"""magic, version, -, -, history, batch number, digest."""
 
 CHECKPOINT_HEADER: Final = struct.Struct("<8sHHI8sQQQQQQQQQ")
 """magic, version, clean, incarnation, instance, number, file number, offset, batch number, its
@@ -93,6 +97,7 @@ assert HISTORY.size == 24
 assert LOG_HEADER.size == 88
 assert LOG_HEADERS[1].size == 80
 assert BATCH_HEADER.size == 88
+assert WITNESS.size == 40
 assert CHECKPOINT_HEADER.size == 96
 assert SEGMENT_HEADER.size == 96
 assert SEGMENT_HEADERS[1].size == 88

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.events import RunRef
 from topics.protocol.model.ports import Recovery, RecoverySink, StoreStats
-from topics.store import identity
+from topics.store import identity, witness
 from topics.store.checkpoint import Checkpoints
 from topics.store.files import Files
 from topics.store.layout import CLEAN, EVENTS, IDLE
@@ -43,6 +43,7 @@ class ReadOnlyStore:
         self.stats = StoreStats()
         self._files = files
         self._instance = self.instance = instance
+        self._history = known.history
         self.incarnation = 0
         """Of the process that wrote the checkpoint."""
         self._position: Position | None = None
@@ -76,7 +77,9 @@ class ReadOnlyStore:
             Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
                 needs is retired; only a new start distinguishes the two.
         """
-        walk = LogWalk(self._files, self._instance, self._position)
+        # A writer that goes on may have noted batches that this walk does not read any more.
+        noted = witness.read(self._files, self._history) if to_the_end else 0
+        walk = LogWalk(self._files, self._instance, self._position, noted=noted)
         waiting: deque[tuple[Position, LogBatch]] = deque()
         events, clean = 0, False
         try:

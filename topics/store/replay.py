@@ -186,11 +186,25 @@ class Window:
         return self._view[at : at + size]
 
 
+def require_noted(path: str, end: Position, noted: int) -> None:
+    """Check the end of a log against the witness.  Raises Corrupt: it had been longer."""
+    if noted > end.batch:
+        what = f"the log ends before batch {noted}, which had been durable"
+        raise Corrupt(path, end.offset, what)
+
+
 class LogWalk:
     """One walk over the log, from a position to its end."""
 
-    def __init__(self, files: Files, instance: bytes, start: Position | None) -> None:
-        """`start` None: from the first log file; offset 0: from the beginning of its file."""
+    def __init__(
+        self, files: Files, instance: bytes, start: Position | None, *, noted: int = 0
+    ) -> None:
+        """Nothing is read before `open`.
+
+        Args:
+            start: None: from the first log file; offset 0: from the beginning of its file.
+            noted: The newest batch that the witness says had been durable.
+        """
         self._files = files
         self._instance = instance
         self._start = start if start is not None else Position(1, 0, 0, 0)
@@ -203,6 +217,7 @@ class LogWalk:
         self._held: list[File] = []
         self.total_bytes = 0
         self.done_bytes = 0
+        self._noted = noted
         self.vouched = 0
         """The greatest `synced_through` seen so far."""
 
@@ -414,6 +429,8 @@ class LogWalk:
             raise Corrupt(path, position.offset, "bytes follow the mark of a clean stop")
         if begun.version > 1:
             self._require_whole(position, begun)
+        # Last, since what the log itself shows says more of what is missing.
+        require_noted(path, position, self._noted)
 
     def _require_whole(self, end: Position, begun: FileHeader) -> None:
         """Check the sizes of the last file and its successor.

@@ -15,7 +15,7 @@ from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import Corrupt, Unusable, WriteFailed
 from topics.protocol.model.events import Checkpoint, Event, Image, RunRef, RunsSealed
 from topics.protocol.model.ports import Contents, Recovery, RecoverySink, SealEntry, StoreStats
-from topics.store import cache, identity, torn
+from topics.store import cache, identity, torn, witness
 from topics.store.checkpoint import Checkpoints, Stored
 from topics.store.files import File, Files, discard, publish, read_at_most, write_all
 from topics.store.layout import (
@@ -32,6 +32,7 @@ from topics.store.replay import LogWalk, Tail, applied, not_applied
 from topics.store.runs import SealedRun
 from topics.store.segments import OPEN_SEGMENTS_MAX, Segments
 from topics.store.wal import Log, Position, leave_failure_mark
+from topics.store.witness import Witness
 
 WAL_FILE_BYTES: Final = 64 << 20
 RESERVE_BYTES: Final = 64 << 20
@@ -82,6 +83,7 @@ class DiskStore:
         self._lock = threading.Lock()
         self._unlinking = threading.Lock()
         self._log: Log
+        self._witness: Witness
         self._segments: Segments
         self._checkpoints: Checkpoints
 
@@ -141,6 +143,7 @@ class DiskStore:
 
     def _assemble(self, instance: bytes, history: bytes) -> None:
         self.instance_id = history.hex()
+        self._witness = Witness(self._files, history)
         self._checkpoints = Checkpoints(self._files, instance)
         self._segments = Segments(
             self._files, instance=instance, stats=self.stats, open_max=self._open_segments_max
@@ -180,7 +183,9 @@ class DiskStore:
             self._restore(image, stored, sink)
         else:
             self._begin_progress(0, 1)
-        walk = LogWalk(self._files, instance, stored.position if stored is not None else None)
+        start = stored.position if stored is not None else None
+        noted = witness.read(self._files, known.history)
+        walk = LogWalk(self._files, instance, start, noted=noted)
         try:
             walk.open(self._prepare_to_read)
             events = self._apply_all(walk, sink)
@@ -407,6 +412,7 @@ class DiskStore:
 
     def sync(self) -> int:
         lsn = self._log.sync()
+        self._witness.note(self._log.synced_batch)
         if self._has_failure_mark and lsn:
             # The losses that recovery logged are durable now.
             discard(self._files, FAILED_NAME)
@@ -506,6 +512,7 @@ class DiskStore:
                 self._stop_cleanly(image)
         finally:
             self._segments.close()
+            self._witness.close()
             self._log.close()
             self._files.close()
 

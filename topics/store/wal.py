@@ -340,6 +340,11 @@ class Log:
 
     # -- durability ----------------------------------------------------------------------------
 
+    @property
+    def synced_batch(self) -> int:
+        """The number of the newest batch that is durable."""
+        return self._synced_batch
+
     def sync_batches(self) -> int:
         """*Blocking.* `sync`, and the number of the newest batch that is durable by it."""
         with self._syncing:

@@ -16,6 +16,8 @@ from topics.server.process import port_file
 from topics.server.transport.listener import bound_address, listen
 
 DEADLINE_S = 100.0
+POLL_S = 0.002
+"""Between two looks at a process, which needs the core itself."""
 
 STEP = Path(__file__).with_name("served.py")
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -36,6 +38,7 @@ class Process:
         while not file.exists():
             assert self._process.poll() is None, "the server ended"
             assert time.monotonic() < deadline_s
+            time.sleep(POLL_S)
         host, _, port = file.read_text().strip().rpartition(":")
         return host, int(port)
 
@@ -50,6 +53,7 @@ class Process:
         deadline_s = time.monotonic() + DEADLINE_S
         while word not in self.life():
             assert time.monotonic() < deadline_s
+            time.sleep(POLL_S)
 
     def life(self) -> list[str]:
         file = self.directory / "life"

@@ -321,3 +321,21 @@ def test_small_pieces_of_a_body_are_joined() -> None:
     assert b"".join(pieces) == b"x" * (2 * JOINED_BYTES) + large
     assert len(pieces) < 10
     assert parser.take_body() == []
+
+
+class WithoutMemory(Parser):
+    """A parser that finds no memory for a body."""
+
+    def on_body(self, body: bytes) -> None:
+        raise MemoryError
+
+
+def test_a_failure_of_the_server_is_no_fault_of_the_request() -> None:
+    """What fails while a sound request is read is not refused as malformed: a client would take that
+    for its own error, and never repeat the request. (F28)"""
+    data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+    parser = WithoutMemory(FEED_BYTES)
+    end_of_head = parser.feed(data, 0)
+
+    with pytest.raises(MemoryError):
+        parser.feed(data, end_of_head)

@@ -6,7 +6,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final
 
 from topics.protocol.model.access import ANYONE, GONE, Caller
@@ -20,7 +20,7 @@ TEXT_BYTES: Final = 60
 """What a string takes beside its characters, about."""
 
 
-class WatchPlace(Enum):
+class WatchPlace(StrEnum):
     """Where a stream stands in one topic."""
 
     CONNECTING = "connecting"
@@ -32,7 +32,7 @@ class WatchPlace(Enum):
     """The instance was deleted, or cannot be read: no more frames of it on this stream."""
 
 
-class WatchStep(Enum):
+class WatchStep(StrEnum):
     """What moves a stream from place to place in a topic."""
 
     OPENED = "opened"

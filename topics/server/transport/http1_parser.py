@@ -235,9 +235,11 @@ class Parser:
             self._llhttp = httptools.HttpRequestParser(self)
             self._is_upgrade = True
         except httptools.HttpParserError as error:
-            # A refusal of ours, raised within a callback, comes as the context of an error of its own.
-            if isinstance(error.__context__, Malformed):
-                raise error.__context__ from None
+            # What a callback raises comes as the context of an error of its own: a refusal of ours, or
+            # a failure, such as a lack of memory, that is no fault of the client's.
+            cause = error.__context__
+            if cause is not None and not isinstance(cause, httptools.HttpParserError):
+                raise cause from None
             raise Malformed(f"the request is not valid HTTP: {error}") from None
 
     def _read_head(self) -> Message:
