@@ -2,18 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark coverage java demo bench bench-peers bench-plots lint format dist generate clean
+.PHONY: serve test test-spark sim sim-soak coverage java demo bench bench-peers bench-plots lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[server]'
+	$(BIN)/python -m compileall -q topics  # else a server compiles its modules at each start, where PYTHONDONTWRITEBYTECODE is set
 	touch .venv/runtime
 
 .venv/ready: .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	$(BIN)/python -m compileall -q topics  # else a server compiles its modules at each start, where PYTHONDONTWRITEBYTECODE is set
 	touch .venv/ready
 
 serve: .venv/runtime  ## the server on port 4000, data in ./topics-data
@@ -24,6 +24,13 @@ test: .venv/ready  ## every test but those of Spark
 
 test-spark: java  ## those that start a JVM
 	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+
+sim: .venv/ready  ## the simulation as CI runs it: 1,000 worlds, every file call, every sown bug
+	$(BIN)/python -m tests.sim.run
+
+SECONDS ?= 600
+sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
+	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
 
 coverage: .venv/ready  ## branches of the core and the store that their own tests do not take
 	$(BIN)/python -m coverage run -m pytest tests/protocol tests/store

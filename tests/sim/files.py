@@ -160,7 +160,8 @@ class SimFile:
             if fault.cleans:
                 self._inode.dirty.clear()
             raise fault.raised(self.name)
-        self._inode.sync()
+        if not self._files.lies:
+            self._inode.sync()
 
     def truncate(self, size: int) -> None:
         assert self._may_write, f"{self.name} was opened for reading"
@@ -195,6 +196,7 @@ class SimFiles:
         capacity_bytes: Space on the disk.
         page_bytes: What the disk writes as a whole, 512 or 4,096.
         cold: No read finds its bytes in memory.
+        lies: A sync returns, and nothing is durable.
         unreadable: Names whose reads fail.
         note_fault: What each write into the lock file does instead.
         wall_s: The wall clock, which only a test moves.
@@ -208,7 +210,7 @@ class SimFiles:
         self.faults: dict[int, Fault] = {}
         self.cut_at: int | None = None
         self.capacity_bytes = 1 << 40
-        self.cold = False
+        self.cold = self.lies = False
         self.unreadable: set[str] = set()
         self.note_fault: Fault | None = None
         self.wall_s = 1_750_000_000
@@ -376,6 +378,8 @@ class SimFiles:
 
     def sync_dir(self) -> None:
         self.failing("sync_dir")
+        if self.lies:
+            return
         for operations in self.pending:
             _apply(self.durable_names, operations)
         self.pending.clear()

@@ -7,7 +7,7 @@ than the classes of durability permit.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +16,11 @@ import orjson
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.state.job import JobPlace
 
+from .invariants import check, i7_a_delete_touches_nothing_later
 from .jobs import Jobs
 
 if TYPE_CHECKING:
     from .routing import Router
-
-
-class Violation(AssertionError):
-    """An answer or a recovered state that the contract does not allow."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-        self.invariant = invariant
 
 
 class Refused(Exception):
@@ -36,11 +29,6 @@ class Refused(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code
-
-
-def check(fact: bool, invariant: str, what: object) -> None:
-    if not fact:
-        raise Violation(invariant, str(what))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +83,10 @@ class Key:
     before: "Key | None" = None
     forgotten: bool = False
 
+    def copy(self) -> "Key":
+        known = self.first_seq, self.count, self.ts_ms, self.volatile, self.certain
+        return Key(*known, self.before, self.forgotten)
+
     def surviving(self) -> "Key | None":
         """The part of it that a restart keeps."""
         left = self.before if self.volatile else self
@@ -138,6 +130,7 @@ class Topic:
         switches: How often the class of durability changed.
         volatile: All seqs given out in class `ephemeral`, whatever became of them.
         jobs: What is known of jobs, where it is a queue.
+        deleted_at: The head when records were last deleted on request.
     """
 
     name: str
@@ -153,6 +146,7 @@ class Topic:
     switches: int = 0
     lost: set[int] = field(default_factory=set)
     jobs: Jobs = field(default_factory=Jobs)
+    deleted_at: int = 0
 
     def copy(self) -> "Topic":
         return Topic(
@@ -163,12 +157,13 @@ class Topic:
             self.head_seq,
             self.evict_floor,
             list(self.holes),
-            {name: dataclasses.replace(key) for name, key in self.keys.items()},
+            {name: key.copy() for name, key in self.keys.items()},
             self.last_ts_ms,
             self.volatile,
             self.switches,
             set(self.lost),
             self.jobs.copy(),
+            self.deleted_at,
         )  # fmt: skip
 
     @property
@@ -275,6 +270,7 @@ class Topic:
         stays = {s: r.text(tags=True) for s, r in self.records.items() if not r.volatile}
         check(self.epoch == found.epoch, "I29", f"{self.name}: {self.epoch} is {found.epoch}")
         check(self.config == found.config, "I30", f"{self.name}: {found.config}")
+        i7_a_delete_touches_nothing_later(self.name, self.deleted_at, stays, found.texts)
         check(stays == found.texts, "I1", _difference(self.name, stays, found.texts))
         self._check_head(found, how=how, seen_seq=seen_seq)
         lost = {s for s, r in self.records.items() if r.volatile}
@@ -305,7 +301,7 @@ class Topic:
         if how == "kill" and not self.is_volatile:
             is_exact = True
         fact = found.head_seq == self.head_seq if is_exact else found.head_seq >= self.head_seq
-        check(fact, "head", f"{self.name}: {found.head_seq} after {self.head_seq}, {how}")
+        check(fact, "I5", f"{self.name}: {found.head_seq} after {self.head_seq}, {how}")
         check(
             found.head_seq >= seen_seq,
             "I5",
@@ -314,23 +310,41 @@ class Topic:
 
     def _check_loss(self, found: Found, lost: set[int], *, first_seq: int) -> None:
         """Every lost seq is below the floor or in a hole, and no other seq newly is."""
-        head_seq, floor = found.head_seq, found.evict_floor
+        head_seq, floor, told = found.head_seq, found.evict_floor, found.holes
         check(floor <= first_seq, "I8", f"{self.name}: floor {floor}")
-        lost |= set(range(self.head_seq + 1, head_seq + 1)) | self.lost
-        told = {s for first, last in found.holes for s in range(first, last + 1)}
-        untold = {s for s in lost if s >= floor} - told
-        check(not untold, "silent loss", f"{self.name}: {_brief(untold)}")
-        known = {s for first, last in self.holes for s in range(first, last + 1)}
-        filled = {s for s in known if s >= floor} - told
-        check(not filled, "silent hole", f"{self.name}: {_brief(filled)}")
-        live = {s for s in found.texts if s in told}
-        check(not live, "hole", f"{self.name}: live records in a hole: {_brief(live)}")
+        lost |= self.lost
+        untold = [(seq, seq) for seq in lost if seq >= floor and not _is_in(seq, told)]
+        untold += _outside(max(self.head_seq + 1, floor), head_seq, told)
+        check(not untold, "I9", f"{self.name}: {sorted(untold)[:5]}")
+        filled = [
+            part for first, last in self.holes for part in _outside(max(first, floor), last, told)
+        ]
+        check(not filled, "I9", f"{self.name}: {filled}")
+        live = [seq for seq in found.texts if _is_in(seq, told)]
+        check(not live, "I9", f"{self.name}: live records in a hole: {_brief(live)}")
         if floor > self.evict_floor:
-            check(
-                floor - 1 in lost | known | self.volatile,
-                "I10",
-                f"{self.name}: floor {floor} rose for nothing",
-            )
+            # A floor rises behind what was lost, and nothing else. (§0.10)
+            last = floor - 1
+            is_lost = last in lost or last in self.volatile or _is_in(last, self.holes)
+            is_lost |= self.head_seq < last <= head_seq
+            check(is_lost, "I10", f"{self.name}: floor {floor} rose for nothing")
+
+
+Holes = Sequence[tuple[int, int]]
+
+
+def _is_in(seq: int, holes: Holes) -> bool:
+    return any(first <= seq <= last for first, last in holes)
+
+
+def _outside(first: int, last: int, holes: Holes) -> list[tuple[int, int]]:
+    """The parts of [first, last] that no hole has; holes ascend."""
+    out = []
+    for hole in holes:
+        if hole[0] > first:
+            out.append((first, min(last, hole[0] - 1)))
+        first = max(first, hole[1] + 1)
+    return [part for part in [*out, (first, last)] if part[0] <= part[1]]
 
 
 def _brief(seqs: Iterable[int]) -> str:
@@ -354,6 +368,8 @@ class Model:
     routers: "dict[str, Router]" = field(default_factory=dict)
     logged_ms: int = 0
     """The time of the newest event in the log."""
+    removed: tuple[str, list[int]] = ("", [])
+    """What was last deleted on request: the instance, and the seqs."""
 
     def copy(self) -> "Model":
         topics = {name: topic.copy() for name, topic in self.topics.items()}
@@ -487,8 +503,9 @@ class Model:
             gone = gone[: max(0, len(gone) - keep)]
         return {"purged": self._remove(topic, gone)}
 
-    @staticmethod
-    def _remove(topic: Topic, seqs: list[int]) -> int:
+    def _remove(self, topic: Topic, seqs: list[int]) -> int:
+        self.removed = topic.epoch, seqs
+        topic.deleted_at = topic.head_seq
         for seq in seqs:
             del topic.records[seq]
         topic.jobs.forget(seqs)
@@ -526,7 +543,7 @@ class Model:
                     job.is_dying = known.get(seq) is not JobPlace.AGAIN
                     waited_ms = topic.jobs.claimable_ms(seq, self.now_ms)
                     is_time = name in served or job.refusals or waited_ms >= after_ms
-                    check(not job.is_dying or bool(is_time), "§10.6", f"{name} {seq}: {job}")
+                    check(not job.is_dying or bool(is_time), "I23", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
             self.bury(topic, [seq for seq in dying if known.get(seq) is not JobPlace.DYING])
 

@@ -8,6 +8,7 @@ Refuses to know what answers mean, and decides nothing of what a server decides.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
@@ -15,7 +16,7 @@ from topics.protocol.decide.partial_scans import Warming
 from topics.protocol.decide.read_your_writes import ReadBarrier
 from topics.protocol.driver.delayed_writes import RETRY_MS
 from topics.protocol.driver.driver import Read, Step
-from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Write
+from topics.protocol.driver.group_commit import LeaveMark, Mark, Reply, Rotate, Sync, Ticket, Write
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.driver.maintenance import Call
 from topics.protocol.http.answers import pieces_of
@@ -28,6 +29,8 @@ from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Records, Wake
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
+
+from .invariants import i32_nothing_is_decided_after_a_failure
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be sent."""
@@ -49,6 +52,7 @@ class Process(InlineHost):
         logged_ms: The time of the newest event that the log was given.
         reading: What it asked for and waits for.
         command: What is just being decided.
+        cancel: Forgets the command that was parked last.
         last_words: What the server's log says of a failure.
         troubles: Rounds of maintenance that a disk broke off.
         gave_up: Maintenance was given up, perhaps with a file that the next start finds.
@@ -81,6 +85,7 @@ class Process(InlineHost):
         self.gave_up = False
         self.reading: list[Fetch] = []
         self.command: Command | None = None
+        self.cancel: Callable[[], None] = lambda: None
         self._mark_trouble = ""
         self._idle_ms = 0
         self._steady_ms = 0
@@ -103,6 +108,7 @@ class Process(InlineHost):
         def emitted(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
             if logged:
+                i32_nothing_is_decided_after_a_failure(self.failed, event)
                 self.logged_ms = max(self.logged_ms, event.now_ms)
             self.copied(event)
 
@@ -214,6 +220,8 @@ class Process(InlineHost):
         assert found is not None
         if isinstance(found, Parked):
             assert woken is not None
+            assert isinstance(now, Ticket)
+            self.cancel = partial(self._forget, self._parked_token, now)
             self._woken[self._parked_token] = (woken, who_hears)
             return found
         who_hears.append(told)
@@ -233,6 +241,10 @@ class Process(InlineHost):
             step()
             if is_over():
                 return
+
+    def _forget(self, token: object, ticket: Ticket) -> None:
+        self._woken.pop(token, None)
+        ticket.cancel()
 
     def pay(self, command: Command) -> None:
         """Copies that a command needs are made first, so that it is decided when it comes; a sync
@@ -460,14 +472,15 @@ def payload(outcome: Outcome) -> tuple[bytes, bytes]:
     whole, records = bytearray(), bytearray()
     for piece in pieces_of(outcome):
         if isinstance(piece, Records):
-            records += b",".join(bytes(text) for text in _texts(piece))
+            records += b",".join(bytes(text) for text in texts_of(piece))
             whole += records
         else:
             whole += piece
     return bytes(whole + b"}"), bytes(records)
 
 
-def _texts(records: Records) -> list[Buffer]:
+def texts_of(records: Records) -> list[Buffer]:
+    """The text of each record, in the projection asked for."""
     out: list[Buffer] = []
     inserts = iter(records.inserts) if records.inserts else None
     for run, spans in records.extents:

@@ -4,10 +4,12 @@ Owns the rules of §3 and of explicit loss as predicates over one answer and the
 know how a page was made.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from .model import Record, Topic, check, tag_matches
+from .invariants import check, i14_times_do_not_fall, i28_nobody_reads_its_own
+from .model import Record, Topic, tag_matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def _check_tombstone(topic: Topic, ask: Ask, page: Page, earliest: int, what: st
     else:
         start = _check_hole(topic, ask, page, what)
     passed = [h for h in topic.holes if start < h[1] and h[0] <= page.next_seq]
-    check(not passed, "silent hole", f"{passed}: {what}")
+    check(not passed, "I9", f"{passed}: {what}")
     return start
 
 
@@ -94,8 +96,8 @@ def _check_hole(topic: Topic, ask: Ask, page: Page, what: str) -> int:
     check(bool(ahead), "I9", f"a tombstone for nothing, floor {topic.evict_floor}: {what}")
     first, last = ahead[0]
     check(stone["reason"] in ("crash", "source_trim"), "I9", what)
-    check(stone["gap_to"] == last, "hole", f"{ahead[0]}: {what}")
-    check(ask.from_seq < stone["gap_from"] <= max(first, ask.from_seq + 1), "hole", what)
+    check(stone["gap_to"] == last, "I9", f"{ahead[0]}: {what}")
+    check(ask.from_seq < stone["gap_from"] <= max(first, ask.from_seq + 1), "I9", what)
     skipped = [seq for seq in topic.records if ask.from_seq < seq < stone["gap_from"]]
     check(not skipped, "I11", f"{skipped}: {what}")
     return last
@@ -130,8 +132,10 @@ def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) ->
     seqs = [r.seq for r in wanted]
     check(page.seqs == seqs[:got], "I11", f"expected {seqs[: got + 1]}: {what}")
     check(page.text == b",".join(texts[:got]), "I4", f"other bytes: {what}")
+    i14_times_do_not_fall(topic.name, texts[:got])
+    i28_nobody_reads_its_own(ask.nodes if topic.config.dedupe_node else (), page.fields["records"])
     sizes = [len(r.text()) for r in wanted]
-    check(got <= 1 or sum(sizes[:got]) <= ask.budget_bytes, "budget", what)
+    check(got <= 1 or sum(sizes[:got]) <= ask.budget_bytes, "I11", what)
     if got:
         check(page.next_seq >= seqs[got - 1], "I12", what)
     if got < len(wanted):
@@ -140,3 +144,14 @@ def _check_records(topic: Topic, ask: Ask, page: Page, start: int, what: str) ->
     hole_ahead = any(hole[0] > page.next_seq for hole in topic.holes)
     if got < ask.limit and not (is_over and got) and not hole_ahead:
         check(page.next_seq == head_seq, "I11", f"stopped before the head: {what}")
+
+
+def split_texts(joined: bytes) -> list[bytes]:
+    """The bytes of each of some records with commas between them."""
+    text, at, out = joined.decode(), 0, []
+    decoder = json.JSONDecoder()
+    while at < len(text):
+        _, end = decoder.raw_decode(text, at)
+        out.append(text[at:end].encode())
+        at = end + 1
+    return out

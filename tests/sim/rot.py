@@ -22,7 +22,8 @@ from topics.store.layout import (
 from topics.store.replay import LogBatch, LogWalk
 
 from .files import SimFiles
-from .model import Found, check
+from .invariants import check
+from .model import Found
 
 if TYPE_CHECKING:
     from .world import World

@@ -20,7 +20,8 @@ from topics.protocol.model.events import (
 )
 from topics.protocol.state.state import State
 
-from .model import Entry, Record, Refused, Topic, check, tag_matches
+from .invariants import Violation, check
+from .model import Entry, Record, Refused, Topic, tag_matches
 
 if TYPE_CHECKING:
     from .model import Model
@@ -143,9 +144,9 @@ def _forward(model: "Model", state: State, router: Router, cursor: int, copies: 
     what = f"{router} to {cursor} with {copies}"
     shown = state.topics[source.name].published_seq
     check(router.cursor < cursor <= shown, "I25", f"{what}, shown {shown}")
-    check(router.cursor + 1 >= source.floor(shown), "silent loss", what)
+    check(router.cursor + 1 >= source.floor(shown), "I9", what)
     passed = [h for h in source.holes if router.cursor < h[1] and h[0] <= cursor]
-    check(not passed, "silent hole", f"{passed}: {what}")
+    check(not passed, "I9", f"{passed}: {what}")
     ring = ring_of(model, router)
     wanted = [
         record
@@ -158,7 +159,11 @@ def _forward(model: "Model", state: State, router: Router, cursor: int, copies: 
     router.cursor = cursor
     router.forwarded_total += copies
     if copies:
-        made = model.add(dest, [router.copy_of(source, record) for record in wanted])
+        try:
+            made = model.add(dest, [router.copy_of(source, record) for record in wanted])
+        except Refused as refused:
+            raise Violation("I27", f"{dest.name} is full: {what}") from refused
+        check(True, "I27", what)
         for copy, record in zip(made, wanted, strict=True):
             if copy.seq in dest.records:  # and not evicted by those behind it
                 dest.records[copy.seq] = replace(copy, hops=record.hops + 1 if ring else 0)

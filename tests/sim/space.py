@@ -11,7 +11,7 @@ import numpy as np
 from topics.protocol.model.records import LIVE
 from topics.store.layout import SEGMENT_HEADER, segment_name
 
-from .model import check
+from .invariants import check, i34_counters_equal_a_recount
 
 if TYPE_CHECKING:
     from .world import World
@@ -50,9 +50,10 @@ def check_rest(world: "World") -> None:
         maintenance = process.driver.maintenance
         bound, log_bytes = process.limits.wal_file_bytes, process.store.log_bytes
         is_tried_later = maintenance.schedule.checkpoint_failures > 0
-        check(log_bytes < bound or is_tried_later, "log", f"{log_bytes} of {bound}")
-        check(process.driver.commit.is_synced, "sync", "something is unsynced")
+        check(log_bytes < bound or is_tried_later, "I33", f"{log_bytes} of {bound}")
+        check(process.driver.commit.is_synced, "I33", "something is unsynced")
         check_space(world)
+    i34_counters_equal_a_recount(world)
 
 
 def check_space(world: "World") -> None:
@@ -77,6 +78,8 @@ def check_space(world: "World") -> None:
 
 def check_erased(world: "World", texts: list[bytes]) -> None:
     """No file holds any of these texts. (§5)"""
+    if not texts:
+        return
     for name, inode in world.files.inodes.items():
         if not name.endswith(".torn") and not _is_orphan(world, name):
             found = next((text for text in texts if text in inode.cache), None)

@@ -11,7 +11,8 @@ from topics.backup.take import take
 from topics.store.files import File
 
 from .files import Cut, SimFiles
-from .model import Model, Violation
+from .invariants import Violation
+from .model import Model
 from .traffic import Style
 from .world import World
 

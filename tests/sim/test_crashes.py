@@ -1,377 +1,58 @@
 """Worlds in which the machine stops, again and again, and what each start may show.
 
-A failure is one line with the seed; `told_story(seed, crashes=...)` lives it again.
+A failure is one line with the seed, and the command that lives it again.
 """
-
-import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from .files import Cut
-from .script import append, delete, maintain, plain, put, work_off
-from .space import check_rest
-from .traffic import Style
-from .world import World, told_story
-
-CRASHES = 6
+from .stories import CRASHES, story
+from .sweep import MODES, STOPS, STORIES, SWEEPS, calls_of, swept
 
 
-def sealed(world: World) -> None:
-    """Enough records that runs are full, then their seal, step by step."""
-    for _ in range(4):
-        append(world, 4)
-    maintain(world)
-    append(world, 2)
-    maintain(world)
-
-
-def checkpointed(world: World) -> None:
-    """A checkpoint with a sealed run, then more log after it, twice."""
-    sealed(world)
-    maintain(world, checkpoint=True)
-    append(world, 3)
-    world.settle()
-    maintain(world, checkpoint=True)
-    append(world, 1)
-
-
-def deleted(world: World) -> None:
-    """Deletes of hot and of sealed records, flips, and the log trimmed after them."""
-    sealed(world)
-    delete(world, 5)
-    world.settle()
-    maintain(world)
-    delete(world, 13)
-    world.settle()
-    maintain(world, checkpoint=True)
-    maintain(world, checkpoint=True)
-    append(world)
-
-
-def purged(world: World) -> None:
-    """Most of a sealed run is deleted, so that it is rewritten; then all of it, so that it is
-    dropped."""
-    sealed(world)
-    delete(world, 8)
-    world.settle()
-    maintain(world)
-    delete(world, 1000)
-    world.settle()
-    maintain(world)
-    maintain(world, checkpoint=True)
-
-
-def evicted(world: World) -> None:
-    """A cap of two: each write evicts, whole runs die and are dropped."""
-    put(world, "disk", cap_records=2)
-    sealed(world)
-    maintain(world, checkpoint=True)
-    append(world, 3)
-
-
-def expired(world: World) -> None:
-    """Records expire between the events of the log."""
-    put(world, "disk", ttl_ms=50)
-    append(world, 4)
-    world.pass_time(40)
-    append(world, 4)
-    world.pass_time(20)
-    delete(world, 6)
-    sealed(world)
-    world.pass_time(60)
-    maintain(world)
-    append(world)
-
-
-def switched(world: World) -> None:
-    """Every class after every other, each with records and a seal of its own."""
-    for durability in ("fsync", "ephemeral", "disk", "fsync", "disk", "ephemeral", "fsync"):
-        put(world, durability)
-        append(world, 3)
-        maintain(world, checkpoint=durability == "disk")
-
-
-def recreated(world: World) -> None:
-    """The same name, another instance, in one turn and over a checkpoint."""
-    sealed(world)
-    world.traffic.delete_topic("a")
-    world.traffic.append_some("a", 3, None)
-    world.end_turn()
-    world.settle()
-    maintain(world, checkpoint=True)
-    world.traffic.delete_topic("a")
-    world.end_turn()
-    world.settle()
-    put(world, "fsync")
-    append(world, 2)
-
-
-def erased(world: World) -> None:
-    """A segment of two topics: one loses records, and the live ones move before the response; then
-    the other does, and the live ones move again."""
-    for name in "ab":
-        world.traffic.append_some(name, 3, None)
-    append(world, 1)
-    maintain(world, checkpoint=True)
-    world.traffic.delete_some("a", 4, None, erase=True)
-    world.end_turn()
-    maintain(world)
-    append(world, 1)
-    world.settle()
-    maintain(world, checkpoint=True)
-    world.traffic.delete_topic("b")
-    world.end_turn()
-    maintain(world)
-    check_rest(world)
-
-
-def rotated(world: World) -> None:
-    """More log than a file holds, with records larger than most of it."""
-    for size in (4080, 40_000, 64 << 10, 15, 64 << 10, 100):
-        world.traffic.append_sized("a", size)
-        world.end_turn()
-    world.settle()
-    maintain(world, checkpoint=True)
-    world.traffic.append_sized("a", 64 << 10)
-    world.end_turn()
-
-
-def stopped(world: World) -> None:
-    """A clean stop: its seals, its checkpoint, its mark."""
-    put(world, "ephemeral")
-    append(world, 3)
-    put(world, "disk")
-    append(world, 9, "k1")
-    assert world.process.stop()
-
-
-def forwarded(world: World) -> None:
-    """Copies in a chain, of sealed and of hot records; a source that loses what was not copied."""
-    world.traffic.connect("r1", "a", "b", guarantee="exactly_once")
-    world.traffic.connect("r2", "b", "c", filter=("tag", "Glob", "x*"))
-    world.end_turn()
-    append(world, 4)
-    work_off(world)
-    put(world, "disk", cap_records=2)
-    append(world, 5)
-    maintain(world, checkpoint=True)
-    work_off(world)
-    world.traffic.connect("r1", "a", "b", preserve_node=False)
-    append(world, 2)
-    world.traffic.delete_topic("a")
-    world.end_turn()
-
-
-def forwarded_to_memory(world: World) -> None:
-    """Copies that are in memory only, and their cursor, which is not."""
-    world.traffic.put_class("b", "ephemeral")
-    world.traffic.connect("r1", "a", "b")
-    world.end_turn()
-    for _ in range(3):
-        append(world, 2)
-        work_off(world)
-    maintain(world, checkpoint=True)
-    append(world, 1)
-    work_off(world)
-
-
-def ringed(world: World) -> None:
-    """A ring of three and a pair: a record written to one topic is once in each, and then nothing
-    more is copied. (§6.1)"""
-    for name in "abc":
-        world.traffic.put_class(name, "fsync")
-    for source, dest in ("ab", "bc", "ca"):
-        world.traffic.connect(source + dest, source, dest, allow_cycle=True)
-    world.end_turn()
-    for name in "abc":
-        world.traffic.append_some(name, 2, None)
-        _all_around(world)
-    maintain(world, checkpoint=True)
-    world.traffic.delete_topic("a")
-    world.traffic.connect("cb", "c", "b", allow_cycle=True)
-    for name in "bc":
-        world.traffic.append_some(name, 2, None)
-        _all_around(world)
-
-
-def _all_around(world: World) -> None:
-    """Copies in class fsync are forwarded once they are durable."""
-    world.end_turn()
-    for _ in range(4):
-        world.settle()
-        work_off(world)
-
-
-def _queue(world: World, **fields: Any) -> None:
-    """The topic of the story, recreated as a queue."""
-    world.traffic.delete_topic("a")
-    world.traffic.put_class("a", "disk", type="queue", lease_ms=100, **fields)
-    append(world, 6)
-    world.settle()
-
-
-def worked(world: World) -> None:
-    """Durable leases: claimed, returned, extended, expired and acked, over two checkpoints."""
-    _queue(world, leases_durable=True)
-    traffic = world.traffic
-    for node in ("n1", "n2"):
-        traffic.claim("a", node, 2, None)
-        world.end_turn()
-    traffic.nack("a", "n1", [1], None, 5000)
-    traffic.nack("a", "n2", [3], None, 0)
-    traffic.extend("a", "n2", [4], None, 60_000)
-    world.end_turn()
-    maintain(world, checkpoint=True)
-    traffic.ack("a", "n2", [4], None)
-    world.end_turn()
-    world.settle()
-    world.pass_time(101)
-    traffic.claim("a", "n1", 3, None)
-    world.end_turn()
-    maintain(world, checkpoint=True)
-    traffic.ack("a", "n1", [2, 3], None)
-    world.end_turn()
-
-
-def worked_in_memory(world: World) -> None:
-    """Leases that are not durable, then are, then are not."""
-    _queue(world)
-    for leases_durable in (True, False):
-        world.traffic.claim("a", "n1", 2, None)
-        world.traffic.put_class(
-            "a", "disk", type="queue", lease_ms=100, leases_durable=leases_durable
-        )
-        world.end_turn()
-        world.traffic.claim("a", "n2", 1, None)
-        world.traffic.extend("a", "n1", [1], None, 1000)
-        world.end_turn()
-        world.pass_time(101)
-        maintain(world, checkpoint=True)
-
-
-def buried(world: World) -> None:
-    """Dead letters from memory and from a disk that has to be waited for, into a topic that they
-    create, acked jobs among them."""
-    _queue(world, max_deliveries=1, dead_letter="c", leases_durable=True)
-    for _ in range(2):
-        world.traffic.claim("a", "n1", 3, None)
-        world.traffic.nack("a", "n1", [1, 2, 4, 5], None, 0)
-        world.end_turn()
-        world.traffic.claim("a", "n2", 1, None)
-        world.traffic.ack("a", "n1", [3], None)
-        world.end_turn()
-        world.settle()
-        maintain(world, checkpoint=True)
-        world.files.cold = True
-        world.pass_time(101)
-
-
-def stopped_at_work(world: World) -> None:
-    """A clean stop keeps leases that a crash would take."""
-    _queue(world)
-    world.traffic.claim("a", "n1", 2, None)
-    world.traffic.claim("a", "n2", 2, 60_000)
-    world.traffic.nack("a", "n1", [1], None, 5000)
-    world.end_turn()
-    assert world.process.stop()
-
-
-STORIES = (
-    *(
-        sealed,
-        checkpointed,
-        deleted,
-        purged,
-        evicted,
-        expired,
-        switched,
-        recreated,
-        erased,
-        rotated,
-    ),
-    *(
-        stopped,
-        forwarded,
-        forwarded_to_memory,
-        ringed,
-        worked,
-        worked_in_memory,
-        buried,
-        stopped_at_work,
-    ),
-)
-
-
-@pytest.mark.parametrize("how", ["kill", "cut"])
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_stop_at_any_call_of_a_story(story: Callable[[World], None], how: str) -> None:
+@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize("script", [story.__name__ for story in STORIES])
+def test_a_stop_at_some_calls_of_a_script(script: str, how: str) -> None:
     """Whichever call is the last, the next start shows the state after some write that this kind of
-    stop permits, and so does the one after it. (§0.10, §3.3, §5)"""
-    total = _calls_of(story)
-    assert total > 20
-    for cut_at in range(total):
-        _played(story, cut_at, how)
+    stop permits, and so does the one after it; `make sim` tries every call. (§0.10, §3.3, §5)"""
+    assert swept(f"{script}/{how}", first=len(script) % 11, stride=11) > 1
 
 
-def _calls_of(story: Callable[[World], None]) -> int:
-    world = plain(7)
-    world.start()
-    put(world, "disk")
-    before = world.files.calls
-    story(world)
-    return world.files.calls - before
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in STOPS])
+@pytest.mark.parametrize("script", [story.__name__ for story in STORIES])
+def test_a_failure_at_some_calls_of_a_script(script: str, mode: str) -> None:
+    """Whichever call fails, once or from then on, fully or in part: clients get answers that hold,
+    and the next start shows what it may. (§0.6, §0.10)"""
+    assert swept(f"{script}/{mode}", first=len(script + mode) % 13, stride=29) > 0
 
 
-def _played(story: Callable[[World], None], cut_at: int, how: str) -> None:
-    world = plain(7)
-    try:
-        world.start()
-        put(world, "disk")
-        world.files.cut_at = world.files.calls + cut_at
-        try:
-            story(world)
-        except Cut:
-            world.files.cut_at = None
-        world.crash(how)
-        append(world)
-        world.settle()
-    except Exception as why:
-        line = f"{story.__name__} cut_at={cut_at} how={how} {type(why).__name__}: {why}"
-        raise AssertionError(line[:1500]) from why
+@pytest.mark.parametrize("mode", MODES)
+def test_a_disturbed_recovery(mode: str) -> None:
+    """A recovery that is cut off, or whose call fails, changes nothing for the next. (§0.10)"""
+    assert swept(f"recovery/{mode}", first=len(mode) % 2, stride=2) > 5
 
 
-@pytest.mark.parametrize("seed", range(64))
+def test_the_sweep_has_every_kind_of_call() -> None:
+    """Every script makes calls enough to be swept, and every script has every kind of failure."""
+    assert len(SWEEPS) == (len(STORIES) + 1) * len(MODES)
+    assert all(calls_of(script) > 20 for script in STORIES)
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_a_life_of_stops(seed: int) -> None:
     """Cut and killed again and again, at any call, also during its recovery, with failing calls in
     some worlds, a server keeps what it acknowledged. (§0.10)"""
-    assert told_story(seed, crashes=CRASHES).crashes >= CRASHES
+    assert story(f"life:{seed}").crashes >= CRASHES
 
 
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_life_of_work(seed: int) -> None:
     """Jobs that were acked stay deleted, a job is either in its queue or in the dead-letter topic,
     durable leases and delivery counts are kept, and others are lost together. (§10.1, §10.4,
     §10.6)"""
-    assert worked_story(seed).crashes >= CRASHES
+    assert story(f"work:{seed}").crashes >= CRASHES
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(40))
-def test_many_lives_of_work(block: int, stride: int) -> None:
-    """The same, for a thousand seeds more (forty by default)."""
-    for seed in range(1000 + 25 * block, 1025 + 25 * block, stride):
-        worked_story(seed, crashes=12)
-
-
-def worked_story(seed: int, crashes: int = CRASHES) -> World:
-    return told_story(seed, crashes=crashes, style=Style.working(random.Random(seed)))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("block", range(40))
-def test_many_lives(block: int, stride: int) -> None:
-    """The same, for a thousand seeds more (forty by default)."""
-    for seed in range(1000 + 25 * block, 1025 + 25 * block, stride):
-        told_story(seed, crashes=12)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_life_of_many_topics(seed: int) -> None:
+    """The same, where twelve topics share turns, segments and checkpoints. (§0.10)"""
+    assert story(f"wide:{seed}").crashes >= CRASHES

@@ -8,7 +8,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import Rejection
 
 from .files import Fault
-from .model import Violation
+from .invariants import Violation
 from .reading import Ask
 from .script import append, delete, maintain, plain, put
 from .traffic import diff_of

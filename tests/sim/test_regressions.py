@@ -2,8 +2,37 @@
 
 import pytest
 
+from .reading import Ask
 from .script import append, delete, maintain, plain, put
+from .stories import story
 from .world import World
+
+SEEDS = ("life:1060", "life:2076")
+"""Worlds that failed."""
+
+
+@pytest.mark.parametrize("spelling", SEEDS)
+def test_a_world_that_failed(spelling: str) -> None:
+    """It holds by now. (§0.10)"""
+    story(spelling, crashes=12)
+
+
+def test_a_clock_that_is_set_back_again_after_a_start() -> None:
+    """The clock was set back while no process ran, is corrected after the start, and is set back
+    again before a client comes: the engine has seen the corrected time, and `$ts` does not fall below
+    it. (§0.3)"""
+    for seed in range(20):
+        world = plain(seed)
+        world.start()
+        started_ms = world.clock_ms
+        world.clock_ms -= 5000
+        world.pass_time(0)
+        put(world, "disk")
+        append(world, 2)
+
+        world.traffic.read("a", Ask())
+
+        assert [r.ts_ms for r in world.model.topics["a"].records.values()] == [started_ms] * 2
 
 
 @pytest.fixture

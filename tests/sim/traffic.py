@@ -5,7 +5,6 @@ Owns the clients' memory (what was acknowledged, what was ever seen) and the che
 Refuses to know what the disk does.  Invariant: the model is changed exactly when the engine was.
 """
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,9 +35,15 @@ from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.model.tags import parse_match, parse_subject
 
-from .model import Entry, Refused, Topic, Violation, check
+from .invariants import (
+    Violation,
+    check,
+    i3_a_batch_is_whole,
+    i6_what_is_deleted_stays_deleted,
+)
+from .model import Entry, Refused, Topic
 from .process import Told, payload
-from .reading import Ask, Page, check_page
+from .reading import Ask, Page, check_page, split_texts
 from .routing import delete_router, get_router, put_router
 from .space import check_erased
 from .waiting import Claimer
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from .world import World
 
 NAMES = ("a", "b", "c")
+WIDE = tuple("abcdefghijkl")
 NODES = ("n1", "n2")
 CLASSES = ("fsync", "disk", "ephemeral", "memory")
 DEAD = "c"
@@ -55,6 +61,19 @@ TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
 LARGE = 64 << 10
+ANSWERS: dict[type, str] = {
+    Append: "I3",
+    DeleteRecords: "I15",
+    Purge: "I15",
+    Ack: "I21",
+    Nack: "I21",
+    Extend: "I21",
+    GetRouter: "I25",
+    PutTopic: "I30",
+    PutRouter: "I30",
+    DeleteTopic: "I29",
+}
+"""The invariant that an answer breaks where it differs from the model's."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +85,7 @@ class Style:
         queues: Which of the names are queues; the last name takes their dead letters.
         cold: How often sealed text has to be waited for.
         held: How often the log has to be waited for, while others are decided.
+        full: The disk fills, and has room again.
         routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
@@ -85,6 +105,7 @@ class Style:
     cold: float = 0.0
     held: float = 0.0
     routed: bool = True
+    full: bool = False
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -106,6 +127,22 @@ class Style:
             queues=rng.choice([("a",), ("a", "b")]),
             cold=cold,
             routed=rng.random() < 0.5,
+        )
+
+    @staticmethod
+    def wide(rng: random.Random) -> "Style":
+        """Many topics, most of them small: they share segments, turns and checkpoints."""
+        return Style(
+            names=WIDE,
+            classes=rng.choice([("disk", "fsync"), CLASSES]),
+            sizes=(0, 15, 100),
+            caps=rng.choice([(0,), (0, 1, 3)]),
+            ttls_ms=rng.choice([(0,), (0, 500)]),
+            segment_max_records=rng.choice((8, 16, 64)),
+            checkpoint_bytes=rng.choice((4 << 10, 16 << 10)),
+            harsh=rng.random() < 0.3,
+            faults=rng.choice((0.0, 0.02)),
+            **rng.choice(({}, {"queues": ("a",)}, {"full": True, "routed": False})),
         )
 
     @staticmethod
@@ -140,6 +177,8 @@ class Clients:
         seen: Epoch -> greatest seq; `texts`: (epoch, seq) -> the record's bytes.
         leases: Every lease number that was ever given.
         acked: Epoch -> greatest seq whose append was acknowledged in this process.
+        gone: Epoch -> seq whose delete was answered -> the write that has it.
+        inner: Epoch -> seqs of batches but for the last of each.
     """
 
     seen: dict[str, int] = field(default_factory=dict)
@@ -147,6 +186,8 @@ class Clients:
     acked: dict[str, int] = field(default_factory=dict)
     floors: dict[str, tuple[int, int]] = field(default_factory=dict)
     leases: set[int] = field(default_factory=set)
+    gone: dict[str, dict[int, int]] = field(default_factory=dict)
+    inner: dict[str, set[int]] = field(default_factory=dict)
 
     def saw_head(self, epoch: str, seq: int) -> None:
         self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
@@ -168,7 +209,7 @@ class Traffic:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.payloads = 0
-        self.has_copies = False
+        self.has_copies = self.has_plain_copies = False
         self.refused_for_room = 0
 
     def command(self) -> None:
@@ -214,10 +255,13 @@ class Traffic:
         try:
             expected = act()
         except Refused as refused:
-            raise Violation("refusal", f"{refused.code} expected: {command} {answer}") from None
+            invariant = "I17" if refused.code == "topic_full" else "C2"
+            what = f"{refused.code} expected: {command} {answer}"
+            raise Violation(invariant, what) from None
         told.learn(answer)
         shown = {key: answer.get(key) for key in expected}
-        check(shown == expected, "answer", f"{expected} expected: {answer}")
+        invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "C1")
+        check(shown == expected, invariant, f"{expected} expected: {answer}")
         return answer
 
     def _check_refusal(
@@ -240,7 +284,8 @@ class Traffic:
         else:
             code = "none"
         what = f"{code} expected: {refusal} {detail} {command}"[:400]
-        check(refusal.code.code == code, "refusal", what)
+        invariant = "I17" if "topic_full" in (code, refusal.code.code) else "C2"
+        check(refusal.code.code == code, invariant, what)
 
     def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
         if isinstance(command, Append) and command.key:
@@ -480,6 +525,7 @@ class Traffic:
 
     def connect(self, router: str, source: str, dest: str, **fields: Any) -> None:
         self.has_copies = True
+        self.has_plain_copies |= fields.get("guarantee", "at_least_once") != "exactly_once"
         config = RouterConfig(source=source, dest=dest, **fields)
         command = PutRouter(router, config, True)
         self.call(command, lambda: put_router(self.world.model, router, config))
@@ -500,7 +546,7 @@ class Traffic:
         answer = self.call(GetTopic(name), lambda: self.world.model.get(name))
         self._check_state(name, answer)
         if answer is not None:
-            check(answer["next_seq"] == answer["head_seq"] + 1, "answer", answer)
+            check(answer["next_seq"] == answer["head_seq"] + 1, "C1", answer)
 
     def diff(self, name: str) -> None:
         self.read(name, self._drawn_ask(name))
@@ -513,12 +559,14 @@ class Traffic:
         try:
             page = self.world.page(command)
         except Rejection as refusal:
-            check(name not in self.world.model.topics, "refusal", f"{refusal} {ask}")
+            check(name not in self.world.model.topics, "C2", f"{refusal} {ask}")
             return
         topic = self.world.model.topics.get(name)
         if topic is None:
-            raise Violation("refusal", f"{name} does not exist")
+            raise Violation("C2", f"{name} does not exist")
         self._check_head(topic, page.fields["head_seq"])
+        gone = self.world.clients.gone.get(topic.epoch, {})
+        i6_what_is_deleted_stays_deleted(topic.epoch, page.seqs, gone)
         check_page(topic, ask, page)
         self._learn_floors(topic, page.fields["earliest_seq"])
         if not ask.include_tags and ask.include_meta:
@@ -573,8 +621,9 @@ class Traffic:
         """Every acknowledged record is visible, and none that is not written; `fsync` topics show
         nothing that a power loss may take. (I32)"""
         least = self.world.clients.acked.get(topic.epoch, 0)
-        check(least <= head_seq <= topic.head_seq, "head", f"{least} {head_seq} {topic.head_seq}")
+        check(least <= head_seq <= topic.head_seq, "I5", f"{least} {head_seq} {topic.head_seq}")
         self.world.clients.saw_head(topic.epoch, head_seq)
+        i3_a_batch_is_whole(topic.epoch, head_seq, self.world.clients.inner.get(topic.epoch, ()))
         durable = next(
             (m for n, m in reversed(self.world.history) if n <= self.world.durable_lsn), None
         )
@@ -582,7 +631,7 @@ class Traffic:
         if synced is None or topic.config.durability != "fsync":
             return
         if (synced.epoch, synced.switches) == (topic.epoch, topic.switches):
-            check(head_seq <= synced.head_seq, "unsynced", f"{head_seq} {synced.head_seq}")
+            check(head_seq <= synced.head_seq, "I32", f"{head_seq} {synced.head_seq}")
 
     def _learn_floors(self, topic: Topic, earliest: int) -> None:
         held = self.world.process.engine.state.topics[topic.name]
@@ -603,6 +652,8 @@ class Telling:
         self._early: int | None = None
         self._learned = False
         self._erases: list[bytes] = []
+        self._gone: tuple[str, list[int]] = ("", [])
+        self._is_told = False
 
     def learn(self, answer: dict[str, Any]) -> None:
         """The engine has answered, and the model agrees; the response may still have to wait."""
@@ -624,6 +675,11 @@ class Telling:
                 rows = range(first, self._last + 1)
                 known = topic.records
                 self._rows = [(seq, known[seq].text()) for seq in rows if seq in known]
+                if not answer["deduped"]:
+                    inner = world.clients.inner.setdefault(held.epoch, set())
+                    inner.update(range(first, self._last))
+            if isinstance(command, DeleteRecords | Purge | Ack) and not topic.is_volatile:
+                self._gone = world.model.removed
             if isinstance(command, DeleteRecords) and command.erase:
                 self._erases = self._dead_texts(topic)
         self._learned = True
@@ -646,7 +702,11 @@ class Telling:
             self._early = lsn
             return
         world = self._world
+        check(not self._is_told, "I33", f"answered twice: {self._command}")
+        self._is_told = True
         check_erased(world, self._erases)
+        epoch, seqs = self._gone
+        world.clients.gone.setdefault(epoch, {}).update(dict.fromkeys(seqs, lsn))
         if self._is_durable:
             self.promise(lsn)
         if isinstance(self._command, Append):
@@ -696,10 +756,4 @@ def diff_of(name: str, ask: Ask) -> Diff:
 
 def split(page: Page) -> list[bytes]:
     """The bytes of each record of a page."""
-    text, at, out = page.text.decode(), 0, []
-    decoder = json.JSONDecoder()
-    while at < len(text):
-        _, end = decoder.raw_decode(text, at)
-        out.append(text[at:end].encode())
-        at = end + 1
-    return out
+    return split_texts(page.text)

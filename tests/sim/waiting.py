@@ -5,6 +5,7 @@ lowest jobs that may be claimed, to a claim that waits, no more than it asked fo
 while a claim waits.  Refuses to know in which order waiting claims are looked at.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.events import JobsLeased
 from topics.protocol.model.outcomes import Outcome
 
-from .model import Topic, check
+from .invariants import check, i6_what_is_deleted_stays_deleted
+from .model import Topic
 from .process import payload
 
 if TYPE_CHECKING:
@@ -27,10 +29,12 @@ SLACK_MS = 100
 
 @dataclass(eq=False)
 class Claimer:
-    """A parked claim; `until_ms` is when it is answered at the latest."""
+    """A parked claim; `until_ms` is when it is answered at the latest, `cancel` says that its client
+    is gone."""
 
     command: Claim
     until_ms: int
+    cancel: Callable[[], None]
 
 
 class Waiting:
@@ -94,7 +98,10 @@ class Waiting:
         topic = world.model.topics.get(claim.topic) or Topic(claim.topic, TopicConfig())
         seqs = [job["$seq"] for job in answer["claimed"]]
         check(len(seqs) == answer["count"] <= claim.limit, "I18", f"{claim} {answer}")
-        check(seqs == sorted(set(seqs)), "answer", f"not ascending: {answer}")
+        check(seqs == sorted(set(seqs)), "C1", f"not ascending: {answer}")
+        gone = world.clients.gone.get(topic.epoch, {})
+        live = [seq for seq in seqs if seq in topic.records]
+        i6_what_is_deleted_stays_deleted(topic.epoch, live, gone)
         if seqs:
             is_durable = self._check_grant(claim, answer["claimed"])
         for job in answer["claimed"]:
@@ -121,13 +128,18 @@ class Waiting:
 
     def park(self, claim: Claim) -> "Claimer":
         jitter_ms = self._world.model.topics[claim.topic].config.claim_jitter_ms
-        check(bool(claim.wait_ms or jitter_ms), "§10.2", f"parked: {claim}")
+        check(bool(claim.wait_ms or jitter_ms), "I33", f"parked: {claim}")
         now_ms = self._world.model.now_ms
         until_ms = now_ms + max(claim.wait_ms, jitter_ms)
         self._windows[claim.topic] = max(self._windows.get(claim.topic, 0), now_ms + jitter_ms)
-        claimer = Claimer(claim, until_ms)
+        claimer = Claimer(claim, until_ms, self._world.process.cancel)
         self.claimers.append(claimer)
         return claimer
+
+    def leave(self, claimer: Claimer) -> None:
+        """Its client goes: others that came with it are answered all the same."""
+        self.claimers.remove(claimer)
+        claimer.cancel()
 
     def woken(self, claimer: Claimer, result: Outcome | Exception) -> bool:
         """A parked claim is answered; returns whether its response promises a sync."""
@@ -142,17 +154,26 @@ class Waiting:
         waits while a claim does, except in an open window."""
         world = self._world
         engine = world.process.engine
-        check(not self.grants, "I18", f"told nobody: {self.grants}")
+        for lease, (grant, _) in list(self.grants.items()):
+            if grant.topic_id not in engine.state.by_id:
+                del self.grants[lease]  # its stream ended with its queue, and sent nothing more
+        untold = self.grants.keys() - world.pushing.untaken
+        check(not untold, "I18", f"told nobody: {untold}")
         for claimer in self.claimers:
             late = claimer.until_ms < world.model.now_ms - SLACK_MS
-            check(not late, "§10.2", f"not answered at {world.process.now_ms}: {claimer}")
+            check(not late, "I33", f"not answered at {world.process.now_ms}: {claimer}")
+        hungry = set[str]() if world.has_no_space else world.pushing.hungry
         names = {c.command.topic for c in self.claimers}
-        for name in sorted(names & world.model.topics.keys()):
+        for name in sorted((hungry | names) & world.model.topics.keys()):
             topic = world.model.topics[name]
             if topic.config.claim_jitter_ms:
-                check(engine.alarm_ms() is not None, "§10.2", f"{name}: no alarm for a window")
+                check(
+                    engine.alarm_ms() is not None or name not in names,
+                    "I33",
+                    f"{name}: no alarm for a window",
+                )
                 self._windows[name] = world.model.now_ms + topic.config.claim_jitter_ms
             if self._windows.get(name, 0) >= world.model.now_ms:
                 continue
             idle = self.able(topic)
-            check(not idle, "§10.2", f"{idle} of {name} while somebody waits")
+            check(not idle, "I33", f"{idle} of {name}: {self.claimers} {world.pushing.open}")

@@ -9,6 +9,7 @@ model after some write that the kind of stop permits, and is final then.
 import dataclasses
 import errno
 import random
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -30,15 +31,26 @@ from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
 from .files import Cut, Fault, SimFiles
+from .invariants import (
+    Violation,
+    check,
+    i2_what_a_stop_takes_is_a_suffix,
+    i3_a_batch_is_whole,
+    i6_what_is_deleted_stays_deleted,
+    i14_times_do_not_fall,
+    i26_one_copy_of_each,
+)
 from .jobs import shown_jobs
-from .model import Found, Key, Model, Violation, check
+from .model import Found, Key, Model
 from .process import Process, payload
+from .pushing import Pushing
 from .reading import Ask, Page
 from .rot import check_rot
 from .routing import Router, follow
-from .space import check_rest
+from .space import check_rest, come_to_rest
 from .traffic import Clients, Style, Traffic, diff_of, split
 from .waiting import SLACK_MS, Waiting
+from .watching import Watching
 
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
@@ -46,12 +58,15 @@ WAL_BYTES = 64 << 10
 RESERVE_BYTES = 4 * WAL_BYTES
 """Room that is always there: a dead letter that finds none is tried again later, which the model does not
 know."""
+PLENTY = 1 << 40
 
 
 class World:
     """A directory, its processes one after the other, and the model beside them.
 
     Attributes:
+        operations: What clients asked for so far.
+        recovery_calls: File calls of the last recovery after a crash.
         clock_ms: The wall clock, which may jump; `highest_ms` the most it ever said.
         history: The model after each write that a power loss may still take, by lsn.
         durable_lsn: What a sync has covered, or what was acknowledged as if it were.
@@ -75,7 +90,8 @@ class World:
         self.clock_ms = self.highest_ms = START_MS
         self.model = Model(now_ms=START_MS)
         self.clients = Clients()
-        self.steps = 0
+        self.steps = self.operations = 0
+        self.recovery_calls = 0
         self.crashes = 0
         self.process: Process
         self.recovery: Recovery
@@ -89,6 +105,9 @@ class World:
         self.asked: str | None = None
         self.traffic = Traffic(self)
         self.waiting = Waiting(self)
+        self.watching = Watching(self)
+        self.pushing = Pushing(self)
+        self.asides = random.Random(f"asides {seed}")
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -109,12 +128,12 @@ class World:
             holds=lambda: self.whims.random() < self.style.held,
         )
         back_ms = self.whims.choice((0, 0, 5000, 10_000_000))
-        if self.style.queues or self.style.ttls_ms != (0,):
-            back_ms = 0  # what time took and nobody logged would be there again
         self.recovery = self.process.recover(self.clock_ms - back_ms)
-        # The wall clock was set back while no process ran, and is corrected at once.
+        # The wall clock was set back while no process ran, and is corrected at once: the engine
+        # reads it before it may be set back again.
         self.recovered_ms = self.process.engine.state.now_ms
         self.process.now_ms = self.clock_ms
+        self.process.engine.advance(self.clock_ms)
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""
@@ -131,7 +150,7 @@ class World:
 
     def moved(self) -> None:
         """Dead letters may have moved. (§10.6)"""
-        places = self._places()
+        places = self.places()
         self._reap(places)
         self.learn_epochs()
         is_due = self.process.is_reading or self.process.failed
@@ -140,11 +159,12 @@ class World:
 
     def _reap(self, places: dict[str, dict[int, JobPlace]]) -> None:
         waited_for = {claimer.command.topic for claimer in self.waiting.claimers}
+        waited_for |= {stream.name for stream in self.pushing.open}
         served = waited_for if self.asked is None else waited_for | {self.asked}
         after_ms = self.style.limits.dead_letter_after_ms
         self.model.reap(places, served=served, after_ms=after_ms)
 
-    def _places(self) -> dict[str, dict[int, JobPlace]]:
+    def places(self) -> dict[str, dict[int, JobPlace]]:
         """Where the engine has its jobs; it need not have read the clock yet."""
         state, now_ms = self.process.engine.state, self.model.now_ms
         return {
@@ -170,15 +190,16 @@ class World:
             return
         match event:
             case RecordsDeleted() | ScatteredDeleted() | RecordsAppended(cause=DeadLettered()):
-                self._reap(self._places())
+                self._reap(self.places())
                 self.learn_epochs()
             case JobsLeased():
                 self.waiting.granted(event)
 
-    def crash(self, how: str) -> None:
+    def crash(self, how: str, *, disturb: Callable[[], None] | None = None) -> None:
         """Stop here, and compare what the next process finds; its recovery may be cut off
-        itself."""
+        itself: by chance, or once as `disturb` says."""
         self.crashes += 1
+        self.files.capacity_bytes, self.is_full = PLENTY, False
         stop = how
         if self._lost_pages() or FAILED_NAME in self.files.names() or self.process.failed:
             # What a failed sync left clean may be lost in any next process: as at a power cut.
@@ -187,17 +208,18 @@ class World:
         self.files = self._next_files(stop)
         self._heed(self.process.last_words)
         check_rot(self)
-        restarts = self.rng.choice((0, 0, 1, 2))
+        restarts = self.rng.choice((0, 0, 1, 2)) if disturb is None else 1
         while True:
             disturbed = restarts > 0
             if disturbed:
                 restarts -= 1
-                self._disturb()
+                (disturb or self._disturb)()
             try:
                 self._recover()
+                self.recovery_calls = self.files.calls
                 break
             except (Cut, StoreError) as why:
-                check(disturbed, "start", f"refused: {why}")
+                check(disturbed, "F1", f"refused: {why}")
                 again = self.rng.choice(("kill", "cut"))
                 if isinstance(why, Cut) and FAILED_NAME in str(why):
                     # Memory has told, and its word is not kept yet: nobody promises this once more.
@@ -231,6 +253,7 @@ class World:
         if not self.process.stop():
             self.crash("kill")
             return
+        self.files.capacity_bytes, self.is_full = PLENTY, False
         self.files = self._next_files(self.rng.choice(("kill", "cut")))
         self._recover()
         self._adopt("clean", [self.model])
@@ -289,12 +312,38 @@ class World:
         if not matching:
             told = " | ".join(str(reason)[:70] for reason in reversed(reasons))
             raise Violation(reasons[0].invariant, f"after {how}, oldest first: {told}")
+        self._check_clients(how, found)
         self.model = matching[0]
         least_ms = min(model.logged_ms for model in matching)
-        check(self.recovered_ms >= least_ms, "time", f"{self.recovered_ms} after {least_ms}")
+        check(self.recovered_ms >= least_ms, "I14", f"{self.recovered_ms} after {least_ms}")
         self._check_seeks(found)
         _doubt_keys(self.model, matching)
         self._begin_history()
+
+    def _check_clients(self, how: str, found: dict[str, Found]) -> None:
+        """What was found, against what clients know and the model never had."""
+        clients, last = self.clients, self.history[-1][1].copy()
+        last.pass_time(self.clock_ms)
+        # An instance that a crash took may be followed by another with its epoch.
+        epochs = {topic.epoch for topic in found.values()}
+        for memory in (clients.inner, clients.gone):
+            for epoch in memory.keys() - epochs:
+                del memory[epoch]
+        promised = self.durable_lsn if how == "cut" else self.history[-1][0]
+        for name, topic in found.items():
+            epoch, known = topic.epoch, last.topics.get(name)
+            inner = clients.inner.get(epoch, set())
+            i3_a_batch_is_whole(epoch, topic.head_seq, inner)
+            clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
+            gone = clients.gone.get(epoch, {})
+            gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
+            i6_what_is_deleted_stays_deleted(epoch, topic.texts, gone)
+            if not (self.traffic.has_plain_copies or self.style.queues):
+                i26_one_copy_of_each(name, topic.texts.values())
+            i14_times_do_not_fall(name, [topic.texts[seq] for seq in sorted(topic.texts)])
+            if known is not None and known.epoch == epoch and self.in_flight is None:
+                before = {seq for seq, record in known.records.items() if not record.volatile}
+                i2_what_a_stop_takes_is_a_suffix(name, before, topic.texts, how=how)
 
     def _check_seeks(self, found: dict[str, Found]) -> None:
         """A read from the time of a topic's last record finds it. (§3, decision of seeking by
@@ -309,13 +358,15 @@ class World:
                     page = self.page(diff_of(name, Ask(page.next_seq, limit=1000)))
                     texts += split(page)
                 seqs = [orjson.loads(text)["$seq"] for text in texts]
-                check(seq in seqs, "seek", f"{name}: {seq} at {at_ms} is not in {seqs}")
+                check(seq in seqs, "I11", f"{name}: {seq} at {at_ms} is not in {seqs}")
         self.process.pays = True
 
     def _begin_history(self) -> None:
         self.clients.acked.clear()
         self.clients.floors.clear()
         self.waiting.end()
+        self.watching.end()
+        self.pushing.end()
         self.in_flight, self.is_unseen = None, False
         lsn = self.process.store.written_lsn
         self.history, self.durable_lsn = [(lsn, self.model.copy())], lsn
@@ -468,7 +519,33 @@ class World:
             self.stop()
         else:
             self._jump()
+        self._aside()
         self._learn_synced()
+
+    def _aside(self) -> None:
+        """What other clients do beside the one of this step."""
+        kind = self.asides.random()
+        if kind < 0.3 and not self.process.failed:
+            self.operations += 1
+            self.watching.step()
+        elif kind < 0.45 and self.style.queues:
+            self.operations += 1
+            self.pushing.step()
+        elif kind < 0.47 and self.waiting.claimers and not self.process.engine.has_wakes:
+            self.waiting.leave(self.asides.choice(self.waiting.claimers))
+        elif kind < 0.52 and self.style.full:
+            self._fill_or_free()
+
+    def _fill_or_free(self) -> None:
+        """Others fill the disk up to a little room, or free it; then maintenance goes on."""
+        if self.is_full:
+            self.files.capacity_bytes = PLENTY
+            come_to_rest(self)
+            self.is_full = False
+        else:
+            used = sum(len(inode.cache) for inode in self.files.inodes.values())
+            self.files.capacity_bytes = used + self.asides.choice((0, 20_000, 200_000))
+            self.is_full = True
 
     def _fail_soon(self) -> None:
         """One of the next calls fails, or writes only a part; a failed sync may clean pages."""
@@ -519,6 +596,7 @@ class World:
         """Some commands, then one write."""
         for _ in range(self.rng.choice((1, 1, 1, 2, 3))):
             self.pass_time(self.rng.choice((0, 1, 7, 33)))
+            self.operations += 1
             self.traffic.command()
         self.end_turn()
 
@@ -539,9 +617,10 @@ class World:
             self.process.ring_engine()
         if not self.process.failed and not self.process.is_writing:
             self.waiting.check_rest()
+            self.watching.check_rest()
         if not (self.process.failed or self.process.is_reading or self.is_full):
             overdue = self.model.overdue(self.style.limits.dead_letter_after_ms + SLACK_MS)
-            check(not overdue, "§10.6", f"not dead yet: {overdue}")
+            check(not overdue, "I23", f"not dead yet: {overdue}")
 
 
 def _without_texts(*found: Found | None) -> list[Any]:
@@ -562,17 +641,3 @@ def _doubt_keys(model: Model, others: list[Model]) -> None:
                 held = other.topics[name].keys.get(key)
                 if held is None or held.first_seq != known.first_seq:
                     known.certain = False
-
-
-def told_story(seed: int, *, crashes: int, style: Style | None = None) -> World:
-    """Run through some crashes; a failure says in one line how to repeat it."""
-    world = World(seed, style)
-    try:
-        world.start()
-        while world.crashes < crashes:
-            world.files.cut_at = world.files.calls + world.rng.randint(1, 150)
-            world.live(40)
-    except Exception as why:
-        line = f"seed={seed} step={world.steps} crash={world.crashes} {type(why).__name__}: {why}"
-        raise AssertionError(line[:1500]) from why
-    return world

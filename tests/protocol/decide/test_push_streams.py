@@ -151,6 +151,40 @@ def test_what_was_leased_and_never_sent_goes_back_too() -> None:
     assert engine.engine.alarm_ms() is None
 
 
+def test_what_is_deleted_before_it_is_sent_is_not_sent() -> None:
+    """A job that was leased to a stream which cannot send, and is deleted meanwhile, is no job any
+    more; the others come under their own leases, also where a part of the memory went with it.
+    (§5, §10.8)"""
+    engine = queue()
+    worker = Puller(engine, limit=3, node="s")
+    assert worker.pull() == []
+    engine.append("a", "b", "c", name="q")
+    engine.work_off()
+    assert worker.held == [1, 2, 3]
+
+    engine.delete(before_seq=3, name="q")
+
+    assert worker.pull() == [3]
+    assert worker.jobs[-1][1] == worker.stream.held[3]
+    assert engine.ack(3, node="s")["acked"] == 1
+
+
+def test_a_stream_all_of_whose_jobs_were_deleted_before_it_sent_waits_for_others() -> None:
+    """It was woken for jobs that are none any more, and it is woken for the next. (§10.8)"""
+    engine = queue()
+    worker = Puller(engine, limit=3)
+    assert worker.pull() == []
+    engine.append("a", "b", name="q")
+    engine.work_off()
+    engine.delete(before_seq=3, name="q")
+
+    assert worker.pull() == []
+    engine.append("c", name="q")
+    engine.work_off()
+
+    assert worker.pull() == [3]
+
+
 def test_a_stream_of_a_queue_that_went_ends() -> None:
     """404; and it holds nothing of a queue that is made anew under the name. (§10.8)"""
     engine = queue()

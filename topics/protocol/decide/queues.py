@@ -414,13 +414,16 @@ class QueueCommands:
         topic = self._state.by_id.get(stream.topic_id)
         if waiting is None or topic is None or stream.ended_by is not None:
             return []
+        queue = self._state.queues[stream.topic_id]
+        given = [left for grant in stream.given if (left := _still_held(queue, grant)).seqs]
+        stream.given = []
         # A stream that is full is woken when it is not.
-        if not stream.given and not stream.is_full and stream not in waiting.waiters:
+        if not given and not stream.is_full and stream not in waiting.waiters:
             waiter = JobWaiter(stream.node, stream.limit, stream.lease_ms, stream=stream)
             waiting.waiters[stream] = waiter
             if not self._unit.read_only:
                 self._serve(topic, waiting, moment)
-        given, stream.given = stream.given, []
+        given, stream.given = [*given, *stream.given], []
         return [each_alone(jobs_of(topic, grant)) for grant in given]
 
     def gate(self, stream: PushStream) -> Gate:
@@ -454,3 +457,14 @@ class QueueCommands:
         queue.pushed.difference_update(self.streams.forget(stream))
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
         self._waiting.look_soon(topic.topic_id)
+
+
+def _still_held(queue: Queue, grant: Grant) -> Grant:
+    """The part of a grant whose jobs are still its worker's: others were deleted, or leased anew,
+    since they were given to a stream that could not send."""
+    rows = zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
+    left = [row for row in rows if queue.holds(row[0], grant.node, row[1]) is not None]
+    if len(left) == len(grant.seqs):
+        return grant
+    seqs, leases, deliveries = zip(*left, strict=True) if left else ((), (), ())
+    return Grant(grant.topic_id, grant.node, seqs, leases, deliveries, grant.until_ms)
