@@ -185,6 +185,43 @@ def test_a_stream_all_of_whose_jobs_were_deleted_before_it_sent_waits_for_others
     assert worker.pull() == [3]
 
 
+def test_what_has_expired_before_it_is_sent_is_not_sent() -> None:
+    """A job whose record expires while its stream cannot send is no job any more, though nothing else
+    has looked at the queue since; and the stream has room for another. (§0.10, §10.8)"""
+    engine = queue(ttl_ms=1000, lease_ms=60_000)
+    worker = Puller(engine, limit=2)
+    assert worker.pull() == []
+    engine.append("a", name="q")
+    engine.now_ms += 600
+    engine.append("b", "c", name="q")
+    engine.work_off()
+    assert worker.held == [1, 2]
+
+    engine.now_ms += 500
+
+    assert worker.pull() == [2, 3]
+    assert worker.held == [2, 3]
+
+
+def test_an_ack_of_an_expired_job_makes_room_for_another() -> None:
+    """It is skipped, since the record is gone; the worker is done with it all the same, and need not
+    wait for the end of its lease. (§10.4, §10.8)"""
+    engine = queue(ttl_ms=1000, lease_ms=60_000)
+    engine.append("a", name="q")
+    worker = Puller(engine, limit=1)
+    assert worker.pull() == [1]
+    engine.now_ms += 600
+    engine.append("b", name="q")
+    engine.work_off()
+    assert worker.pull() == []
+
+    engine.now_ms += 500
+    assert engine.ack(1, node="s")["skipped"] == [1]
+    engine.work_off()
+
+    assert worker.pull() == [2]
+
+
 def test_a_stream_of_a_queue_that_went_ends() -> None:
     """404; and it holds nothing of a queue that is made anew under the name. (§10.8)"""
     engine = queue()

@@ -88,6 +88,12 @@ class QueueCommands:
             self.streams.free(queue)
             self._waiting.look_soon(topic.topic_id)
 
+    def _free_expired(self, topic: Topic, queue: Queue) -> None:
+        """Time may have taken jobs: the streams that held them may take others."""
+        if queue.freed:
+            self.streams.free(queue)
+            self._waiting.look_soon(topic.topic_id)
+
     def on_deleted(self, topic: Topic) -> None:
         """A queue was deleted: its waiters are refused, its streams end."""
         self._exhausted.forget(topic)
@@ -342,6 +348,7 @@ class QueueCommands:
         """§10.4: the ack is the delete."""
         topic, queue = self._leases.queue(command.topic, moment.now_ms)
         jobs, skipped = held_jobs(queue, command)
+        self._free_expired(topic, queue)
         acked, gate = self._unit.remove(topic, [job.seq for job in jobs], moment)
         return self._changed(Acked, topic, queue, acked, skipped, gate)
 
@@ -415,6 +422,8 @@ class QueueCommands:
         if waiting is None or topic is None or stream.ended_by is not None:
             return []
         queue = self._state.queues[stream.topic_id]
+        self._unit.expire(topic, moment.now_ms)
+        self._free_expired(topic, queue)
         given = [left for grant in stream.given if (left := _still_held(queue, grant)).seqs]
         stream.given = []
         # A stream that is full is woken when it is not.
@@ -460,8 +469,8 @@ class QueueCommands:
 
 
 def _still_held(queue: Queue, grant: Grant) -> Grant:
-    """The part of a grant whose jobs are still its worker's: others were deleted, or leased anew,
-    since they were given to a stream that could not send."""
+    """The part of a grant whose jobs are still its worker's: others were deleted, have expired or were
+    leased anew, since they were given to a stream that could not send."""
     rows = zip(grant.seqs, grant.leases, grant.deliveries, strict=True)
     left = [row for row in rows if queue.holds(row[0], grant.node, row[1]) is not None]
     if len(left) == len(grant.seqs):
