@@ -58,7 +58,12 @@ class Job:
 
 @dataclass(slots=True)
 class Jobs:
-    """The jobs of one queue that were delivered before, by seq."""
+    """The jobs of one queue that were delivered before, by seq.
+
+    Attributes:
+        opened_ms: The time that the process began with, by its own clock: before that no job could
+            have been claimed.
+    """
 
     known: dict[int, Job] = field(default_factory=dict)
     dead_lettered: int = 0

@@ -276,19 +276,18 @@ class Topic:
         lost = {s for s, r in self.records.items() if r.volatile}
         self._check_loss(found, lost, first_seq=min(stays, default=found.head_seq + 1))
         self.jobs.forget(lost)
-        self._check_jobs(found, clean=clean, now_ms=now_ms)
+        self._check_jobs(found, clean=clean)
         self.records = {s: r for s, r in self.records.items() if not r.volatile}
         self.head_seq, self.evict_floor = found.head_seq, found.evict_floor
         self.holes = list(found.holes)
         self.keys = {n: left for n, k in self.keys.items() if (left := k.surviving()) is not None}
 
-    def _check_jobs(self, found: Found, *, clean: bool, now_ms: int) -> None:
+    def _check_jobs(self, found: Found, *, clean: bool) -> None:
         """Leases survive if they are durable, or none is left; delivery counts likewise."""
         if found.jobs is None:
             return
         keeps = clean or self.config.leases_durable
         wrong = self.jobs.survive(found.jobs, live=found.texts.keys(), keeps=keeps, clean=clean)
-        self.jobs.opened_ms = now_ms
         check(wrong is None, "I22", f"{self.name}: {wrong}")
         told = self.jobs.dead_lettered
         check(found.dead_lettered <= told, "I23", f"{self.name}: {found.dead_lettered} of {told}")
@@ -657,8 +656,14 @@ class Model:
         clean: bool,
         seen: dict[str, int],
         now_ms: int,
+        opened_ms: int = 0,
     ) -> None:
-        """Take over what a restart showed, if the class of every record permits it."""
+        """Take over what a restart showed, if the class of every record permits it.
+
+        Args:
+            opened_ms: The time that the process began with: its clock may have been set back then,
+                and corrected since.
+        """
         check(set(self.topics) == set(found), "I29", f"{sorted(self.topics)} {sorted(found)}")
         self.now_ms = max(self.now_ms, now_ms)
         for name, topic in self.topics.items():
@@ -670,6 +675,7 @@ class Model:
                 seen_seq=seen.get(epoch, 0),
                 now_ms=self.now_ms,
             )
+            topic.jobs.opened_ms = opened_ms or self.now_ms
             check(
                 found[name].count == len(topic.records)
                 and found[name].size_bytes == topic.size_bytes,

@@ -301,6 +301,7 @@ class Traffic:
         self.put_config(name, TopicConfig(durability=durability, durable=durable, **fields))
 
     def put_config(self, name: str, config: TopicConfig) -> None:
+        self.world.waiting.may_open_a_window(name)  # the last moment at which the old config does
         self.call(PutTopic(name, config, True), lambda: self.world.model.put(name, config))
 
     def drawn_config(self, name: str) -> TopicConfig:

@@ -131,10 +131,18 @@ class Waiting:
         check(bool(claim.wait_ms or jitter_ms), "I33", f"parked: {claim}")
         now_ms = self._world.model.now_ms
         until_ms = now_ms + max(claim.wait_ms, jitter_ms)
-        self._windows[claim.topic] = max(self._windows.get(claim.topic, 0), now_ms + jitter_ms)
+        self.may_open_a_window(claim.topic)
         claimer = Claimer(claim, until_ms, self._world.process.cancel)
         self.claimers.append(claimer)
         return claimer
+
+    def may_open_a_window(self, name: str) -> None:
+        """Claims of a queue may be gathered from now on; a window that is open closes at its time,
+        whatever config follows. (§10.2)"""
+        topic = self._world.model.topics.get(name)
+        if topic is not None and topic.config.claim_jitter_ms:
+            closes_ms = self._world.model.now_ms + topic.config.claim_jitter_ms
+            self._windows[name] = max(self._windows.get(name, 0), closes_ms)
 
     def leave(self, claimer: Claimer) -> None:
         """Its client goes: others that came with it are answered all the same."""
@@ -172,7 +180,7 @@ class Waiting:
                     "I33",
                     f"{name}: no alarm for a window",
                 )
-                self._windows[name] = world.model.now_ms + topic.config.claim_jitter_ms
+            self.may_open_a_window(name)
             if self._windows.get(name, 0) >= world.model.now_ms:
                 continue
             idle = self.able(topic)

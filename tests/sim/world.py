@@ -304,6 +304,7 @@ class World:
                     clean=self.recovery.is_complete,
                     seen=self.clients.seen,
                     now_ms=self.clock_ms,
+                    opened_ms=self.recovered_ms,
                 )
                 check(model.routers == routers, "I25", f"{model.routers} is {routers}")
                 matching.append(model)
