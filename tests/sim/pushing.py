@@ -1,7 +1,7 @@
 """Workers over push streams (§10.8): what they are given, and what is given back when they leave.
 
-Owns the workers' end.  Refuses to know when a stream is served.  Invariant: a stream holds no more jobs
-than it may, and when it closes exactly those that it holds are released.
+Owns the workers' end.  Refuses to know when a stream is served.  Invariant: a stream is given no more
+jobs than it may hold, and when it closes exactly those that it holds are released.
 """
 
 import random
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from topics.protocol.decide.push_streams import PushStream
-from topics.protocol.model.outcomes import Jobs
+from topics.protocol.model.outcomes import Grant, Jobs
 from topics.protocol.state.job import JobPlace
 
 from .invariants import check, i6_what_is_deleted_stays_deleted
@@ -31,11 +31,13 @@ class Pushing:
         self._rng = random.Random(f"pushing {world.seed}")
         self.open: list[PushStream] = []
         self.woken: set[PushStream] = set()
+        self._newest: dict[PushStream, Grant | None] = {}
 
     def end(self) -> None:
         """The process has ended, and every connection with it."""
         self.open.clear()
         self.woken.clear()
+        self._newest.clear()
 
     @property
     def untaken(self) -> set[str]:
@@ -72,11 +74,21 @@ class Pushing:
         topic_id = engine.queue_commands.require_queue(name, world.process.now_ms).topic_id
         limit, lease_ms = rng.choice((1, 2, 20)), rng.choice((None, 100))
         stream = PushStream(
-            topic_id, name, rng.choice(NODES), limit, lease_ms, wake=lambda: self.woken.add(stream)
+            topic_id, name, rng.choice(NODES), limit, lease_ms, wake=lambda: self._wake(stream)
         )
         engine.open_push_stream(stream)
         self.open.append(stream)
         self.woken.add(stream)
+
+    def _wake(self, stream: PushStream) -> None:
+        """It is given no more than it may hold; a lease that its worker extends past its end may come
+        on top. (§10.6, §10.8)"""
+        self.woken.add(stream)
+        newest = stream.given[-1] if stream.given else None
+        if newest is not self._newest.get(stream):
+            self._newest[stream] = newest
+            is_more = newest is not None and len(stream.held) > stream.limit
+            check(not is_more, "I18", f"{len(stream.held)} of {stream}")
 
     def take_all(self) -> None:
         """Every stream that was woken takes what it is given."""
@@ -108,7 +120,6 @@ class Pushing:
     def _check(self, stream: PushStream, found: Sequence[Jobs]) -> None:
         world = self._world
         topic, grants = world.model.topics[stream.name], world.waiting.grants
-        check(len(stream.held) <= stream.limit, "I18", f"{len(stream.held)} of {stream}")
         for jobs in found:
             grant = jobs.grant
             leases = set(grant.leases)
@@ -163,6 +174,7 @@ class Pushing:
         self.woken.discard(stream)
         process = self._world.process
         process.engine.queue_commands.close(stream, process.driver.moment)
+        self._newest.pop(stream, None)
         process.driver.nudge()
 
 

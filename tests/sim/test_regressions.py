@@ -7,7 +7,15 @@ from .script import append, delete, maintain, plain, put
 from .stories import story
 from .world import World
 
-SEEDS = ("life:1060", "life:2076", "work:193", "work:475", "work:469139080", "work:700017")
+SEEDS = (
+    "life:1060",
+    "life:2076",
+    "work:193",
+    "work:475",
+    "work:469139080",
+    "work:700017",
+    "work:700403",
+)
 """Worlds that failed."""
 
 

@@ -59,6 +59,34 @@ def test_a_lease_extended_past_its_end_is_the_streams_own_again() -> None:
     assert engine.nack(2, 3, node="s")["skipped"] == [2, 3]
 
 
+def test_a_full_stream_whose_worker_extends_a_lapsed_lease_is_given_nothing_more() -> None:
+    """It holds one more than it asked for, by what its worker did; two acks make room for one. (§10.6,
+    §10.8)"""
+    engine = queue(lease_ms=1000)
+    engine.append("a", "b", "c", "d", name="q")
+    worker = Puller(engine, limit=2, node="s")
+    assert worker.pull() == [1, 2]
+    engine.now_ms += 1001
+    assert engine.claimed(node="other", max=1) == [1]
+    engine.work_off()
+    assert worker.pull() == [2, 3]
+    engine.now_ms += 1001
+    engine.nack(1, node="other")
+    engine.work_off()
+    assert worker.pull() == [1, 2]
+
+    assert engine.extend(3, node="s", lease_ms=60_000)["extended"] == 1
+    engine.work_off()
+
+    assert (worker.pull(), worker.held) == ([], [1, 2, 3])
+    engine.ack(1, node="s")
+    engine.work_off()
+    assert worker.pull() == []
+    engine.ack(2, node="s")
+    engine.work_off()
+    assert (worker.pull(), worker.held) == ([4], [3, 4])
+
+
 def test_streams_share_a_window_with_claims() -> None:
     """In the same line, by the same turns. (§10.8)"""
     engine = queue(claim_jitter_ms=100)
