@@ -15,6 +15,7 @@ SEEDS = (
     "work:469139080",
     "work:700017",
     "work:700403",
+    "work:701026",
 )
 """Worlds that failed."""
 

@@ -240,3 +240,20 @@ def test_a_recovery_that_was_killed_does_not_hide_the_power_cut_before_it() -> N
     _, second = started(again)
 
     assert (first.same_boot, second.same_boot) == (False, False)
+
+
+def test_nor_does_it_where_the_log_behind_the_checkpoint_holds_nothing() -> None:
+    """Then the process that wrote the checkpoint says on which boot the log was written."""
+    files = SimFiles()
+    ledger, _ = started(files)
+    ledger.create(1)
+    ledger.append(1, b"synced")
+    ledger.checkpoint()
+    found = files.cut(random.Random(1))
+
+    _, first = started(found)
+    _, second = started(found.kill())
+    _, third = started(found.kill().kill())
+
+    assert [each.events for each in (first, second, third)] == [0, 0, 0]
+    assert [each.same_boot for each in (first, second, third)] == [False, False, False]

@@ -99,8 +99,9 @@ class Tail:
         left: Files, the last one included, that a process did not write to their end because it
             was killed, and the whole number of pages to which they are truncated.
         clean: The last batch is the mark of a clean stop.
-        boot_id: Boot id of the last file that holds a batch.  A file without a batch may belong to
-            a recovery that was killed before it could log what was lost.
+        boot_id: Boot id of the last file that holds a batch, or else of the file in which the walk
+            began.  A later file without a batch may belong to a recovery that was killed before it
+            could log what was lost.
         incarnation: The greatest one found.
     """
 
@@ -266,6 +267,8 @@ class LogWalk:
         self._last_kind: int | None = None
         self._begun: FileHeader | None = None
         self._wrote: FileHeader | None = None
+        """Of the last file that holds a batch; until one is found, of the first, in which the batches
+        before the walk end."""
         self._windows: dict[int, Window] = {}
         self._held: list[File] = []
         self.total_bytes = 0
@@ -331,6 +334,7 @@ class LogWalk:
             if offset == first and not header.follows(last_batch, last_digest):
                 return
             self._begun, self._last_kind = header, None
+            self._wrote = self._wrote or header
             self.vouched = max(self.vouched, header.synced_through)
             self._end = Position(number, offset, last_batch, last_digest)
             while (found := self._next(header)) is not None:
@@ -394,11 +398,11 @@ class LogWalk:
         end = self._end
         number, offset = end.file_number, end.offset
         tail = Tail(end, number, offset, left=self._left, clean=self._last_kind == CLEAN)
-        if self._begun is None:
+        if self._begun is None or self._wrote is None:
             raise Corrupt(self._path(number), 0, "the header of the log does not verify")
         if self._last_kind not in (ROTATE, CLEAN):
             tail.left[number] = aligned(offset, PAGE)
-        tail.boot_id = (self._wrote or self._begun).boot_id
+        tail.boot_id = self._wrote.boot_id
         tail.incarnation = self._begun.incarnation
         tail.torn_end = max(offset, self._witness(number, offset))
         for later in sorted(n for n in self._windows if n > number):
