@@ -16,6 +16,7 @@ SEEDS = (
     "work:700017",
     "work:700403",
     "work:701026",
+    "work:701274",
 )
 """Worlds that failed."""
 

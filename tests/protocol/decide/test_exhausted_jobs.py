@@ -185,6 +185,25 @@ def test_a_job_goes_after_a_restart_too(how: str, held: bool) -> None:
     assert engine.seqs(name="d") == [1]
 
 
+def test_a_job_whose_lease_a_crash_took_goes_after_the_start() -> None:
+    """Its lease was from before leases ceased to be logged, and no claim holds it now: the deadline that
+    it had is no part of the five seconds. (§0.10, §10.6)"""
+    engine: Harness = exhausted(Durable(), leases_durable=True, lease_ms=60_000)
+    config = engine.topic("q").config
+    for lasting in (False, True):
+        fields = {"max_deliveries": 1, "dead_letter": "d", "lease_ms": config.lease_ms}
+        engine.put("q", type="queue", leases_durable=lasting, **fields)
+    assert isinstance(engine, Durable)
+    engine = engine.kill()
+    assert engine.counters() == (1, 0, 0)
+    began_ms = engine.now_ms
+
+    while dead_lettered(engine) == 0:
+        assert ring(engine)
+
+    assert engine.now_ms == began_ms + AFTER_MS
+
+
 def test_a_replay_moves_nothing_twice() -> None:
     """The move is one entry of the log: a restart finds it made, and makes no other. (§10.6)"""
     engine: Harness = exhausted(Durable(), leases_durable=True)

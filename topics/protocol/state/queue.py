@@ -372,7 +372,7 @@ class Queue:
             job = self.jobs.get(seq)
             if job is not None:
                 self._move(job, JobStep.RELEASED)
-                job.lease, job.node = 0, ""
+                job.lease, job.node, job.until_ms = 0, "", 0
         self._doubtful.clear()
         alive = set(live)
         for job in [job for job in self.jobs.values() if job.seq not in alive]:
