@@ -17,6 +17,7 @@ SEEDS = (
     "work:700403",
     "work:701026",
     "work:701274",
+    "work:701485",
 )
 """Worlds that failed."""
 

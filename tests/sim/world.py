@@ -343,6 +343,9 @@ class World:
                 i26_one_copy_of_each(name, topic.texts.values())
             i14_times_do_not_fall(name, [topic.texts[seq] for seq in sorted(topic.texts)])
             if known is not None and known.epoch == epoch and self.in_flight is None:
+                # Time passes by the `ttl_ms` that is back, where a change of it was lost.
+                known.config = topic.config
+                known.expire(last.now_ms)
                 before = {seq for seq, record in known.records.items() if not record.volatile}
                 i2_what_a_stop_takes_is_a_suffix(name, before, topic.texts, how=how)
 
