@@ -18,6 +18,7 @@ SEEDS = (
     "work:701026",
     "work:701274",
     "work:701485",
+    "work:702172",
 )
 """Worlds that failed."""
 

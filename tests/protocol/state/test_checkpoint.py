@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from protocol.durable import Durable
 from protocol.harness import Harness, read_back, tagged
 from topics.protocol.maintenance import sealing
 from topics.protocol.maintenance.checkpointing import CheckpointPlan
@@ -286,3 +287,20 @@ def test_what_expires_before_it_is_sealed_is_not_counted_after_a_start() -> None
     for event in engine.events:
         again.apply(event)
     assert (again.topics["t"].count, again.topics["t"].floors.ttl_through) == (0, 2)
+
+
+def test_a_key_lasts_though_what_is_in_memory_only_surrounds_its_record() -> None:
+    """Its record was logged, and is deleted; those before and behind it go with the process.  A retry
+    writes nothing again. (§0.8, §0.10)"""
+    engine = Durable()
+    engine.put(durability="ephemeral")
+    engine.append("before")
+    engine.put(durability="disk")
+    engine.append(tagged("done"), idempotency_key="k")
+    engine.delete(match="done")
+    engine.put(durability="ephemeral")
+    engine.append("behind")
+
+    engine = engine.stop()
+
+    assert engine.append("again", idempotency_key="k")["deduped"]

@@ -13,7 +13,7 @@ Each noun has its own module: what unsealed records hold (`hot_memory`), keys (`
 times (`expiry`), images of a checkpoint (`checkpoint`), jobs (`queue`), routers, segment files.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -30,7 +30,6 @@ from topics.protocol.model.events import (
     Forwarded,
     JobsLeased,
     JobsReleased,
-    KeyImage,
     Marks,
     RecordsAppended,
     RecordsDeleted,
@@ -467,8 +466,9 @@ class State:
             self.lossy[topic.topic_id] = topic
         self._set_totals(topic, image.count, image.size_bytes)
         if image.keys:
-            keys = list(_lasting_keys(image))
-            self.keys.restore(topic.topic_id, keys, image.config.idempotency_window_ms)
+            # Of logged records alone: one whose record lives in memory only is in no image.
+            window_ms = image.config.idempotency_window_ms
+            self.keys.restore(topic.topic_id, image.keys, window_ms)
         if image.config.ttl_ms and image.count:
             # When its first record expires is in a column, and replay opens no run: look soon.
             self.expiry.set(topic.topic_id, 0)
@@ -494,11 +494,3 @@ class State:
     def recount(self, topic: Topic) -> tuple[int, int]:
         """(live records, bytes of their text) from the columns; opens every run of the topic."""
         return topic.recount()
-
-
-def _lasting_keys(image: TopicImage) -> Iterator[KeyImage]:
-    """The keys of an image but for those whose records are lost with the process: such a write has
-    to be made again (§0.8)."""
-    for key in image.keys:
-        if not any(first <= key.first_seq <= last for first, last in image.volatile):
-            yield key
