@@ -19,6 +19,7 @@ from topics.protocol.maintenance.checkpointing import CheckpointPlan
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.events import Checkpoint, TopicImage
 from topics.protocol.state import checkpoint
+from topics.protocol.state.checkpoint import volatile_spans
 from topics.protocol.state.idempotency import TopicKeys
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.state import State
@@ -300,6 +301,8 @@ def test_a_key_lasts_though_what_is_in_memory_only_surrounds_its_record() -> Non
     engine.delete(match="done")
     engine.put(durability="ephemeral")
     engine.append("behind")
+    engine.seal()
+    assert volatile_spans(engine.topic("t")) == [(1, 3)]
 
     engine = engine.stop()
 
