@@ -198,3 +198,24 @@ def test_a_leased_job_of_an_ephemeral_past(world: World, how: str) -> None:
     assert list(found.records) == list(found.jobs.known) == [3]
     world.traffic.get("a")
     world.traffic.claim("a", "n2", 9, None)
+
+
+@pytest.mark.parametrize("calls", range(11, 16))
+def test_a_start_that_is_killed_after_a_power_loss_hides_nothing(calls: int) -> None:
+    """The checkpoint has all of the log that is left, and the killed start had begun a file: the next
+    one gives out no seq that a client knows. (§0.10)"""
+    for seed in range(10):
+        world = plain(seed)
+        world.start()
+        put(world, "disk")
+        append(world, 3)
+        world.settle()
+        for _ in range(2):  # the second finds nothing to seal, so that nothing follows it
+            maintain(world, checkpoint=True)
+            world.settle()
+        append(world, 1)
+
+        def disturb(world: World = world) -> None:
+            world.files.cut_at = world.files.calls + calls
+
+        world.crash("cut", disturb=disturb)
