@@ -151,8 +151,7 @@ class MaintenanceDriver:
                 "writes will when there is space",
             )
         self._too_little = max(self._too_little or 0, room_bytes)
-        self.schedule.disk_is_full = True
-        self.schedule.need_bytes = max(self.schedule.need_bytes, need_bytes)
+        self.schedule.want_room(need_bytes)
         self.soon()
 
     def _look_for_space(self) -> None:
