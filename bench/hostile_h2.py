@@ -222,7 +222,7 @@ class Asking:
         self._connection.sendall(frame(1, 5, self._stream, HEALTH))
         self._stream += 2
         received = b""
-        while not received.endswith(b"}"):
+        while not received.rstrip().endswith(b"}"):
             more = self._connection.recv(65_536)
             if not more:
                 raise RuntimeError("the neighbour was cut")

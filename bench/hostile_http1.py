@@ -202,7 +202,7 @@ def setup(serving: Serving, name: str) -> Iterator[Ask]:
         def ask() -> bool:
             connection.sendall(GET)
             received = b""
-            while not received.endswith(b"}"):
+            while not received.rstrip().endswith(b"}"):
                 more = connection.recv(65_536)
                 if not more:
                     raise RuntimeError("the neighbour was cut")

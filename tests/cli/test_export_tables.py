@@ -34,7 +34,6 @@ def test_tables(
     assert (deep.exit_code, "4 deleted there since" in deep.stdout) == (0, True)
     assert run("export", "reconcile", lake, *place).stdout == "t: 4 records were removed\n"
     assert run("export", "verify", lake).stdout == "t: 8 records, each once\n"
-    merged = run("export", "compact", lake)
-    assert merged.exit_code == (0 if format == "delta" else 2)
+    assert run("export", "compact", lake).exit_code == 0
     assert "exported again" in run("export", "repair", lake, *place).stderr
     assert run("export", "t", "--to", lake, *place, "--dry-run").stdout == "t: nothing to export\n"

@@ -71,7 +71,7 @@ def lend(watches: Watches, session: Session, ended: Callable[[], None]) -> Strea
             ended()
 
     stand_in = watches.open_socket(wake, session.owner, session.holder)
-    session.stream = stand_in
+    watches.occupy(session, stand_in)
     return stand_in
 
 

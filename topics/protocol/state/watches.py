@@ -142,9 +142,8 @@ class Watches:
             self.close(session.stream)
         made = Stream(wake, dict(session.watched), owner=session.owner, holder=session.holder)
         stream = self._add(made)
-        session.stream = stream
+        self.occupy(session, stream)
         session.last_access_ms = now_ms
-        self._idle.pop(session.wid, None)
         for watched in session.watched.values():
             _rewind(watched, known, is_behind=session.is_behind)
             self._attach(stream, watched)
@@ -159,6 +158,11 @@ class Watches:
             session.last_access_ms = now_ms
             if session.wid in self.sessions:
                 self._idle[session.wid] = session
+
+    def occupy(self, session: Session, stream: Stream) -> None:
+        """The session has this stream, and no time ends it meanwhile."""
+        session.stream = stream
+        self._idle.pop(session.wid, None)
 
     # ------------------------------------------------------------------ streams
 
