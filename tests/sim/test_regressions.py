@@ -10,6 +10,7 @@ from .world import World
 SEEDS = (
     "life:1060",
     "life:2076",
+    "life:469139049",
     "work:193",
     "work:475",
     "work:469139080",

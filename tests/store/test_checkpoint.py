@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from sim.files import SimFiles
+from sim.files import Cut, SimFiles
 
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Checkpoint
@@ -11,7 +11,7 @@ from topics.store.checkpoint import Checkpoints, Stored, decode, write
 from topics.store.files import read_whole
 from topics.store.layout import CHECKPOINT_HEADER, checkpoint_name
 from topics.store.store import DiskStore
-from topics.store.wal import Position
+from topics.store.wal import Log, Position
 
 from .disks import begun, fail_next, flipped, outcome, recovered, small_directory
 from .ledger import Ledger
@@ -162,3 +162,49 @@ def test_a_number_is_not_given_out_twice() -> None:
     made.save(Checkpoint(1, 1, []), AT, incarnation=3, next_segment=9, clean=False)
 
     assert checkpoint_name(8) in files.names()
+
+
+def cut(*_: object) -> None:
+    raise Cut
+
+
+def nothing_unsynced(files: SimFiles) -> SimFiles:
+    """What is found after a power loss that took every write without a sync."""
+    found = files.kill()
+    for inode in found.inodes.values():
+        inode.dirty.clear()
+        inode.forget()
+    return found
+
+
+@pytest.mark.parametrize("how", ["checkpoint", "clean stop"])
+def test_a_checkpoint_names_a_batch_that_is_durable(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The idle mark that may stand in front of its position, and that no sync is made for otherwise,
+    is durable first: else a power loss takes a batch out of the log that the checkpoint before it
+    needs, and damage to the newer one could not be borne. (F14)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.checkpoint()
+    ledger.append(1, b"second")
+    ledger.store.sync()
+    ledger.seal(1)
+    ledger.store.sync()
+    ledger.store.idle()
+    if how == "checkpoint":
+        boundary = ledger.store.rotate(stay=True)
+        ledger.store.checkpoint(ledger.image(), boundary)
+    else:
+        monkeypatch.setattr(Log, "end", cut)
+        with pytest.raises(Cut):
+            ledger.stop()
+        monkeypatch.undo()
+    after = recovered(nothing_unsynced(files)).recovered()
+    after.append(1, b"third")
+    after.store.sync()
+    end = after.store._files
+    newest = checkpoint_name(2)
+    assert newest in end.names()
+
+    assert outcome(flipped(end.kill(), newest, 0, 0)) == after.content()

@@ -504,7 +504,7 @@ class DiskStore:
 
     def checkpoint(self, image: Image, boundary: int) -> None:
         position, written_bytes = self._boundaries[boundary]
-        self._log.sync()
+        self._log.sync_mark()
         self._save(image, position, clean=False)
         self._boundaries = {b: at for b, at in self._boundaries.items() if b > boundary}
         self._replayed_bytes, self._log_start = 0, written_bytes
@@ -546,7 +546,7 @@ class DiskStore:
         if not self._log.has_file:
             # The disk was full from the start and nothing was written: there is nothing to close.
             return
-        lsn = self._log.sync()
+        lsn = self._log.sync_mark()
         with contextlib.suppress(OSError):
             self._unlink_dropped(lsn)
         try:

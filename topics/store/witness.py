@@ -5,6 +5,12 @@ ones, and where those are wiped the log looks as if it had ended earlier.  The n
 in the lock file and is not synced: it survives a kill, and a power loss takes it back to an earlier
 one.  Invariant: it never names a batch before a sync of that batch has succeeded, so an old note is
 as true as a new one, and no start waits for it.
+
+A start that refuses a log shorter than the note refuses no healthy directory.  Numbers of batches grow
+along one history, and no start gives out again one that was durable: what it cuts as torn lies behind
+the batches that verify, so behind every synced one.  A failed sync is followed by no note.  A process
+begins at the end that its start has synced, so its first note is above all earlier ones.  A repair that
+gives up durable batches, and a restore, begin another history, whose notes are other ones.
 """
 
 from contextlib import suppress

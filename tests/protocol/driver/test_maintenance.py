@@ -78,3 +78,17 @@ def test_a_chore_that_was_let_go_of_hears_no_more() -> None:
 
     asked[0].done(0, None)
     assert len(asked) == 1
+
+
+def test_a_full_disk_is_looked_at_every_second() -> None:
+    """Others may free space, which nothing tells of; without trouble rounds are rare. (§11)"""
+    host = Disk()
+    host.driver.maintenance.start()
+    host.driver.maintenance.disk_is_full(1 << 30)
+    host.advance(ms=maintenance.ROUND_SOON_MS)
+    host.calls.clear()
+
+    for _ in range(5):
+        host.advance(ms=maintenance.RETRY_MS)
+
+    assert host.calls.count("flip") == 5

@@ -1,5 +1,6 @@
 """The schedule: what maintenance does first, what one round is bounded by, what is tried again (§5, §8.2)."""
 
+import contextlib
 import errno
 from typing import Any
 
@@ -101,6 +102,48 @@ def test_space_comes_back_although_nothing_can_be_sealed() -> None:
         host.round()
 
     assert not [name for name in segments if name in host.store._files.names()]
+
+
+def full(host: Disk) -> None:
+    """A write was refused, and the log cannot be made into segments."""
+    host.write("t", 20)
+    assert 0 < host.store.log_bytes < LOG_BYTES
+    host.fails["seal"] = OSError(errno.ENOSPC, "no space left")
+    host.driver.maintenance.disk_is_full(0)
+    with pytest.raises(OSError, match="no space"):
+        host.round()
+
+
+def test_room_on_a_full_disk_is_made_later_if_it_could_not_be() -> None:
+    """Without another refusal: whoever writes may be gone, or wait for the log to tell of space.
+    (§11)"""
+    host = Disk()
+    full(host)
+
+    host.fails.clear()
+    host.now_ms += schedule.RETRY_MS
+
+    assert host.round().count("checkpoint") == 2
+    assert host.round().count("checkpoint") == 0
+
+
+def test_a_full_disk_is_tried_less_and_less_often_until_a_write_is_refused() -> None:
+    """Each try writes what it can.  (§11)"""
+    host = Disk()
+    full(host)
+    tries = []
+    for second in range(200):
+        host.now_ms += 1000
+        with contextlib.suppress(OSError):
+            host.round()
+        if any(name.startswith("rotate") for name in host.calls):
+            tries.append(second)
+
+    assert tries == [0, 2, 6, 14, 30, 62, 122, 182]
+    host.driver.maintenance.disk_is_full(0)
+    with pytest.raises(OSError, match="no space"):
+        host.round()
+    assert any(name.startswith("rotate") for name in host.calls)
 
 
 def test_a_checkpoint_that_cannot_be_saved_is_saved_later_and_made_once() -> None:

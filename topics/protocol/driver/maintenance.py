@@ -151,8 +151,7 @@ class MaintenanceDriver:
                 "writes will when there is space",
             )
         self._too_little = max(self._too_little or 0, room_bytes)
-        self.schedule.disk_is_full = True
-        self.schedule.need_bytes = max(self.schedule.need_bytes, need_bytes)
+        self.schedule.want_room(need_bytes)
         self.soon()
 
     def _look_for_space(self) -> None:
@@ -204,8 +203,10 @@ class MaintenanceDriver:
         elif self._is_more_due():
             self._next_ms = now_ms + ROUND_SOON_MS
         else:
-            put_off_ms = self.schedule.rewrite_at_ms or now_ms + ROUND_EVERY_MS
-            self._next_ms = min(now_ms + ROUND_EVERY_MS, max(put_off_ms, now_ms + ROUND_SOON_MS))
+            # Others may free space on a full disk, which nothing tells of.
+            every_ms = ROUND_EVERY_MS if self._too_little is None else RETRY_MS
+            put_off_ms = self.schedule.rewrite_at_ms or now_ms + every_ms
+            self._next_ms = min(now_ms + every_ms, max(put_off_ms, now_ms + ROUND_SOON_MS))
             self.soon_if_pressed()
 
     def _is_more_due(self) -> bool:

@@ -52,8 +52,8 @@ LAST_MS: Final = 3000
 """How long a clean stop seals: with the grace for requests it ends within ten seconds (§8.2)."""
 RETRY_MS: Final = 1000
 RETRY_MS_MAX: Final = 60_000
-"""A checkpoint that failed is tried again after one second, then two, four, up to this: a full disk
-stays full for a while, and each try writes what it can."""
+"""What failed is tried again after a second or two, then twice as long, up to this: a full disk stays
+full for a while, and each try writes what it can."""
 
 
 class ScheduleHost(Protocol):
@@ -87,7 +87,7 @@ class Schedule:
     """Maintenance of one engine over its store.
 
     Attributes:
-        disk_is_full: A write was refused for want of space; the next round makes what it can.
+        disk_is_full: A write was refused for want of space, and what can be made was not made yet.
         need_bytes: Room for want of which it was.
         has_more: The last round left something that was due, because it had done its part.
         log_bytes_max: What the log may grow to before writers wait; 0: some files of it.
@@ -115,6 +115,13 @@ class Schedule:
         self._unsaved: tuple[Image, int] | None = None
         """Image and boundary of a checkpoint that is complete and could not be saved."""
         self._checkpoint_at_ms = 0
+        self._room_failures = self._room_at_ms = 0
+
+    def want_room(self, need_bytes: int) -> None:
+        """A write was refused for want of space: the next round makes what it can."""
+        self.disk_is_full = True
+        self.need_bytes = max(self.need_bytes, need_bytes)
+        self._room_failures = self._room_at_ms = 0
 
     def is_checkpoint_due(self) -> bool:
         """Whether the log is long enough for a checkpoint, and the last one did not just fail."""
@@ -148,7 +155,7 @@ class Schedule:
             yield from self._erase(erasures)
         elif checkpoint or self.is_checkpoint_due():
             yield from self._checkpoint()
-        elif self.disk_is_full and self._store.log_bytes:
+        elif self._is_room_due():
             yield from self._make_room()
         yield from self._seal_due()
         yield Blocking(self._store.flip)
@@ -228,12 +235,25 @@ class Schedule:
             self._store.drop(segment)
             self._has_dropped = True
 
+    def _is_room_due(self) -> bool:
+        """Whether the log may be what fills the disk, and the last try did not just fail."""
+        is_due = self.disk_is_full and self._host.steady_ms >= self._room_at_ms
+        return is_due and self._store.log_bytes > 0
+
     def _make_room(self) -> Task:
         """Turn the log on a full disk into segments, without what was deleted since.  The second
         checkpoint lets the log go that the first one keeps for the generation before it."""
         self.disk_is_full = False
-        yield from self._checkpoint()
-        yield from self._checkpoint()
+        try:
+            yield from self._checkpoint()
+            yield from self._checkpoint()
+        except BaseException:
+            # No other refusal need follow: it stays due.
+            if not self.disk_is_full:
+                self.disk_is_full = True
+                self._room_at_ms = self._host.steady_ms + _retry_ms(self._room_failures)
+                self._room_failures += 1
+            raise
 
     def _require_room(self, size_bytes: int) -> Task:
         """Maintenance logs events too; they may use what is kept back for deletes."""
@@ -467,7 +487,7 @@ class Schedule:
             yield Blocking(lambda: self._store.checkpoint(image, boundary))
         except BaseException:
             self.checkpoint_failures += 1
-            wait_ms = min(RETRY_MS << min(self.checkpoint_failures, 6), RETRY_MS_MAX)
+            wait_ms = _retry_ms(self.checkpoint_failures)
             self._checkpoint_at_ms = self._host.steady_ms + wait_ms
             raise
         self._unsaved = None
@@ -497,6 +517,11 @@ class Schedule:
         """Commands run between two slices."""
         while self.checkpointing.make_images(plan):
             yield Blocking(yield_to_commands)
+
+
+def _retry_ms(failures: int) -> int:
+    """How long to wait after so many failures."""
+    return min(RETRY_MS << min(failures, 6), RETRY_MS_MAX)
 
 
 def _is_damage(error: BaseException) -> bool:
