@@ -99,12 +99,38 @@ def test_a_misspelled_field_is_named_with_what_was_meant(
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"1", b'{"records":{}}', b'{"records":[1]}', b"[" * 5000, b"\xff"],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"1",
+        b'{"records":{}}',
+        b'{"records":[1]}',
+        b"[" * 5000,
+        b"\xff",
+        b'{"\xff":1}',
+    ],
     ids=str,
 )
 def test_what_is_wrong_otherwise_is_said_by_who_reads_it(body: bytes) -> None:
     """Strictness is about words only."""
     require_known_fields(APPEND, body)
+
+
+def test_a_name_that_is_no_text_is_refused_by_who_reads_it() -> None:
+    """Names of topics are text, which is checked elsewhere. (§0.3)"""
+    require_known_fields(BY_LINE["POST /v0/watch"], b'{"topics":{"\xff":null}}')
+
+
+def test_of_a_field_that_comes_twice_the_first_makes_no_objects() -> None:
+    """It is not bounded, so its words are not looked at either. (§2)"""
+    body = b'{"topics":{"a":{"form_seq":1}},"topics":{"b":{"%b":1}}}'
+    route = BY_LINE["POST /v0/watch"]
+
+    require_known_fields(route, body % b"from_seq")
+    refused = refusal(require_known_fields, route, body % b"tial")
+
+    assert refused.message.endswith("did you mean tail? - at `$.topics[...].tial`")
 
 
 def test_payloads_are_nobody_s_fields() -> None:

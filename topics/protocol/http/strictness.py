@@ -54,16 +54,33 @@ def require_known_fields(route: Route, body: Buffer) -> None:
     kind = OPERATIONS[route.line].body
     if kind is None:
         return
+    whole = _checked(kind, _outline(kind), body, "$")
+    # Field by field: of one that comes twice only the last is bounded, and makes objects.
+    for field, decoder in _inner(kind).items():
+        if text := getattr(whole, field, b""):
+            _checked(kind, decoder, text, f"$.{field}")
+
+
+def _checked(
+    kind: type[msgspec.Struct], decoder: msgspec.json.Decoder[Any], text: Buffer, place: str
+) -> Any:
+    """What the text says; None where it is wrong otherwise, which is said by who reads it.
+
+    Args:
+        kind: Of the whole body.
+        place: Where in it the text stands.
+    """
     try:
-        _decoder(kind).decode(body)
+        return decoder.decode(text)
     except msgspec.ValidationError as error:
         found = _UNKNOWN.fullmatch(str(error))
-        if found is not None:
-            within = found[2] or "$"
-            known = _fields_at(kind, within)
-            raise _unknown("field", found[1], f"{within}.{found[1][:64]}", known) from None
-    except (msgspec.DecodeError, RecursionError):
-        pass  # what is wrong with it otherwise is said by who reads it
+        if found is None:
+            return None
+        within = place + (found[2] or "$")[1:]
+        known = _fields_at(kind, within)
+        raise _unknown("field", found[1], f"{within}.{found[1][:64]}", known) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def _unknown(noun: str, word: str, path: str, known: Iterable[str]) -> Rejection:
@@ -77,8 +94,20 @@ def _unknown(noun: str, word: str, path: str, known: Iterable[str]) -> Rejection
 
 
 @cache
-def _decoder(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
-    return msgspec.json.Decoder(_strict(kind))
+def _outline(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]:
+    """The fields of a body as text, and no others."""
+    fields = [(name, Raw, Raw()) for name in kind.__struct_fields__]
+    made = msgspec.defstruct(f"{kind.__name__}Outline", fields, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(made)
+
+
+@cache
+def _inner(kind: type[msgspec.Struct]) -> Mapping[str, msgspec.json.Decoder[Any]]:
+    """The fields of a body that hold objects with fields of their own."""
+    hints = {name: _strict_hint(hint) for name, hint in field_types(kind).items()}
+    return {
+        name: msgspec.json.Decoder(hint | None) for name, hint in hints.items() if hint is not Raw
+    }
 
 
 @cache
