@@ -113,6 +113,8 @@ def test_sizes_and_times() -> None:
     assert read(maxBytesPerTrigger="1kb").max_bytes_per_trigger == 1024
     assert read(maxTriggerDelay="15m").max_trigger_delay_ms == 900_000
     assert read(maxTriggerDelay="250").max_trigger_delay_ms == 250
+    assert read().place.retry_for_s == 15
+    assert read(retryFor="2m").place.retry_for_s == 120
 
 
 def test_a_write_goes_through_a_server() -> None:

@@ -64,7 +64,7 @@ def test_the_directory_of_the_server_is_read(
 def test_a_server_that_is_away(engine: Durable) -> None:
     """Without it nobody knows whose directory that is."""
     with pytest.raises(Unreachable):
-        settle(Place(path=str(engine.files.path), url=URL), None, ".*")
+        settle(Place(path=str(engine.files.path), url=URL, retry_for_s=0), None, ".*")
 
 
 def test_what_is_only_in_memory_comes_from_the_server(

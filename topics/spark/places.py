@@ -31,9 +31,13 @@ REWOUND: Final = "rewound"
 
 def open_place(place: Place) -> Source:
     """The topics of a place whose `access` is settled.  Raises as `open_source`."""
-    where = place.path if place.path is not None else place.url
-    assert where is not None
-    return open_source(where, api_key=place.api_key if place.path is None else None)
+    if place.path is not None:
+        return open_source(place.path)
+    from topics.arrow.remote import RemoteSource
+    from topics.client import Retry
+
+    assert place.url is not None
+    return RemoteSource(place.url, api_key=place.api_key, retry=Retry(for_s=place.retry_for_s))
 
 
 def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = None) -> Place:
