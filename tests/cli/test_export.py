@@ -99,6 +99,12 @@ def test_an_export_keeps_its_settings(
     assert other.exit_code == 2
     assert "another --by: tag, not date; give the same, or another directory" in other.stderr
 
+    text = tmp_path / "text"
+    assert run("export", "t", "--to", text, *place).exit_code == 0
+    other = run("export", "t", "--to", text, *place, "--data-schema", "variant")
+    assert other.exit_code == 2
+    assert "another --data-schema; give the same" in other.stderr
+
 
 @pytest.fixture
 def lossy(engine: Durable) -> None:

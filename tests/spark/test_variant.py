@@ -10,6 +10,7 @@ import pytest
 import topics.export
 from bench.flights import Server
 from topics import Client, NewRecord
+from topics.spark.variant import AS_IT_IS
 
 from .conftest import Reads, settle
 from .test_export import export
@@ -29,7 +30,7 @@ TEXTS = [
 
 def found(reads: Reads, lake: Path, name: str) -> list[tuple[Any, ...]]:
     """Seq, text, a member by way of the VARIANT, and its type, of all rows."""
-    frame = reads.spark.read.parquet(str(lake / name))
+    frame = reads.spark.read.option(AS_IT_IS, "false").parquet(str(lake / name))
     assert frame.schema["data_variant"].dataType.simpleString() == "variant"
     rows = frame.selectExpr(
         "seq",
@@ -45,7 +46,7 @@ def test_data_beside_itself(
 ) -> None:
     """The text byte for byte, and a VARIANT of it that is marked as one: after a commit, and after
     files were merged, written anew without a deleted record, and made again."""
-    lake = home / "lake"
+    lake = home / "a läke [1]"
     there = ("--path", server.data_dir)
     client.append(name, *(NewRecord(msgspec.Raw(text.encode())) for text in TEXTS))
     settle(server)

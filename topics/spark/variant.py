@@ -14,13 +14,16 @@ from typing import Any, Final
 
 from topics.export.files import Measured
 from topics.export.lake import Lake, quietly
-from topics.export.parquet import VARIANT
+from topics.export.manifest import Damaged
+from topics.export.parquet import VARIANT, ParquetCodec
 from topics.export.planning import STAGED
 from topics.export.target import Staged, Unusable
 from topics.spark.errors import SparkFailure
 from topics.spark.sessions import session
 
 BLOCK_BYTES: Final = 1 << 20
+AS_IT_IS: Final = "__globPaths__"
+"""Spark's own option: false where a path may have `[`, `{` or `*` in it that mean themselves."""
 CODECS: Final = {"none": "uncompressed", "lz4": "lz4_raw"}
 """Compressions that Spark calls by another name."""
 
@@ -33,6 +36,7 @@ def with_variants(lake: Lake, staged: Sequence[Staged], compression: str) -> lis
 
     Raises:
         Unusable: There is no Spark.
+        Damaged: What it wrote is not what it was given.
         OSError.
     """
     try:
@@ -47,13 +51,14 @@ def _with_variant(spark: Any, lake: Lake, staged: Staged, compression: str) -> S
     folder = source.with_name(f"{source.name}.spark")
     try:
         (
-            spark.read.parquet(source.as_uri())
+            spark.read.option(AS_IT_IS, "false")
+            .parquet(f"file://{source}")
             .selectExpr("*", f"try_parse_json(data) AS {VARIANT}")
             # One file, in the order of seqs, also where Spark reads a large one in pieces.
             .coalesce(1)
             .sortWithinPartitions("seq")
             .write.option("compression", CODECS.get(compression, compression))
-            .parquet(folder.as_uri())
+            .parquet(f"file://{folder}")
         )
         [written] = folder.glob("part-*.parquet")
         made = _copied(lake, staged, written)
@@ -75,6 +80,8 @@ def _copied(lake: Lake, staged: Staged, written: Path) -> Staged:
         sink.sync()
     finally:
         sink.close()
+    if (count := ParquetCodec().count(lake, path)) != staged.rows:
+        raise Damaged(path, f"Spark wrote {count} rows, not {staged.rows}")
     return Staged(
         path=path,
         partition=staged.partition,
