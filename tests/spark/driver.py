@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
 from topics.spark.jobs.sessions import Sessions
 from topics.spark.sessions import session
 
-RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 300, "files": 300}
+RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 500, "files": 500, "delta": 500}
 """Sink -> the size of its batches: a batch of files is done sooner than one of a server."""
 
 
@@ -33,6 +35,16 @@ def main(url: str, topic: str, home: Path) -> None:
     def into_folder(rows: Any, batch: int) -> None:
         job._write_folder(rows, batch)
 
+    def into_delta(rows: Any, batch: int) -> None:
+        """The batch is the table's version of an application, as docs/spark.md shows."""
+        table = home / "delta"
+        if DeltaTable.is_deltatable(str(table)):
+            done = DeltaTable(str(table)).transaction_version("driver")
+            if done is not None and done >= batch:
+                return
+        properties = CommitProperties(app_transactions=[Transaction("driver", batch)])
+        write_deltalake(str(table), rows.toArrow(), mode="append", commit_properties=properties)
+
     def into_topic(rows: Any, name: str) -> Any:
         return rows.writeStream.format("topics").option("url", url).option("topic", name)
 
@@ -42,6 +54,7 @@ def main(url: str, topic: str, home: Path) -> None:
         .option("writeMode", "staged")
         .option("stagingDir", str(home / "staging")),
         "folder": frame("folder").writeStream.foreachBatch(into_folder),
+        "delta": frame("delta").writeStream.foreachBatch(into_delta),
         "files": frame("files").writeStream.format("parquet").option("path", str(home / "files")),
     }
     queries = [
