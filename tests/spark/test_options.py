@@ -91,6 +91,13 @@ def test_wrong_values(options: dict[str, str], line: str) -> None:
         read(**options)
 
 
+def test_a_stream_has_no_end() -> None:
+    """As Kafka's: an end that did not hold would be worse than none."""
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        with pytest.raises(BadOption, match=f"option {name} is for batch reads"):
+            read_options({**HERE, name.lower(): "5"}, is_stream=True)
+
+
 def test_places() -> None:
     """A URI of a file is a path, a list of one path as well; the key is not shown."""
     assert read(path="file:/data").place.path == "/data"

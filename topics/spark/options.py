@@ -30,6 +30,7 @@ BOUNDS: Final = (
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
     "startingOffsetsByTimestampStrategy",
 )
+OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 KEPT: Final = ("tag", "tagPrefix", "excludeNode")
 SHAPE: Final = (
     *("columns", "includeMeta", "includeMetadata", "kafkaCompat", "includeHeaders"),
@@ -366,6 +367,9 @@ def read_options(
         BadOption: One does not exist, has no such value, or does not go with another.
     """
     given = _Given(options, READ)
+    ends = [name for name in OF_BATCHES if given.has(name)]
+    if is_stream and ends:
+        raise BadOption(f"option {ends[0]} is for batch reads: a stream has no end")
     given.one_of("maxRecordsPerTrigger", "maxOffsetsPerTrigger")
     given.one_of("minRecordsPerTrigger", "minOffsetsPerTrigger")
     given.one_of("tag", "tagPrefix")
