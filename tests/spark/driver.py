@@ -4,6 +4,7 @@ python tests/spark/driver.py URL TOPIC HOME
 """
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from topics.spark.jobs.sessions import Sessions
 from topics.spark.sessions import session
 
+TOO_BUSY = "Python worker failed to connect back"
+"""Spark gives a worker 10 s to start, and ends the query where it takes longer."""
 RECORDS_PER_BATCH = {"topic": 1000, "staged": 1000, "folder": 500, "files": 500, "delta": 500}
 """Sink -> the size of its batches: a batch of files is done sooner than one of a server."""
 
@@ -57,14 +60,30 @@ def main(url: str, topic: str, home: Path) -> None:
         "delta": frame("delta").writeStream.foreachBatch(into_delta),
         "files": frame("files").writeStream.format("parquet").option("path", str(home / "files")),
     }
-    queries = [
-        writer.option("checkpointLocation", str(home / "checkpoints" / name))
-        .trigger(availableNow=True)
-        .start()
-        for name, writer in writers.items()
-    ]
-    for query in queries:
+    for name, writer in writers.items():
+        checkpoint = str(home / "checkpoints" / name)
+        writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    for query in started(list(writers.values())):
         query.awaitTermination()
+
+
+def started(writers: list[Any]) -> list[Any]:
+    """The queries, all at once; those whose workers came too late are started again.
+
+    On a busy machine five new workers would else end the driver again and again.
+    """
+    found = []
+    while writers:
+        queries = [(writer, writer.start()) for writer in writers]
+        writers = []
+        for writer, query in queries:
+            while query.isActive and query.status["message"].startswith("Initializing"):
+                time.sleep(0.02)
+            if TOO_BUSY in str(query.exception()):
+                writers.append(writer)
+            else:
+                found.append(query)
+    return found
 
 
 if __name__ == "__main__":

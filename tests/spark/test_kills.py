@@ -24,8 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 RECORDS = 9000
 KILLS = 5
 PATIENCE_S = 300.0
-TOO_BUSY = "Python worker failed to connect back"
-"""Spark gives a worker 10 s to start, and ends the query where it takes longer."""
 
 
 def planned(home: Path) -> int:
@@ -71,7 +69,7 @@ class Driver:
 
     def was_too_busy(self) -> bool:
         # The workers that came too late say more behind it.
-        return TOO_BUSY in (self.home / "driver.log").read_text()
+        return driver.TOO_BUSY in (self.home / "driver.log").read_text()
 
     def words(self) -> str:
         return (self.home / "driver.log").read_text()[-3000:]
