@@ -68,22 +68,22 @@ def main(url: str, topic: str, home: Path) -> None:
 
 
 def started(writers: list[Any]) -> list[Any]:
-    """The queries, all at once; those whose workers came too late are started again.
+    """The queries, all at once; those whose workers came too late again, one after the other.
 
     On a busy machine five new workers would else end the driver again and again.
     """
-    found = []
-    while writers:
-        queries = [(writer, writer.start()) for writer in writers]
-        writers = []
-        for writer, query in queries:
-            while query.isActive and query.status["message"].startswith("Initializing"):
-                time.sleep(0.02)
-            if TOO_BUSY in str(query.exception()):
-                writers.append(writer)
-            else:
-                found.append(query)
-    return found
+    queries = [writer.start() for writer in writers]
+    for n, writer in enumerate(writers):
+        while is_late(queries[n]):
+            queries[n] = writer.start()
+    return queries
+
+
+def is_late(query: Any) -> bool:
+    """Whether a query that has just begun ended because its worker was not there in time."""
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        time.sleep(0.02)
+    return TOO_BUSY in str(query.exception())
 
 
 if __name__ == "__main__":
