@@ -1,8 +1,9 @@
 """Spark over topics beside Spark over JSON lines, in one session: ratios, best of three.
 
 `pytest bench/test_spark.py --benchmark-only -m spark` measures two million records, five with
-TOPICS_BENCH_FULL=1, and prints the table; `make test-spark` runs everything once and small.  Each ratio
-is one of wall clock, and one of the CPU of the JVM and its workers, which other processes disturb less.
+TOPICS_BENCH_FULL=1, and prints the table; `make test-spark` runs everything once and small.  What is
+compared takes turns.  Each ratio is one of wall clock, and one of the CPU of this process, the JVM, its
+workers and the server, which other processes disturb less.
 """
 
 import json
