@@ -336,7 +336,8 @@ class World:
         for name, topic in found.items():
             epoch, known = topic.epoch, last.topics.get(name)
             inner = clients.inner.get(epoch, set())
-            i3_a_batch_is_whole(epoch, topic.head_seq, inner)
+            if not topic.ends_with_a_loss:
+                i3_a_batch_is_whole(epoch, topic.head_seq, inner)
             clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
             gone = clients.gone.get(epoch, {})
             gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
