@@ -1,5 +1,7 @@
 """The small commands, and what all of them share."""
 
+import subprocess
+import sys
 from typing import Any
 
 import click
@@ -33,3 +35,35 @@ def test_each_command_explains_itself(run: Any, command: str) -> None:
 def test_version(run: Any) -> None:
     """`topics --version`."""
     assert run("--version").stdout == f"topics {__version__}\n"
+
+
+@pytest.mark.parametrize("args", ["info x", "publish x 1", "read x", "peek x", "rm x --before 2"])
+def test_a_command_loads_what_it_uses(args: str) -> None:
+    """Asyncio, and what httpx loads for a command line of its own, would double the time in which a
+    command starts."""
+    code = (
+        "import sys, topics.cli\n"
+        "try: topics.cli.main(sys.argv[1:])\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print(*sorted({'asyncio', 'rich', 'pygments', 'numpy', 'httpx'} & set(sys.modules)))"
+    )
+    away = ["--url", "http://127.0.0.1:1", "--retry-for", "0"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args.split(), *away], capture_output=True, text=True
+    )
+
+    assert (done.stdout, done.stderr[:8]) == ("2\nhttpx\n", "topics: ")
+
+
+def test_httpx_is_whole_afterwards() -> None:
+    """Its own command line can still be loaded in the process, and the client's other half."""
+    code = (
+        "from topics.cli.exits import import_httpx; import_httpx()\n"
+        "import httpx._main, topics.client as c\n"
+        "assert c.AsyncClient.__module__ == 'topics.client.aio'\n"
+        "assert all(hasattr(c, name) for name in c.__all__)\n"
+        "assert not hasattr(c, 'Nothing')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
