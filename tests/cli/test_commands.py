@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 import pytest
@@ -30,6 +30,37 @@ def test_each_command_explains_itself(run: Any, command: str) -> None:
     for parameter in all_commands()[command].params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
+
+
+NOT_JSON: Final = {
+    "completion": "prints a script",
+    "drain": "prints records, a JSON object a line",
+    "job compact": "runs until it is done; spark.md says what it writes",
+    "job sessions": "runs until it is done; spark.md says what it writes",
+    "keys hash": "prints lines for a keys file",
+    "read": "prints records, a JSON object a line",
+    "redrive": "prints records, a JSON object a line",
+    "serve": "runs a server; its log is JSON by itself",
+    "work": "runs commands, whose output is theirs",
+}
+
+
+def test_every_command_that_answers_does_so_in_json() -> None:
+    """But for those that the table names."""
+    found = {name: c for name, c in all_commands().items() if not isinstance(c, click.Group)}
+    without = {n for n, c in found.items() if not any("--json" in p.opts for p in c.params)}
+
+    assert without == NOT_JSON.keys()
+
+
+def test_whatever_destroys_asks_and_can_be_rehearsed() -> None:
+    """`--yes` and `--dry-run` come together."""
+    found = {n: {o for p in c.params for o in p.opts} for n, c in all_commands().items()}
+    asking = {n for n, opts in found.items() if "--yes" in opts}
+
+    removing = {"delete", "drain", "purge", "rm", "router delete", "export run"}
+    assert asking == removing | {"inspect"}  # which without --yes is its own dry run
+    assert removing <= {n for n, opts in found.items() if "--dry-run" in opts}
 
 
 def test_version(run: Any) -> None:

@@ -23,6 +23,11 @@ def topic_argument(name: str = "topic", **options: Any) -> Callable[[F], F]:
     return click.argument(name, shell_complete=_topics, **options)
 
 
+def topic_option(*names: str, **options: Any) -> Callable[[F], F]:
+    """An option whose value is the name of a topic."""
+    return click.option(*names, shell_complete=_topics, **options)
+
+
 def router_argument() -> Callable[[F], F]:
     """The argument NAME of a router."""
     return click.argument("name", shell_complete=_routers)

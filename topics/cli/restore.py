@@ -1,5 +1,6 @@
 """`topics restore`: a data directory from a backup."""
 
+import json
 from pathlib import Path
 
 import click
@@ -14,7 +15,8 @@ from topics.cli.progress import byte_bar
 @click.argument("src", type=click.Path(path_type=Path))
 @click.argument("data_dir", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--backup", "number", type=click.IntRange(min=1), help="Which one; else the newest.")
-def command(src: Path, data_dir: Path, number: int | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(src: Path, data_dir: Path, number: int | None, as_json: bool) -> None:
     """Make the data directory DIR, which must be empty or absent, of a backup in SRC.
 
     Every byte is compared with its checksum while it is copied, and what lives is counted against
@@ -34,6 +36,10 @@ def command(src: Path, data_dir: Path, number: int | None) -> None:
         finally:
             place.close()
             target.close()
+    if as_json:
+        told = {"data_dir": str(data_dir), "backup": manifest.number, "source": manifest.source}
+        click.echo(json.dumps({**told, "records": living.records, "topics": living.topics}))
+        return
     click.echo(
         f"{data_dir}: backup {manifest.number} of {manifest.source}, taken {when(manifest)}: "
         f"{counted(living.records, 'record')} in {counted(living.topics, 'topic')}"
