@@ -535,7 +535,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     try:
         for command, shown in typed(text):
             done = subprocess.run(
-                ["sh", "-c", command],
+                ["sh", "-c", command.replace("localhost:4000", server.url)],
                 cwd=tmp_path,
                 env={**os.environ, "TOPICS_URL": server.url, "PATH": path},
                 stdout=subprocess.PIPE,
