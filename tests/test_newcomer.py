@@ -101,6 +101,18 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
         found.interrupt()
 
 
+def test_the_tutorial_in_an_empty_folder(newcomer: Newcomer, tmp_path: Path) -> None:
+    """Each command prints what is shown; first of all, as it lists what the server has."""
+    steps = list(typed((ROOT / "docs" / "tutorial.md").read_text()))
+    for command, shown in steps:
+        printed = [
+            ln.rstrip() for ln in PASSING.sub("…", newcomer.type(command, tmp_path)).splitlines()
+        ]
+        assert printed == [PASSING.sub("…", line).rstrip() for line in shown], command
+
+    assert len(steps) > 20
+
+
 def tour() -> Iterator[tuple[str, str]]:
     """(what is typed, what is shown) of the tour in README.md."""
     text = (ROOT / "README.md").read_text()
@@ -136,18 +148,6 @@ def test_the_tour(newcomer: Newcomer) -> None:
             assert printed == "", command
 
     assert len(typed_in) > 14
-
-
-def test_the_tutorial_in_an_empty_folder(newcomer: Newcomer, tmp_path: Path) -> None:
-    """Each command prints what is shown."""
-    steps = list(typed((ROOT / "docs" / "tutorial.md").read_text()))
-    for command, shown in steps:
-        printed = [
-            ln.rstrip() for ln in PASSING.sub("…", newcomer.type(command, tmp_path)).splitlines()
-        ]
-        assert printed == [PASSING.sub("…", line).rstrip() for line in shown], command
-
-    assert len(steps) > 20
 
 
 def test_the_first_lines_of_the_command_line(newcomer: Newcomer, tmp_path: Path) -> None:
