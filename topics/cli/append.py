@@ -153,7 +153,7 @@ def command(
         else:
             job.all(stream, shape, offset)
     if as_json:
-        click.echo(json.dumps(job.told))
+        click.echo(json.dumps(job.counts))
     else:
         click.echo(job.summary, err=True)
 
@@ -265,12 +265,12 @@ class Import:
         return f"{were(self.records, 'record')} appended, go on with --offset {self.offset}"
 
     @property
-    def told(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """The summary for a program; without seqs where there was nothing to append."""
-        told = {"topic": self._topic, "records": self.records, "deduped": self.deduped}
+        counts = {"topic": self._topic, "records": self.records, "deduped": self.deduped}
         if self._seqs is None:
-            return told
-        return {**told, "first_seq": self._seqs[0], "last_seq": self._seqs[1]}
+            return counts
+        return {**counts, "first_seq": self._seqs[0], "last_seq": self._seqs[1]}
 
     @property
     def summary(self) -> str:

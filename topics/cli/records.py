@@ -124,7 +124,7 @@ def rm(
         raise Stop("say which: --before SEQ, --tag TAG or --match GLOB", UNUSABLE)
     asked: Any = ("tag", "Eq", tag) if tag is not None else _glob(match)
     count = _count(client, topic, before, asked)
-    what = f"{_told(count)} of {topic}"
+    what = f"{_at_least(count)} of {topic}"
     if dry_run:
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
@@ -173,7 +173,7 @@ def subject(pattern: str) -> re.Pattern[str]:
     return re.compile(r"\.".join(tokens), re.DOTALL)
 
 
-def _told(count: int) -> str:
+def _at_least(count: int) -> str:
     more = "more than " if count == COUNTED_MAX else ""
     return f"{more}{counted(count, 'record')}"
 
@@ -211,7 +211,7 @@ def purge(
     count = max(found - (keep or 0), 0) if found < COUNTED_MAX else found
     kept = f", all but the newest {keep:,}" if keep else ""
     which = f" whose tag {filter} matches" if filter else ""
-    what = f"{_told(count)} of {topic}{which}{kept}"
+    what = f"{_at_least(count)} of {topic}{which}{kept}"
     if dry_run:
         rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return

@@ -37,8 +37,8 @@ def command(src: Path, data_dir: Path, number: int | None, as_json: bool) -> Non
             place.close()
             target.close()
     if as_json:
-        told = {"data_dir": str(data_dir), "backup": manifest.number, "source": manifest.source}
-        click.echo(json.dumps({**told, "records": living.records, "topics": living.topics}))
+        made = {"data_dir": str(data_dir), "backup": manifest.number, "source": manifest.source}
+        click.echo(json.dumps({**made, "records": living.records, "topics": living.topics}))
         return
     click.echo(
         f"{data_dir}: backup {manifest.number} of {manifest.source}, taken {when(manifest)}: "

@@ -39,12 +39,12 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "POST /v0/topics/:/diff": "Continue with `next_from_seq`. `caught_up` says that there is "
     "nothing more for now; with `wait_ms` the answer waits for a record. Records that were lost "
     "before they could be read are in `tombstone`; records that were deleted are in none. Send the "
-    "`epoch` of the last page, to be told that the topic was deleted and made again.",
+    "`epoch` of the last page, to learn that the topic was deleted and made again.",
     "GET /v0/topics/:/records": "For the same parameters the same bytes, as long as nothing is "
     "removed: the answer has no timings and no marks that move. Ask again with `If-None-Match`, and "
     "304 says that the page is as it was.",
     "POST /v0/topics/:/delete": "Removes records below a number, those whose tag matches, or those "
-    "of which both is true. No reader is told of them. Records that are appended later are not "
+    "of which both is true. Readers are not informed of them. Records that are appended later are not "
     "affected. With `erase` the answer comes when their bytes are gone from the disk.",
     "POST /v0/topics/:/purge": "Without a field it removes all. `filter` matches tags token by "
     "token: `*` is one token between dots, a final `>` one or more. `keep` leaves the newest, `seq` "
@@ -60,8 +60,9 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "stream that ends expire as others do.",
     "GET /v0/routers": f"Each router with its lag, and what blocks it. {_LISTED}",
     "PUT /v0/routers/:": "Copies what is appended to `source` from now on to `dest`, which is made "
-    "if it does not exist. `filter` selects by tag. A destination has one source. Where the router "
-    "exists, its fields are replaced and its place is kept.",
+    "if it does not exist. `filter` selects by tag. A destination has one source. The same "
+    "request again changes nothing; with another source or destination the router begins anew, at the "
+    "head.",
     "GET /v0/routers/:": "`lag` is how many numbers of the source it has yet to look at. A refusal "
     "of the destination is in `blocked`: the router tries again by itself, and loses nothing. What "
     "the source lost before it was copied is in `loss`.",

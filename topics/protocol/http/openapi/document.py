@@ -174,7 +174,7 @@ def _names(route: Route) -> Iterator[Parameter]:
 
 
 def _parameter(each: Parameter, example: str | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    parameter: dict[str, Any] = {
         "name": each.name,
         "in": each.place,
         "required": each.required,
@@ -183,8 +183,8 @@ def _parameter(each: Parameter, example: str | None = None) -> dict[str, Any]:
     }
     if example is not None:
         is_text = each.schema.get("type") == "string"
-        told["example"] = example if is_text else orjson.loads(example)
-    return told
+        parameter["example"] = example if is_text else orjson.loads(example)
+    return parameter
 
 
 def _ref(shape: Shape) -> Schema:
