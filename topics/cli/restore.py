@@ -21,8 +21,8 @@ def command(src: Path, data_dir: Path, number: int | None, as_json: bool) -> Non
 
     Every byte is compared with its checksum while it is copied, and what lives is counted against
     the log, so that no deleted record comes back. The directory begins a history of its own: every
-    topic has another epoch, and a reader whose cursor is from the other history is told so. What
-    was written after the backup is lost, and told as loss. DIR cannot be started before the
+    topic has another epoch, and a reader whose cursor is from the other history gets a tombstone. What
+    was written after the backup is lost, and reported as loss. DIR cannot be started before the
     command has ended with 0; if it is interrupted, remove DIR and begin again.
     """
     from topics.backup.restore import restore
