@@ -110,6 +110,16 @@ def test_the_alerts_ask_for_metrics_that_there_are(scraped: set[str]) -> None:
     assert named - scraped == set()
 
 
+def test_the_queries_are_promql() -> None:
+    """Those of the alerts and of the dashboard, by a parser, where one is installed."""
+    promql = pytest.importorskip("promql_parser")
+    shown = [t["expr"] for p in dashboard()["panels"] for t in p.get("targets", ())]
+    asked = [rule["expr"] for rule in alerts()]
+
+    for expression in (*asked, *shown):
+        promql.parse(re.sub(r"\$__\w+", "5m", expression))  # what Grafana puts in
+
+
 def test_each_alert_says_what_it_means() -> None:
     """Its name, how bad it is, one line for whoever is woken."""
     for rule in alerts():

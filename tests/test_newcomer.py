@@ -162,9 +162,11 @@ def test_the_first_lines_of_the_command_line(newcomer: Newcomer, tmp_path: Path)
 
 
 def test_nothing_else_was_changed(newcomer: Newcomer) -> None:
-    """The clone has its environment and its data, and git sees neither. (README: Start)"""
+    """The clone has its environment, which is the server's only, and its data; git sees neither.
+    (README: Start)"""
     seen = newcomer.type("git status --porcelain", newcomer.clone)
     lies = {path.name for path in newcomer.clone.iterdir()}
 
     assert seen == ""
     assert {".venv", "topics-data"} <= lies
+    assert not list((newcomer.clone / ".venv").rglob("site-packages/pytest"))  # for those who test
