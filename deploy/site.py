@@ -5,6 +5,7 @@ both.  Pages are README.md, CHANGELOG.md, docs/*.md, and those beside the code; 
 to are copied.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,3 +36,21 @@ def on_files(files: Files, config: Any) -> Files:
         for path in sorted(ROOT.glob(pattern))
     ]
     return Files([*kept, *ours])
+
+
+def on_config(config: Any) -> Any:
+    """Give each page that mkdocs.yml has no place for one at the end of "How to"."""
+    named = set(_pages(config.nav))
+    (how_to,) = (section["How to"] for section in config.nav if "How to" in section)
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if f"docs/{path.name}" not in named:
+            how_to.append({path.read_text().splitlines()[0].lstrip("# "): f"docs/{path.name}"})
+    return config
+
+
+def _pages(nav: Any) -> Iterator[str]:
+    for value in nav.values() if isinstance(nav, dict) else nav:
+        if isinstance(value, str):
+            yield value
+        else:
+            yield from _pages(value)
