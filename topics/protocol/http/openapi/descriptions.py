@@ -29,8 +29,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "where the topic was made, 200 where it was there. It is on the disk before the answer is sent.",
     "GET /v0/topics/:": "Counts, bounds, config, and of a queue how many jobs are where. With "
     "`touch=false` it does not count as use of the topic.",
-    "POST /v0/topics/:": "A topic that does not exist is made, unless `create` is false or the "
-    "server's topics may not be made so. The answer comes when the records are as safe as the "
+    "POST /v0/topics/:": "A topic that does not exist is made, unless `create` is false. The "
+    "answer comes when the records are as safe as the "
     "topic's durability class promises. With an `idempotency_key` the same append can be sent "
     "again: it is stored once, and the answer is that of the first, with `deduped`.",
     "DELETE /v0/topics/:": "Watchers get `topic-deleted`. A topic made later under the same name "
@@ -54,10 +54,10 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "answer waits for a job.",
     "POST /v0/topics/:/ack": f"The jobs are deleted. {_HELD}",
     "POST /v0/topics/:/nack": f"The jobs can be claimed again, after `delay_ms` if given. {_HELD}",
-    "POST /v0/topics/:/extend": f"Leases end `lease_ms` from now; 0 ends them now. {_HELD}",
+    "POST /v0/topics/:/extend": f"Leases end `lease_ms` from now, which is clamped as in `claim`. {_HELD}",
     "GET /v0/topics/:/work": "Each event is a job, leased as by `claim`. At most `max` are held at "
-    "once: ack, nack or extend them by their routes, and the next one is sent. The leases of a "
-    "stream that ends expire as others do.",
+    "once: ack, nack or extend them by their routes, and the next one is sent. When the stream ends, "
+    "its jobs are released.",
     "GET /v0/routers": f"Each router with its lag, and what blocks it. {_LISTED}",
     "PUT /v0/routers/:": "Copies what is appended to `source` from now on to `dest`, which is made "
     "if it does not exist. `filter` selects by tag. A destination has one source. The same "
