@@ -30,6 +30,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.state.lent_sessions import LentSession, image_of, lend, take_back
 from topics.protocol.state.watched import Stream
 from topics.protocol.state.watches import Session
+from topics.server.process.latecomers import http2
 from topics.server.readers.channel import Channel, Handed, channel_pair
 from topics.server.readers.figures import Figures, families
 from topics.server.readers.moving import Arrivals
@@ -37,7 +38,6 @@ from topics.server.readers.page import Page, Timing, page_bytes
 from topics.server.readers.sorting import Sorting, asked
 from topics.server.runtime.runtime import Runtime
 from topics.server.transport.connection import Connection
-from topics.server.transport.http2 import Http2
 from topics.server.transport.shared import Shared
 from topics.settings import TABLE, Settings
 
@@ -464,7 +464,7 @@ class Pool:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=handed.returns),
-            Http2,
+            http2,
         )
         self._arrivals.adopt(sock, made, handed.pending)
 
@@ -473,7 +473,7 @@ class Pool:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=handed.returns + 1),
-            Http2,
+            http2,
         )
         self._arrivals.adopt(sock, made, handed.pending)
 
