@@ -55,7 +55,7 @@ from .watching import Watching
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
-RESERVE_BYTES = 4 * WAL_BYTES
+RESERVE_BYTES = 16 * WAL_BYTES
 """Room that is always there: a dead letter that finds none is tried again later, which the model does not
 know."""
 PLENTY = 1 << 40
