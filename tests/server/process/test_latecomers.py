@@ -31,13 +31,21 @@ def test_a_start_needs_none_of_it_and_load_brings_all() -> None:
     assert set(loaded.split()) == {"True"}
 
 
-def test_what_cannot_be_loaded_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The rest is loaded, and the server goes on."""
-    monkeypatch.setattr(latecomers, "LATER", ("topics.no_such_module", "topics.version"))
+def test_a_reader_needs_no_other_protocol() -> None:
+    """It speaks HTTP/1.1 alone, and what it never uses takes no memory."""
+    others = f"print(*(name in sys.modules for name in {latecomers.LATER!r}))"
+    loaded = run(
+        "import topics.server.readers.reader\n"
+        "from topics.server.process import latecomers\n"
+        f"latecomers.load(latecomers.OF_READERS).join()\n{others}"
+    )
 
-    latecomers.load().join()
+    assert loaded.split() == [str(name in latecomers.OF_READERS) for name in latecomers.LATER]
+
+
+def test_what_cannot_be_loaded_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The rest is loaded, and the server goes on."""
+    latecomers.load(("topics.no_such_module", "topics.version")).join()
 
     (line,) = caplog.messages
     assert line == "topics.no_such_module cannot be loaded"

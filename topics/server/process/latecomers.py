@@ -8,6 +8,7 @@ that speaks HTTP/2 finds it there, or waits for some milliseconds.
 
 import logging
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from topics.server.transport.connection import Connection
     from topics.server.transport.speaker import Speaker
 
+OF_READERS: Final = ("topics.protocol.http.openapi.operations",)
+"""What a reader process may need: it speaks HTTP/1.1 alone."""
 LATER: Final = (
     "topics.server.transport.http2",
     "topics.server.transport.websocket",
     "topics.server.exchange.socket_feed",
-    "topics.protocol.http.openapi.operations",
+    *OF_READERS,
 )
 """Each is imported in the function that needs it, and nowhere at the start."""
 
@@ -33,15 +36,15 @@ def http2(connection: "Connection") -> "Speaker":
     return Http2(connection)
 
 
-def load() -> threading.Thread:
-    """Import what few connections need, on a thread of its own; returns the thread."""
-    thread = threading.Thread(target=_load, name="topics-load", daemon=True)
+def load(names: Sequence[str] = LATER) -> threading.Thread:
+    """Import what few requests need, on a thread of its own; returns the thread."""
+    thread = threading.Thread(target=_load, args=(names,), name="topics-load", daemon=True)
     thread.start()
     return thread
 
 
-def _load() -> None:
-    for name in LATER:
+def _load(names: Sequence[str]) -> None:
+    for name in names:
         try:
             import_module(name)
         except Exception:

@@ -26,9 +26,8 @@ from topics.server.access.keys import Entry
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.shell import Phase
-from topics.server.process import logs
+from topics.server.process import latecomers, logs
 from topics.server.process.foreground import run_on_loop
-from topics.server.process.latecomers import http2
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.follower import Follower
@@ -99,6 +98,7 @@ class Reader:
         await self._begin()
         self._tick()
         self._channel.send({"ready": True})
+        latecomers.load(latecomers.OF_READERS)
         await self._ended.wait()
         return self._code
 
@@ -192,7 +192,7 @@ class Reader:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=handed.returns),
-            http2,
+            latecomers.http2,
         )
         if handed.lent:
             self._borrow(*pickle.loads(handed.lent))
