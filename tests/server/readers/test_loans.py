@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from protocol.harness import Harness
-from protocol.viewers import Viewer
+from protocol.viewers import Pulling, Viewer
 
 from topics.protocol.state.lent_sessions import LentSession, image_of
 from topics.protocol.state.watches import Session
@@ -98,16 +98,28 @@ def test_what_comes_back_of_a_loan_that_is_over_is_not_taken(lender: Lender) -> 
     assert lender.loans.holder_of(session.wid) is None
 
 
-def test_a_stream_that_takes_over_here_ends_the_one_in_the_reader(lender: Lender) -> None:
-    """The session is here at once, and the reader is told why its stream ends."""
+class Again(Viewer):
+    """Another stream of a session that is there already."""
+
+    def __init__(self, engine: Harness, wid: str) -> None:
+        Pulling.__init__(self, engine)
+        self.wid = wid
+
+
+@pytest.mark.parametrize("why", ["TAKEN_OVER", "KEY_REMOVED"])
+def test_a_stream_in_a_reader_ends_when_the_engine_says_so(lender: Lender, why: str) -> None:
+    """Another one takes over here, or its key is removed: the session is here at once, and the reader is
+    told why its stream ends."""
     session = lender.session()
     _, number = lender.lend(session)
 
-    lender.harness.engine.watches.revoke(session.owner)
+    if why == "TAKEN_OVER":
+        Again(lender.harness, session.wid).open()
+    else:
+        lender.harness.engine.watches.revoke(session.owner)
 
     assert lender.loans.holder_of(session.wid) is None
-    (told,) = lender.channels[0].messages
-    assert (told["end"], told["number"]) == (session.wid, number)
+    assert lender.channels[0].messages == [{"end": session.wid, "number": number, "why": why}]
 
 
 def test_sessions_of_a_reader_that_ended_are_here_again(lender: Lender) -> None:
