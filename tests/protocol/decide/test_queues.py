@@ -618,6 +618,17 @@ def test_one_answer_holds_eight_megabytes_of_jobs() -> None:
     assert engine.counters() == (0, 12, 0)
 
 
+def test_a_claim_that_got_what_it_wanted_leaves_no_work() -> None:
+    """Only a claim that left jobs behind, for their size or for the dead ones among them, has its queue
+    looked at again. (§10.2)"""
+    engine = queue()
+    engine.append(1, 2, name="q")
+    engine.work_off()
+
+    assert engine.claimed("q", max=1) == [1]
+    assert not engine.engine.has_work
+
+
 def test_a_claim_that_only_met_dead_jobs_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of them moves at once; the job behind them is not left to the next news. (§10.2, §10.6)"""
     monkeypatch.setattr(queues, "MOVED_MAX", 2)

@@ -6,7 +6,7 @@ columns finds where to cut, one join makes the text (§6.1, §10.6).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -40,11 +40,11 @@ class Copies:
         nodes, tags: One (or None) each, or None where none has one.
     """
 
-    tails: list[JsonText] = field(default_factory=list)
-    seqs: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    hops: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    data_size: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
-    meta_size: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    tails: list[JsonText]
+    seqs: NDArray[np.uint64]
+    hops: NDArray[np.uint8]
+    data_size: NDArray[np.uint32]
+    meta_size: NDArray[np.uint32]
     nodes: list[str | None] | None = None
     tags: list[str | None] | None = None
 
