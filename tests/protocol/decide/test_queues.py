@@ -618,6 +618,29 @@ def test_one_answer_holds_eight_megabytes_of_jobs() -> None:
     assert engine.counters() == (0, 12, 0)
 
 
+def test_eight_jobs_of_the_largest_size_are_one_answer() -> None:
+    """What a record may have is data and meta; its text is a little longer, and no reason to leave the
+    eighth behind. (§11)"""
+    engine = Harness()
+    engine.put("q", type="queue")
+    for _ in range(9):
+        engine.append("x" * ((1 << 20) - 2), name="q")
+
+    assert engine.claimed(max=8) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_stream_is_given_what_one_look_had_no_room_for() -> None:
+    """Twelve jobs are more than one answer holds; it has all of them without other news. (§10.8)"""
+    engine = queue()
+    worker = Puller(engine, 100)
+    worker.pull()
+    engine.append(*["x" * 900_000] * 12, name="q")
+    engine.work_off()
+    worker.pull()
+
+    assert [seq for seq, _, _ in worker.jobs] == list(range(1, 13))
+
+
 def test_a_claim_that_got_what_it_wanted_leaves_no_work() -> None:
     """Only a claim that left jobs behind, for their size or for the dead ones among them, has its queue
     looked at again. (§10.2)"""
