@@ -629,6 +629,31 @@ def test_eight_jobs_of_the_largest_size_are_one_answer() -> None:
     assert engine.claimed(max=8) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_jobs_of_eight_megabytes_to_the_byte_are_one_answer() -> None:
+    """And one byte more is left for the next. (§11)"""
+    engine = Harness()
+    engine.put("q", type="queue")
+    engine.append("", name="q")
+    around = engine.state("q")["bytes"]
+    engine.ack(*engine.claimed())
+    for _ in range(8):
+        engine.append("x" * ((1 << 20) - around), name="q")
+    engine.append("y", name="q")
+
+    assert engine.claimed(max=9) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert engine.claimed(max=9) == [10]
+
+
+def test_a_job_that_is_larger_than_an_answer_is_one_by_itself() -> None:
+    """Never none, and never two. (§11)"""
+    engine = Harness(max_record_bytes=16 << 20)
+    engine.put("q", type="queue")
+    for _ in range(2):
+        engine.append("x" * (9 << 20), name="q")
+
+    assert [engine.claimed(max=9), engine.claimed(max=9)] == [[1], [2]]
+
+
 def test_a_stream_is_given_what_one_look_had_no_room_for() -> None:
     """Twelve jobs are more than one answer holds; it has all of them without other news. (§10.8)"""
     engine = queue()
