@@ -4,12 +4,14 @@ import re
 
 import pytest
 
-from protocol.harness import START_MS, Harness, refusal, tagged
+from protocol.harness import START_MS, Harness, refusal, shown, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
 from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
+from topics.protocol.http import bodies
 from topics.protocol.http.metrics import Process, Source, families
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.outcomes import Gate
 
 # ---------------------------------------------------------------------- claim (§10.2)
 
@@ -652,6 +654,32 @@ def test_a_job_that_is_larger_than_an_answer_is_one_by_itself() -> None:
         engine.append("x" * (9 << 20), name="q")
 
     assert [engine.claimed(max=9), engine.claimed(max=9)] == [[1], [2]]
+
+
+def test_a_claim_that_moved_a_job_is_answered_when_its_dead_letter_is_safe() -> None:
+    """The claim says by its silence that the job is gone: the dead letter's class is waited for, whatever
+    the queue's own is. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="dead", durability="memory")
+    engine.put("dead", durability="fsync")
+    engine.append(1, 2, name="q")
+    engine.claimed(max=1)
+    engine.nack(1)
+
+    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+
+    assert shown(found)["count"] == 1
+    assert found.gate is Gate.SYNCED
+
+
+def test_jobs_of_a_queue_that_went_meanwhile_are_not_set_aside() -> None:
+    """Their text was being read when it was deleted: there is no claim to answer any more."""
+    engine = queue()
+    engine.append(1, 2, name="q")
+    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+    engine.drop("q")
+    set_aside = engine.engine.queue_commands.set_aside
+
+    assert set_aside(found.jobs.grant, {1: OSError("unreadable")}, [], engine.moment) is None
 
 
 def test_a_stream_is_given_what_one_look_had_no_room_for() -> None:
