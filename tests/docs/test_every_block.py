@@ -68,6 +68,10 @@ NOT_RUN: Final = {
         "export.md",
         "topics export orders --to lake --then-delete",
     ): "needs readers that keep cursors; tests/cli/test_export_delete.py",
+    (
+        "export.md",
+        "topics export orders --to lake --path topics-data",
+    ): "needs a JVM; tests/spark/test_variant.py",
     ("operations.md", "export TOPICS_DATA_DIR"): "servers that do not end; tests/contract runs the "
     "contract over them",
     ("backup.md", "17 * * * *"): "lines of a crontab",
@@ -78,6 +82,7 @@ NOT_RUN: Final = {
     ("spark.md", "query = (spark.readStream"): "needs a JVM; tests/spark",
     ("spark.md", "(frame.selectExpr"): "needs a JVM; tests/spark",
     ("spark.md", "topics job sessions"): "needs a JVM; tests/spark",
+    ("spark.md", "def work(rows, batch)"): "needs a JVM; tests/spark/test_connect.py",
     ("watching.md", "const answer = await fetch"): "a browser's; the page of tests/browser does so",
     (
         "watching.md",

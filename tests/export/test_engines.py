@@ -1,16 +1,14 @@
-"""Engines: by name, and what is checked of what they made."""
+"""Engines: what is checked of what they made."""
 
-import sys
-import types
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from topics.export.engines import FileExport, engine
+from topics.export.engines import FileExport
 from topics.export.manifest import Damaged
-from topics.export.target import Unusable, open_target
-from topics.export.writing import Piece, chunk_of
+from topics.export.target import open_target
+from topics.export.writing import Piece
 from topics.testing import MemoryTopics
 
 from .exporting import PARQUET, export, remote, run, seqs
@@ -22,19 +20,6 @@ def memory() -> Iterator[MemoryTopics]:
     with MemoryTopics() as memory:
         memory.client.append("t", *range(9))
         yield memory
-
-
-def test_engines_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`spark` is a module of another package, which may be missing."""
-    assert engine("direct") is chunk_of
-    monkeypatch.setitem(sys.modules, "topics.spark.export", None)
-    with pytest.raises(Unusable, match=r"--engine spark needs pip install .*\[spark\]"):
-        engine("spark")
-
-    made: Any = types.ModuleType("topics.spark.export")
-    made.chunk = lambda *given: given
-    monkeypatch.setitem(sys.modules, "topics.spark.export", made)
-    assert engine("spark") is made.chunk
 
 
 def test_what_was_written_is_looked_at_again(memory: MemoryTopics) -> None:

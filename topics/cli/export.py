@@ -191,7 +191,10 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
             if given["then_delete"]:
                 _tell_deletes(client, source, to, topics, given)
             return OK
-        with progress(as_json=given["as_json"]) as shown, _exporting(to, settings, given) as target:
+        with (
+            progress(as_json=given["as_json"]) as shown,
+            _exporting(to, settings, given, source, job) as target,
+        ):
             result = _exported(source, target, job, shown, stopping, given["follow"])
             shown.done(result)
             if given["then_delete"] and not result.is_stopped:
@@ -378,28 +381,23 @@ def _from_file(name: str) -> Any:
 
 
 @contextmanager
-def _exporting(to: Path, settings: "Settings", given: dict[str, Any]) -> Iterator["Exporting"]:
-    from topics.export.engines import FileExport, engine
+def _exporting(
+    to: Path, settings: "Settings", given: dict[str, Any], source: "Source", job: "Job"
+) -> Iterator["Exporting"]:
+    from topics.cli.export_engine import chosen, engine
+    from topics.export.engines import FileExport
     from topics.export.lake import OsLake
     from topics.export.target import open_target
 
     size = given["target_file_size"]
-    if given["master"] is not None:
-        os.environ["MASTER"] = given["master"]
-    is_spark = given["engine"] == "spark" or (
-        given["engine"] is None
-        and settings.format in ("parquet", "jsonl")
-        and bool(given["master"] or os.environ.get("SPARK_REMOTE") or settings.has_variant)
-    )
+    name = chosen(given, settings, source, job, to)
     if settings.format in ("delta", "iceberg"):
         from topics.export.tables import open_tables
 
-        if is_spark:
-            raise Stop("--engine spark writes parquet and jsonl; use direct for tables", UNUSABLE)
         with open_tables(OsLake(to), settings) as tables:
             yield tables
         return
-    made = engine("spark" if is_spark else "direct")
+    made = engine(name)
     with open_target(OsLake(to), settings, compression=given["compression"]) as target:
         for note in target.notes:
             click.echo(f"topics: {note}", err=True)

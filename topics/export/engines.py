@@ -1,45 +1,25 @@
 """Which program reads a chunk and writes its files.
 
-An engine makes chunks; what is a commit, and in which order they come, is not its concern.  `direct`
-is pyarrow in this process.  `spark` is `topics.spark.export`, where it is installed: a module with
-
-    def chunk(lake, form, source, piece, progress) -> Chunk
-
-with the arguments and the promises of `topics.export.writing.chunk_of`.
+An engine makes chunks; what is a commit, and in which order they come, is not its concern.  The engine
+of this package is `topics.export.writing.chunk_of`, pyarrow in this process.  Another one is given by the
+caller, as `topics export` gives Spark's, and keeps the arguments and the promises of that function.
 """
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from topics.arrow.source import Source
 from topics.export.compact import compact_topic
 from topics.export.manifest import Commit, Damaged, Lineage, Settings
 from topics.export.reconcile import reconcile
-from topics.export.target import Chunk, Target, Unusable
+from topics.export.target import Chunk, Target
 from topics.export.verify import verify
 from topics.export.writing import Form, Piece, ReadProgress, chunk_of
 
 Engine: TypeAlias = Callable[..., Chunk]
 
-ENGINES: Final = ("direct", "spark")
 TIDY_FILES: Final = 20
 """Small files of a topic after which a run that follows it merges them."""
-
-
-def engine(name: str) -> Engine:
-    """Raises Unusable: It is not installed."""
-    if name == "direct":
-        return chunk_of
-    try:
-        made: Any = import_module("topics.spark.export")
-    except ImportError as error:
-        raise Unusable(
-            f'--engine spark needs pip install "topics-server[spark]" ({error}); '
-            "--engine direct needs nothing more"
-        ) from None
-    found: Engine = made.chunk
-    return found
 
 
 class FileExport:
