@@ -18,7 +18,7 @@ EVALUATED: Counter[str] = Counter()
 """How often each invariant was evaluated by this process."""
 
 
-NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "F1", "F12", "F14"}
+NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "E1", "F1", "F12", "F14"}
 
 
 class Violation(AssertionError):

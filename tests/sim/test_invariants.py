@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from . import invariants, pushing, reading, rot, routing, space
+from . import exporting, invariants, pushing, reading, rot, routing, space
 from .invariants import EVALUATED, Violation, check
 from .model import Model, Topic
 from .process import Process
@@ -178,6 +178,15 @@ TABLE: dict[str, Invariant] = {
         "an answer says what the contract says", "§1-§10", (Traffic.get, Waiting.answered)
     ),
     "C2": Invariant("a refusal has its reason, and its code", "§11", (Traffic._check_refusal,)),
+    "E1": Invariant(
+        "an export has each record once, and accounts for every seq",
+        "docs/export.md",
+        (
+            exporting.e1_files_are_what_the_manifest_says,
+            exporting.e1_every_record_is_there_once,
+            exporting.e1_no_crash_takes_what_was_exported,
+        ),
+    ),
     "F1": Invariant("who only stopped starts again", "docs/durability.md", (World.crash,)),
     "F12": Invariant(
         "damage to durable bytes is named", "docs/durability.md", (rot._check_refused,)

@@ -5,6 +5,7 @@ Owns the clients' memory (what was acknowledged, what was ever seen) and the che
 Refuses to know what the disk does.  Invariant: the model is changed exactly when the engine was.
 """
 
+import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,6 +90,10 @@ class Style:
         routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
+        in_a_row: How many calls fail then, one of these.
+        evicts: How often the kernel has dropped its clean pages by the next start, after a kill.
+        exported: An exporter follows the topics.
+        reconfigured: How often a command is another config for its topic, beside other reasons.
     """
 
     names: tuple[str, ...]
@@ -106,6 +111,10 @@ class Style:
     held: float = 0.0
     routed: bool = True
     full: bool = False
+    in_a_row: tuple[int, ...] = (1, 1, 2, 3)
+    evicts: float = 0.3
+    reconfigured: float = 0.0
+    exported: bool = False
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -144,6 +153,13 @@ class Style:
             faults=rng.choice((0.0, 0.02)),
             **rng.choice(({}, {"queues": ("a",)}, {"full": True, "routed": False})),
         )
+
+    @staticmethod
+    def exporting(rng: random.Random) -> "Style":
+        """Topics that an exporter follows; their records are in the log, where it reads them."""
+        classes = rng.choice([("fsync",), ("disk",), ("memory", "disk", "fsync")])
+        style = dataclasses.replace(Style.drawn(rng), classes=classes, exported=True)
+        return dataclasses.replace(style, sizes=(rng.choice(SIZES),))
 
     @staticmethod
     def drawn(rng: random.Random) -> "Style":
@@ -217,7 +233,7 @@ class Traffic:
         rng = self.world.rng
         name = rng.choice(self.world.style.names)
         kind = rng.random()
-        if name not in self.world.model.topics and rng.random() < 0.5:
+        if (name not in self.world.model.topics and rng.random() < 0.5) or self._is_reconfigured():
             self.put(name)
         elif name in self.world.style.queues and rng.random() < 0.6:
             self.work(name)
@@ -237,6 +253,10 @@ class Traffic:
             self.put(name)
         else:
             self.delete_topic(name)
+
+    def _is_reconfigured(self) -> bool:
+        chance = self.world.style.reconfigured
+        return chance > 0 and self.world.rng.random() < chance
 
     # -- commands ------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from topics.protocol.state.job import JobPlace
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
+from .exporting import Exporting
 from .files import Cut, Fault, SimFiles
 from .invariants import (
     Violation,
@@ -55,9 +56,9 @@ from .watching import Watching
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
-RESERVE_BYTES = 4 * WAL_BYTES
-"""Room that is always there: a dead letter that finds none is tried again later, which the model does not
-know."""
+RESERVE_BYTES = WAL_BYTES
+"""The least that a store keeps back, so that commands wait for room in the log, and dead letters are
+postponed."""
 PLENTY = 1 << 40
 
 
@@ -107,6 +108,7 @@ class World:
         self.waiting = Waiting(self)
         self.watching = Watching(self)
         self.pushing = Pushing(self)
+        self.exporting = Exporting(self) if self.style.exported else None
         self.asides = random.Random(f"asides {seed}")
 
     # -- life ----------------------------------------------------------------------------------
@@ -162,7 +164,12 @@ class World:
         waited_for |= {stream.name for stream in self.pushing.open}
         served = waited_for if self.asked is None else waited_for | {self.asked}
         after_ms = self.style.limits.dead_letter_after_ms
-        self.model.reap(places, served=served, after_ms=after_ms)
+        self.model.reap(
+            places,
+            served=served,
+            after_ms=after_ms,
+            lacked_room=self.process.take_lack_of_room(),
+        )
 
     def places(self) -> dict[str, dict[int, JobPlace]]:
         """Where the engine has its jobs; it need not have read the clock yet."""
@@ -205,6 +212,8 @@ class World:
             # What a failed sync left clean may be lost in any next process: as at a power cut.
             how = "cut"
         candidates = self._candidates(how)
+        if self.exporting is not None:
+            self.exporting.stop(stop)
         self.files = self._next_files(stop)
         self._heed(self.process.last_words)
         check_rot(self)
@@ -279,7 +288,7 @@ class World:
         if how == "cut":
             return self.files.cut(self.rng, harsh=self.style.harsh)
         found = self.files.kill()
-        if not self.is_unseen and self.rng.random() < 0.3:
+        if not self.is_unseen and self.rng.random() < self.style.evicts:
             found.drop_caches()
         return found
 
@@ -317,6 +326,7 @@ class World:
         self.model = matching[0]
         least_ms = min(model.logged_ms for model in matching)
         check(self.recovered_ms >= least_ms, "I14", f"{self.recovered_ms} after {least_ms}")
+        self.model.logged_ms = least_ms  # of those that look alike it may be any
         self._check_seeks(found)
         _doubt_keys(self.model, matching)
         self._begin_history()
@@ -489,6 +499,14 @@ class World:
                 self.is_unseen = FAILED_NAME in str(cut)
                 self.crash(self.rng.choice(("kill", "cut")))
 
+    def rest(self) -> None:
+        """Nothing disturbs the world any more: an exporter comes to the head."""
+        self.files.cut_at = None
+        self.files.faults.clear()
+        if self.exporting is not None:
+            self.settle()
+            self.exporting.check_whole()
+
     def step(self) -> None:
         self.steps += 1
         kind = self.rng.random()
@@ -539,6 +557,21 @@ class World:
             self.waiting.leave(self.asides.choice(self.waiting.claimers))
         elif kind < 0.52 and self.style.full:
             self._fill_or_free()
+        elif kind > 0.94 and self.exporting is not None and not self.process.failed:
+            self.exporting.step()
+
+    def go_on(self, steps: int) -> None:
+        """What the server does between two reads of another process."""
+        for _ in range(steps):
+            kind = self.asides.random()
+            if kind < 0.7:
+                self.turn()
+            elif kind < 0.8:
+                self.process.work_off()
+            elif kind < 0.9:
+                self.process.step_maintenance(checkpoint=self.asides.random() < 0.4)
+            else:
+                self.settle()
 
     def _fill_or_free(self) -> None:
         """Others fill the disk up to a little room, or free it; then maintenance goes on."""
@@ -566,7 +599,7 @@ class World:
 
     def _calls_that_fail(self) -> int:
         """Failures come in groups."""
-        return self.rng.choice((1, 1, 2, 3))
+        return self.rng.choice(self.style.in_a_row)
 
     def _settle_idle(self) -> None:
         self.settle()
