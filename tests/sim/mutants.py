@@ -75,6 +75,7 @@ Patch = pytest.MonkeyPatch
 SOURCES = Path(topics.__file__).parent
 
 FIRST: dict[str, int] = {
+    "an_export_reads_what_a_power_loss_may_take": 7,
     "batch_split_in_two": 2,
     "caps_evict_leased_jobs": 3,
     "checkpoint_not_synced": 1,

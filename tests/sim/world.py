@@ -241,6 +241,8 @@ class World:
         self.was_disturbed = self._was_refused_a_call
         self.files.faults.clear()
         self._adopt(how, candidates)
+        if self.exporting is not None:
+            self.exporting.check_stop()
         self._recover_again()
 
     def _heed(self, told: str) -> None:
