@@ -18,7 +18,7 @@ EVALUATED: Counter[str] = Counter()
 """How often each invariant was evaluated by this process."""
 
 
-NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "E1", "F1", "F12", "F14"}
+NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "E1", "F1", "F11", "F12", "F14"}
 
 
 class Violation(AssertionError):
@@ -34,6 +34,12 @@ def check(fact: bool, invariant: str, what: object) -> None:
     EVALUATED[invariant] += 1
     if not fact:
         raise Violation(invariant, str(what))
+
+
+def f11_only_a_failed_read_fails(failed_reads: int, why: Exception) -> None:
+    """A read is refused for damage where a segment could not be read, and for nothing else; what is
+    not refused has the right bytes (I4). (docs/durability.md)"""
+    check(failed_reads > 0, "F11", f"no read failed: {why}")
 
 
 def i2_what_a_stop_takes_is_a_suffix(

@@ -63,6 +63,7 @@ from topics.store.files import File
 from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
 from topics.store.reader import ReadOnlyStore
 from topics.store.replay import FileHeader, LogBatch, LogWalk, Tail
+from topics.store.runs import SealedRun
 from topics.store.segments import Segments
 from topics.store.store import DiskStore
 from topics.store.wal import Log
@@ -693,6 +694,20 @@ def names_of_an_export_not_synced(patch: Patch) -> None:
     patch.setattr(target, "sync_directories_of", lambda lake, paths: None)
 
 
+def text_not_compared_with_its_digest(patch: Patch) -> None:
+    patch.setattr(SealedRun, "_check", lambda self, *given: None)
+
+
+def a_head_waits_for_a_sync_that_is_over(patch: Patch) -> None:
+    on_written = Publication.on_written
+
+    def forgetful(self: Publication, lsn: int) -> None:
+        self._synced_lsn = -1
+        on_written(self, lsn)
+
+    patch.setattr(Publication, "on_written", forgetful)
+
+
 def _synced_behind_their_name(patch: Patch, ending: str) -> None:
     """A file gets its name first, and its bytes are made durable then."""
     sync, rename = SimFile.sync, SimFiles.rename
@@ -844,6 +859,10 @@ BUGS: dict[str, Bug] = {
                 files_of_an_export_not_synced,
                 names_of_an_export_not_synced,
             )
+        ),
+        *(
+            Bug(sow, "tight")
+            for sow in (text_not_compared_with_its_digest, a_head_waits_for_a_sync_that_is_over)
         ),
         Bug(segments_left_by_an_erasure, worlds=ERASED),
         Bug(image_taken_behind_its_boundary, worlds=SLOW_LOG),

@@ -23,12 +23,14 @@ from topics.protocol.http.answers import pieces_of
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.events import Event
+from topics.protocol.model.events import Event, FloorsRaised
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Records, Wake
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
+from topics.protocol.state.topic import Topic
+from topics.store.runs import SealedRun
 
 from .invariants import i32_nothing_is_decided_after_a_failure
 
@@ -165,6 +167,26 @@ class Process(InlineHost):
         if isinstance(wake.result, Exception):
             raise wake.result
         return wake.result
+
+    def listen_to_evictions(self, told: Callable[[str, int, int], None]) -> None:
+        """Call with the topic, the last seq and the bytes in memory before, whenever memory evicts."""
+        eviction, memory = self.engine.unit._memory_eviction, self.engine.state.memory
+        emit = eviction._emit
+
+        def evicted(topic: Topic, event: FloorsRaised) -> None:
+            used_bytes = memory.total_bytes
+            emit(topic, event)
+            told(topic.name, event.floors.cap_through, used_bytes)
+
+        eviction._emit = evicted
+
+    def forget_checks(self, name: str) -> None:
+        """As where the runs of a topic were not read since the start: a block that was checked once is
+        not checked again while its run is open."""
+        topic = self.engine.state.topics.get(name)
+        for run in topic.runs if topic is not None else ():
+            if isinstance(run, SealedRun):
+                run._checked = None
 
     def take_lack_of_room(self) -> bool:
         """Whether the log had no room for something since the last call."""

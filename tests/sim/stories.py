@@ -12,7 +12,7 @@ from pathlib import Path
 from .traffic import Style
 from .world import World
 
-KINDS = ("life", "work", "wide", "export")
+KINDS = ("life", "work", "wide", "export", "tight")
 CRASHES = 6
 
 
@@ -30,7 +30,12 @@ def style_of(kind: str, seed: int) -> Style | None:
     """None stands for what the world itself draws."""
     if kind == "life":
         return None
-    drawn = {"work": Style.working, "wide": Style.wide, "export": Style.exporting}
+    drawn = {
+        "work": Style.working,
+        "wide": Style.wide,
+        "export": Style.exporting,
+        "tight": Style.tight,
+    }
     return drawn[kind](random.Random(seed))
 
 

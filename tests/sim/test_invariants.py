@@ -188,6 +188,11 @@ TABLE: dict[str, Invariant] = {
         ),
     ),
     "F1": Invariant("who only stopped starts again", "docs/durability.md", (World.crash,)),
+    "F11": Invariant(
+        "a read that fails is told, and no other is",
+        "docs/durability.md",
+        (invariants.f11_only_a_failed_read_fails,),
+    ),
     "F12": Invariant(
         "damage to durable bytes is named", "docs/durability.md", (rot._check_refused,)
     ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from topics.protocol.driver.throttle import SOFT
 from topics.protocol.model.commands import (
     Ack,
     Append,
@@ -31,7 +32,7 @@ from topics.protocol.model.commands import (
     PutTopic,
 )
 from topics.protocol.model.config import RouterConfig, TopicConfig
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.model.tags import parse_match, parse_subject
@@ -39,6 +40,7 @@ from topics.protocol.model.tags import parse_match, parse_subject
 from .invariants import (
     Violation,
     check,
+    f11_only_a_failed_read_fails,
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
 )
@@ -62,6 +64,8 @@ TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
 LARGE = 64 << 10
+MOST_BESIDE_DATA = 400
+"""Bytes in memory that a record has beside `data` and `meta`, at most."""
 ANSWERS: dict[type, str] = {
     Append: "I3",
     DeleteRecords: "I15",
@@ -93,6 +97,8 @@ class Style:
         in_a_row: How many calls fail then, one of these.
         evicts: How often the kernel has dropped its clean pages by the next start, after a kill.
         exported: An exporter follows the topics.
+        hot_bytes: Memory for records that are in no segment.
+        spoiled: How often a read meets segments that fail, come short or have another bit.
         reconfigured: How often a command is another config for its topic, beside other reasons.
     """
 
@@ -115,6 +121,8 @@ class Style:
     evicts: float = 0.3
     reconfigured: float = 0.0
     exported: bool = False
+    hot_bytes: int = 256 << 20
+    spoiled: float = 0.0
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -155,6 +163,19 @@ class Style:
         )
 
     @staticmethod
+    def tight(rng: random.Random) -> "Style":
+        """Memory for a few records, some of them in memory only; and segments that fail to be read."""
+        style = Style.drawn(rng)
+        return dataclasses.replace(
+            style,
+            classes=rng.choice([("ephemeral",), ("disk", "ephemeral"), CLASSES]),
+            sizes=(rng.choice((15, 100, 495)),),
+            hot_bytes=rng.choice((3000, 8000, 20_000)),
+            spoiled=rng.choice((0.0, 0.3)),
+            segment_max_records=8,
+        )
+
+    @staticmethod
     def exporting(rng: random.Random) -> "Style":
         """Topics that an exporter follows; their records are in the log, where it reads them."""
         classes = rng.choice([("fsync",), ("disk",), ("memory", "disk", "fsync")])
@@ -182,6 +203,7 @@ class Style:
             segment_max_records=self.segment_max_records,
             segment_max_age_ms=30_000,
             wal_file_bytes=self.checkpoint_bytes,
+            max_hot_bytes=self.hot_bytes,
         )
 
 
@@ -226,7 +248,7 @@ class Traffic:
         self.world = world
         self.payloads = 0
         self.has_copies = self.has_plain_copies = False
-        self.refused_for_room = 0
+        self.refused_for_room = self.refused_for_memory = 0
 
     def command(self) -> None:
         """One client's call, and the check of its response."""
@@ -268,6 +290,7 @@ class Traffic:
             outcome = self.world.process.submit(command, told)
         except Rejection as refusal:
             self._check_refusal(command, refusal, act)
+            self.world.take_evictions()
             return None
         assert not isinstance(outcome, Parked)
         answer: dict[str, Any] = orjson.loads(payload(outcome)[0])
@@ -278,6 +301,7 @@ class Traffic:
             invariant = "I17" if refused.code == "topic_full" else "C2"
             what = f"{refused.code} expected: {command} {answer}"
             raise Violation(invariant, what) from None
+        self.world.take_evictions()
         told.learn(answer)
         shown = {key: answer.get(key) for key in expected}
         invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "C1")
@@ -293,6 +317,15 @@ class Traffic:
         if self.world.has_no_space and detail.get("limit") == "disk":
             self.refused_for_room += 1
             return
+        if "retry_after_ms" in detail:
+            self.refused_for_memory += 1
+            pressure = self.world.process.driver._delayed.pressure
+            check(pressure >= SOFT, "I34", f"paced at {pressure}: {refusal}")
+            self.world.process.engine.advance(self.world.process.now_ms)  # it was not decided
+            return
+        if detail.get("limit") == "max_hot_bytes":
+            self._check_pressure(command)
+            return
         if isinstance(command, Append) and command.key:
             key = command.key.decode().rstrip()
             if self.world.model.is_open_question(command.topic, key):
@@ -306,6 +339,16 @@ class Traffic:
         what = f"{code} expected: {refusal} {detail} {command}"[:400]
         invariant = "I17" if "topic_full" in (code, refusal.code.code) else "C2"
         check(refusal.code.code == code, invariant, what)
+
+    def _check_pressure(self, command: Command) -> None:
+        """Refused for want of memory: what it has, and this write, are more than there is. (§11)"""
+        self.refused_for_memory += 1
+        assert isinstance(command, Append)
+        metas = command.metas or []
+        size = sum(map(len, command.datas)) + sum(len(meta or b"") for meta in metas)
+        need = size + len(command.datas) * MOST_BESIDE_DATA
+        used = self.world.process.engine.state.memory.total_bytes
+        check(used + need > self.world.style.hot_bytes, "I34", f"{used}, and {need} is refused")
 
     def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
         if isinstance(command, Append) and command.key:
@@ -578,9 +621,11 @@ class Traffic:
         self.world.pay(command)
         self._check_paid(name, acked)
         try:
-            page = self.world.page(command)
+            page = self._page(command)
         except Rejection as refusal:
             check(name not in self.world.model.topics, "C2", f"{refusal} {ask}")
+            return
+        if page is None:
             return
         topic = self.world.model.topics.get(name)
         if topic is None:
@@ -593,6 +638,27 @@ class Traffic:
         if not ask.include_tags and ask.include_meta:
             for text in split(page):
                 self.world.clients.saw_record(topic.epoch, orjson.loads(text)["$seq"], text)
+
+    def _page(self, command: Diff) -> Page | None:
+        """A page; None where the disk failed, and the answer says so."""
+        world, files = self.world, self.world.files
+        if not world.style.spoiled or world.rng.random() >= world.style.spoiled:
+            return world.page(command)
+        before, files.spoil = files.spoiled_reads, world.rng.choice(("error", "short", "bit"))
+        if files.spoil == "bit":
+            world.process.forget_checks(command.topic)
+        try:
+            return world.page(command)
+        except (Corrupt, OSError) as error:
+            why: Exception = error  # the text is read when the answer is rendered
+        except Rejection as refusal:
+            if refusal.code is not ErrorCode.INTERNAL:
+                raise
+            why = refusal
+        finally:
+            files.spoil = None
+        f11_only_a_failed_read_fails(files.spoiled_reads - before, why)
+        return None
 
     def _drawn_ask(self, name: str) -> Ask:
         rng = self.world.rng

@@ -93,7 +93,8 @@ class World:
         self.clients = Clients()
         self.steps = self.operations = 0
         self.recovery_calls = 0
-        self.crashes = 0
+        self.crashes = self.evictions = 0
+        self._evicting: list[tuple[str, int]] = []
         self.process: Process
         self.recovery: Recovery
         self.recovered_ms = 0
@@ -136,6 +137,7 @@ class World:
         self.recovered_ms = self.process.engine.state.now_ms
         self.process.now_ms = self.clock_ms
         self.process.engine.advance(self.clock_ms)
+        self.process.listen_to_evictions(self._evicted)
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""
@@ -201,6 +203,31 @@ class World:
                 self.learn_epochs()
             case JobsLeased():
                 self.waiting.granted(event)
+
+    def _evicted(self, name: str, through: int, used_bytes: int) -> None:
+        """Memory was full, and the oldest records of a topic that is in memory only were evicted; those of
+        the command that is just decided among them, which the model has a moment later."""
+        self.evictions += 1
+        ahead = self.style.hot_bytes // 16  # a little more than is needed is freed at once
+        check(used_bytes > self.style.hot_bytes - ahead, "I10", f"{name}: for {used_bytes}")
+        self._evicting.append((name, through))
+        if self.process.command is None:
+            self.take_evictions()
+
+    def take_evictions(self) -> None:
+        """The model has the command; it loses what memory had no room for."""
+        evicting, self._evicting = self._evicting, []
+        for name, through in evicting:
+            self._lose(name, through)
+
+    def _lose(self, name: str, through: int) -> None:
+        topic = self.model.topics[name]
+        gone = [seq for seq in topic.records if seq <= through]
+        check(topic.config.discard == "old", "I17", f"{name} rejects, and lost {gone}")
+        held = topic.jobs.first_held()
+        check(through < topic.head_seq, "I10", f"{name}: all of it was evicted")
+        check(held is None or through < held, "I18", f"{name}: {held} is leased, and evicted")
+        topic.lose(gone)
 
     def crash(self, how: str, *, disturb: Callable[[], None] | None = None) -> None:
         """Stop here, and compare what the next process finds; its recovery may be cut off
