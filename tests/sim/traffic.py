@@ -43,6 +43,10 @@ from .invariants import (
     f11_only_a_failed_read_fails,
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
+    i15_nothing_that_matches_is_left,
+    i16_a_key_stands_for_a_batch_of_its_own,
+    i17_what_is_refused_takes_nothing,
+    i21_what_is_skipped_stays,
 )
 from .model import Entry, Refused, Topic
 from .process import Told, payload
@@ -217,6 +221,8 @@ class Clients:
         acked: Epoch -> greatest seq whose append was acknowledged in this process.
         gone: Epoch -> seq whose delete was answered -> the write that has it.
         inner: Epoch -> seqs of batches but for the last of each.
+        keyed: (epoch, idempotency key) -> first seqs of the batches that were appended with it.
+        configs: Epoch -> the last config that was acknowledged, and those put since.
     """
 
     seen: dict[str, int] = field(default_factory=dict)
@@ -226,6 +232,8 @@ class Clients:
     leases: set[int] = field(default_factory=set)
     gone: dict[str, dict[int, int]] = field(default_factory=dict)
     inner: dict[str, set[int]] = field(default_factory=dict)
+    keyed: dict[tuple[str, bytes], set[int]] = field(default_factory=dict)
+    configs: dict[str, list[TopicConfig]] = field(default_factory=dict)
 
     def saw_head(self, epoch: str, seq: int) -> None:
         self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
@@ -286,6 +294,7 @@ class Traffic:
         """The response's fields, checked against those of the model; None if both refuse."""
         self.world.pay(command)
         told = Telling(self.world, command)
+        before = self._leases(command)
         try:
             outcome = self.world.process.submit(command, told)
         except Rejection as refusal:
@@ -302,11 +311,30 @@ class Traffic:
             what = f"{refused.code} expected: {command} {answer}"
             raise Violation(invariant, what) from None
         self.world.take_evictions()
+        skipped = set(answer.get("skipped", ())) & before.keys()
+        if skipped:
+            after = self._leases(command)
+            i21_what_is_skipped_stays(
+                getattr(command, "topic", ""),
+                {seq: before[seq] for seq in skipped},
+                {seq: after.get(seq) for seq in skipped},
+            )
         told.learn(answer)
         shown = {key: answer.get(key) for key in expected}
         invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "C1")
         check(shown == expected, invariant, f"{expected} expected: {answer}")
         return answer
+
+    def _leases(self, command: Command) -> dict[int, int | None]:
+        """Of the jobs that a worker names once."""
+        if not isinstance(command, Ack | Nack | Extend):
+            return {}
+        state = self.world.process.engine.state
+        topic = state.topics.get(command.topic)
+        queue = state.queues.get(topic.topic_id) if topic is not None else None
+        jobs = queue.jobs if queue is not None else {}
+        seqs = [seq for seq in command.seqs if command.seqs.count(seq) == 1]
+        return {seq: jobs[seq].lease if seq in jobs else None for seq in seqs}
 
     def _check_refusal(
         self, command: Command, refusal: Rejection, act: Callable[[], dict[str, Any]]
@@ -338,7 +366,14 @@ class Traffic:
             code = "none"
         what = f"{code} expected: {refusal} {detail} {command}"[:400]
         invariant = "I17" if "topic_full" in (code, refusal.code.code) else "C2"
+        name = getattr(command, "topic", "")
+        held, known = (of.get(name) for of in self._topics())
+        if invariant == "I17" and held is not None and known is not None:
+            i17_what_is_refused_takes_nothing(name, known.head_seq, held.head_seq)
         check(refusal.code.code == code, invariant, what)
+
+    def _topics(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.world.process.engine.state.topics, self.world.model.topics
 
     def _check_pressure(self, command: Command) -> None:
         """Refused for want of memory: what it has, and this write, are more than there is. (§11)"""
@@ -438,6 +473,17 @@ class Traffic:
         command = DeleteRecords(name, before_seq, parsed, erase)
         answer = self.call(command, lambda: self.world.model.delete(name, before_seq, match))
         self._check_state(name, answer)
+        if answer is not None and match is not None:
+            bound = answer["head_seq"] + 1 if before_seq is None else before_seq
+            self._check_deleted(name, match, bound)
+
+    def _check_deleted(self, name: str, match: str, bound: int) -> None:
+        process = self.world.process
+        process.pays = False
+        page = self.world.page(diff_of(name, Ask(match=match, limit=1000)))
+        process.pays = True
+        left = [seq for seq in page.seqs if seq < bound]
+        i15_nothing_that_matches_is_left(name, match, left)
 
     def purge(self, name: str) -> None:
         rng = self.world.rng
@@ -741,6 +787,7 @@ class Telling:
         self._erases: list[bytes] = []
         self._gone: tuple[str, list[int]] = ("", [])
         self._is_told = False
+        self._config: TopicConfig | None = None
 
     def learn(self, answer: dict[str, Any]) -> None:
         """The engine has answered, and the model agrees; the response may still have to wait."""
@@ -762,16 +809,27 @@ class Telling:
                 rows = range(first, self._last + 1)
                 known = topic.records
                 self._rows = [(seq, known[seq].text()) for seq in rows if seq in known]
+                self._check_key(held.epoch, command, answer)
                 if not answer["deduped"]:
                     inner = world.clients.inner.setdefault(held.epoch, set())
                     inner.update(range(first, self._last))
             if isinstance(command, DeleteRecords | Purge | Ack) and not topic.is_volatile:
                 self._gone = world.model.removed
+            if isinstance(command, PutTopic):
+                world.clients.configs.setdefault(held.epoch, []).append(held.config)
+                self._config = held.config
             if isinstance(command, DeleteRecords) and command.erase:
                 self._erases = self._dead_texts(topic)
         self._learned = True
         if self._early is not None:
             self(self._early)
+
+    def _check_key(self, epoch: str, command: Append, answer: dict[str, Any]) -> None:
+        given = self._world.clients.keyed.setdefault((epoch, command.key), set())
+        if answer["deduped"]:
+            i16_a_key_stands_for_a_batch_of_its_own(repr(command.key), answer["first_seq"], given)
+        else:
+            given.add(answer["first_seq"])
 
     def _dead_texts(self, topic: Topic) -> list[bytes]:
         """Texts that were acknowledged or read of the topic and are not in it any more; none if
@@ -796,6 +854,9 @@ class Telling:
         world.clients.gone.setdefault(epoch, {}).update(dict.fromkeys(seqs, lsn))
         if self._is_durable:
             self.promise(lsn)
+        if self._config is not None and (put := world.clients.configs.get(self._epoch)):
+            last = max(i for i, config in enumerate(put) if config is self._config)
+            del put[:last]
         if isinstance(self._command, Append):
             clients = world.clients
             clients.saw_head(self._epoch, self._last)

@@ -38,8 +38,10 @@ from .invariants import (
     i2_what_a_stop_takes_is_a_suffix,
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
+    i13_the_count_is_of_what_is_read,
     i14_times_do_not_fall,
     i26_one_copy_of_each,
+    i30_the_config_is_one_that_was_put,
 )
 from .jobs import shown_jobs
 from .model import Found, Key, Model
@@ -366,7 +368,7 @@ class World:
         last.pass_time(self.clock_ms)
         # An instance that a crash took may be followed by another with its epoch.
         epochs = {topic.epoch for topic in found.values()}
-        for memory in (clients.inner, clients.gone):
+        for memory in (clients.inner, clients.gone, clients.configs):
             for epoch in memory.keys() - epochs:
                 del memory[epoch]
         promised = self.durable_lsn if how == "cut" else self.history[-1][0]
@@ -374,6 +376,10 @@ class World:
             epoch, known = topic.epoch, last.topics.get(name)
             inner = clients.inner.get(epoch, set())
             i3_a_batch_is_whole(epoch, topic.head_seq, inner)
+            i13_the_count_is_of_what_is_read(name, topic.count, topic.texts)
+            if epoch in clients.configs:
+                i30_the_config_is_one_that_was_put(name, topic.config, clients.configs[epoch])
+            clients.configs[epoch] = [topic.config]
             clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
             gone = clients.gone.get(epoch, {})
             gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
