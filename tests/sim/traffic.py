@@ -314,6 +314,7 @@ class Traffic:
         skipped = set(answer.get("skipped", ())) & before.keys()
         if skipped:
             after = self._leases(command)
+            skipped = {seq for seq in skipped if after[seq] is not None}  # others expired just now
             i21_what_is_skipped_stays(
                 getattr(command, "topic", ""),
                 {seq: before[seq] for seq in skipped},
