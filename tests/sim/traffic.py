@@ -223,6 +223,7 @@ class Clients:
         inner: Epoch -> seqs of batches but for the last of each.
         keyed: (epoch, idempotency key) -> first seqs of the batches that were appended with it.
         configs: Epoch -> the last config that was acknowledged, and those put since.
+        configured: Epochs of which one was acknowledged, or found by a start.
     """
 
     seen: dict[str, int] = field(default_factory=dict)
@@ -234,6 +235,7 @@ class Clients:
     inner: dict[str, set[int]] = field(default_factory=dict)
     keyed: dict[tuple[str, bytes], set[int]] = field(default_factory=dict)
     configs: dict[str, list[TopicConfig]] = field(default_factory=dict)
+    configured: set[str] = field(default_factory=set)
 
     def saw_head(self, epoch: str, seq: int) -> None:
         self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
@@ -858,6 +860,7 @@ class Telling:
         if self._config is not None and (put := world.clients.configs.get(self._epoch)):
             last = max(i for i, config in enumerate(put) if config is self._config)
             del put[:last]
+            world.clients.configured.add(self._epoch)
         if isinstance(self._command, Append):
             clients = world.clients
             clients.saw_head(self._epoch, self._last)

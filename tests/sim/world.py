@@ -372,6 +372,7 @@ class World:
         for memory in (clients.inner, clients.gone, clients.configs):
             for epoch in memory.keys() - epochs:
                 del memory[epoch]
+        clients.configured &= epochs
         promised = self.durable_lsn if how == "cut" else self.history[-1][0]
         for name, topic in found.items():
             epoch, known = topic.epoch, last.topics.get(name)
@@ -379,9 +380,10 @@ class World:
             if not topic.ends_with_a_loss:
                 i3_a_batch_is_whole(epoch, topic.head_seq, inner)
             i13_the_count_is_of_what_is_read(name, topic.count, topic.texts)
-            if epoch in clients.configs:
+            if epoch in clients.configured & clients.configs.keys():
                 i30_the_config_is_one_that_was_put(name, topic.config, clients.configs[epoch])
             clients.configs[epoch] = [topic.config]
+            clients.configured.add(epoch)
             clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
             gone = clients.gone.get(epoch, {})
             gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
