@@ -32,8 +32,8 @@ SECONDS ?= 600
 sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md
 	$(BIN)/python -m tests.sim.run --seconds $(SECONDS)
 
-coverage: .venv/ready  ## branches of the core and the store that their own tests do not take
-	$(BIN)/python -m coverage run -m pytest tests/protocol tests/store
+coverage: .venv/ready  ## branches of the core and the store that neither their own tests take nor the worlds; fails below 98 %
+	$(BIN)/python -m coverage run -m pytest tests/protocol tests/store tests/sim --deselect tests/sim/test_mutants.py
 	$(BIN)/python -m coverage report
 
 java: .venv/ready  # that of the machine, else one in .venv

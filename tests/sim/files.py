@@ -127,7 +127,7 @@ class SimFile:
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         self._files.reads(self.name)
-        piece = self._inode.cache[offset : offset + len(buffer)]
+        piece = self._files.spoiled(self.name, self._inode.cache[offset : offset + len(buffer)])
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -198,6 +198,8 @@ class SimFiles:
         cold: No read finds its bytes in memory.
         lies: A sync returns, and nothing is durable.
         unreadable: Names whose reads fail.
+        spoil: How reads of segments fail now: `error`, `short` or `bit`; None: they do not.
+        spoiled_reads: Those that did.
         note_fault: What each write into the lock file does instead.
         wall_s: The wall clock, which only a test moves.
     """
@@ -212,6 +214,8 @@ class SimFiles:
         self.capacity_bytes = 1 << 40
         self.cold = self.lies = False
         self.unreadable: set[str] = set()
+        self.spoil: str | None = None
+        self.spoiled_reads = 0
         self.note_fault: Fault | None = None
         self.wall_s = 1_750_000_000
         self.seed = seed
@@ -326,6 +330,18 @@ class SimFiles:
     def take(self, size: int) -> None:
         if size > 0 and size > self.free_bytes():
             raise OSError(errno.ENOSPC, "no space left")
+
+    def spoiled(self, name: str, piece: bytearray) -> bytearray:
+        """What a read of a segment brings: less than it should, or with another bit."""
+        if self.spoil is None or not name.endswith(".seg") or not piece:
+            return piece
+        self.spoiled_reads += 1
+        if self.spoil == "error":
+            raise OSError(errno.EIO, "unreadable", name)
+        if self.spoil == "short":
+            return piece[: len(piece) // 2]
+        piece[len(piece) // 2] ^= 1
+        return piece
 
     def reads(self, name: str) -> None:
         if name in self.unreadable:

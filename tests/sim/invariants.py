@@ -18,7 +18,7 @@ EVALUATED: Counter[str] = Counter()
 """How often each invariant was evaluated by this process."""
 
 
-NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "F1", "F12", "F14"}
+NAMED = {*(f"I{i}" for i in range(1, 37)), "C1", "C2", "E1", "F1", "F11", "F12", "F14"}
 
 
 class Violation(AssertionError):
@@ -34,6 +34,12 @@ def check(fact: bool, invariant: str, what: object) -> None:
     EVALUATED[invariant] += 1
     if not fact:
         raise Violation(invariant, str(what))
+
+
+def f11_only_a_failed_read_fails(failed_reads: int, why: Exception) -> None:
+    """A read is refused for damage where a segment could not be read, and for nothing else; what is
+    not refused has the right bytes (I4). (docs/durability.md)"""
+    check(failed_reads > 0, "F11", f"no read failed: {why}")
 
 
 def i2_what_a_stop_takes_is_a_suffix(
@@ -84,10 +90,47 @@ def i7_a_delete_touches_nothing_later(
     check(not missing, "I7", f"{name}: {missing[:5]} came after the delete at {bound}")
 
 
+def i13_the_count_is_of_what_is_read(name: str, count: int, seqs: Collection[int]) -> None:
+    """A topic counts the records that a walk through it finds. (§1.2)"""
+    check(count == len(seqs), "I13", f"{name}: {count} are counted, {len(seqs)} are there")
+
+
 def i14_times_do_not_fall(name: str, texts: Sequence[bytes]) -> None:
     """`$ts` ascends with `$seq`. (§0.3)"""
     times = [orjson.loads(text)["$ts"] for text in texts]
     check(times == sorted(times), "I14", f"{name}: {times}")
+
+
+def i15_nothing_that_matches_is_left(name: str, match: str, left: Collection[int]) -> None:
+    """After a delete by tag a read by the same tag finds nothing that was there. (§5)
+
+    Args:
+        left: Seqs that it finds, up to the delete's bound.
+    """
+    check(not left, "I15", f"{name}: {sorted(left)[:5]} match {match}, and are here")
+
+
+def i16_a_key_stands_for_a_batch_of_its_own(
+    key: str, first_seq: int, given: Collection[int]
+) -> None:
+    """A write that is answered as a repetition names a batch that was appended with its key. (§0.8)
+
+    Args:
+        given: First seqs of the batches that were appended with it.
+    """
+    check(first_seq in given, "I16", f"{key}: {first_seq} is none of {sorted(given)}")
+
+
+def i17_what_is_refused_takes_nothing(name: str, before: int, after: int) -> None:
+    """A full topic that rejects has the head that it had. (§0.10)"""
+    check(before == after, "I17", f"{name}: refused, and the head is {after} after {before}")
+
+
+def i21_what_is_skipped_stays(
+    name: str, before: Mapping[int, Any], after: Mapping[int, Any]
+) -> None:
+    """A job that an ack, a nack or an extension skips has the lease that it had. (§10.4)"""
+    check(before == after, "I21", f"{name}: {before} became {after}")
 
 
 def i26_one_copy_of_each(name: str, texts: Iterable[bytes]) -> None:
@@ -105,6 +148,15 @@ def i28_nobody_reads_its_own(nodes: Collection[str], records: Iterable[Mapping[s
     """A reader that leaves out its node gets none of that node's records. (§3.4)"""
     own = [record["$seq"] for record in records if record.get("$node") in nodes]
     check(not own, "I28", f"{own} of {nodes}")
+
+
+def i30_the_config_is_one_that_was_put(name: str, found: object, put: Collection[object]) -> None:
+    """A restart shows the last config that was acknowledged, or one that was put after it. (§1.1)
+
+    Args:
+        put: That one, and those after it.
+    """
+    check(found in put, "I30", f"{name}: {found} is none of {len(put)}")
 
 
 def i32_nothing_is_decided_after_a_failure(failed: bool, event: object) -> None:

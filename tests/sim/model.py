@@ -531,7 +531,12 @@ class Model:
         return {"ready": ready, "in_flight": in_flight, "delayed": delayed}
 
     def reap(
-        self, places: Mapping[str, Mapping[int, JobPlace]], *, served: Set[str], after_ms: int
+        self,
+        places: Mapping[str, Mapping[int, JobPlace]],
+        *,
+        served: Set[str],
+        after_ms: int,
+        lacked_room: bool = False,
     ) -> None:
         """Jobs that were delivered too often become dead letters when the server says so; the text
         of one that has left its queue, or was refused, is not waited for any more.
@@ -540,6 +545,8 @@ class Model:
             places: Where each job is that the server knows of, by queue.
             served: Queues in which a worker may have been about to get a job.
             after_ms: For how long one has to have been claimable in any other.
+            lacked_room: The log had no room for something since the last call: then a dead letter may
+                be tried again later although its topic takes it.
         """
         for name, topic in list(self.topics.items()):
             known = places.get(name, {})
@@ -550,7 +557,8 @@ class Model:
                     is_time = name in served or job.refusals or waited_ms >= after_ms
                     check(not job.is_dying or bool(is_time), "I23", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
-            self.bury(topic, [seq for seq in dying if known.get(seq) is not JobPlace.DYING])
+            for seq in sorted(seq for seq in dying if known.get(seq) is not JobPlace.DYING):
+                self.bury(topic, seq, is_gone=seq not in known, lacked_room=lacked_room)
 
     def overdue(self, after_ms: int) -> list[tuple[str, int]]:
         """Jobs, by queue, that should have moved without a claim; after a refusal the next attempt
@@ -565,16 +573,21 @@ class Model:
             and topic.jobs.claimable_ms(seq, self.now_ms) > after_ms
         ]
 
-    def bury(self, topic: Topic, seqs: list[int]) -> None:
-        """One after the other to the dead-letter topic, or later again."""
-        for seq in sorted(seqs):
-            try:
-                self._copy(topic, seq)
-            except Refused:
-                topic.jobs.refuse(seq, self.now_ms)
-            else:
-                self._remove(topic, [seq])
-                topic.jobs.dead_lettered += 1
+    def bury(self, topic: Topic, seq: int, *, is_gone: bool, lacked_room: bool) -> None:
+        """To the dead-letter topic, or later again: because it is refused there, or because the log
+        has no room for it now."""
+        if not is_gone and lacked_room:
+            topic.jobs.refuse(seq, self.now_ms)
+            return
+        try:
+            self._copy(topic, seq)
+        except Refused as why:
+            check(not is_gone, "I23", f"{topic.name} {seq} moved, though {why}")
+            topic.jobs.refuse(seq, self.now_ms)
+        else:
+            check(is_gone, "I23", f"{topic.name} {seq} has not moved, and nothing hinders it")
+            self._remove(topic, [seq])
+            topic.jobs.dead_lettered += 1
 
     def _copy(self, topic: Topic, seq: int) -> None:
         name, config = topic.config.dead_letter, TopicConfig()

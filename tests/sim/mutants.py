@@ -18,6 +18,8 @@ import msgspec
 import pytest
 
 import topics
+from tests.export.lakes import MemorySink
+from topics.export import target
 from topics.protocol import engine
 from topics.protocol.commit import unit_of_work
 from topics.protocol.commit.admission import Admission
@@ -59,7 +61,9 @@ from topics.protocol.state.topic import Removal, Topic
 from topics.store import cache, checkpoint, store, wal
 from topics.store.files import File
 from topics.store.layout import EVENTS, FAILED_NAME, log_name, numbers
+from topics.store.reader import ReadOnlyStore
 from topics.store.replay import FileHeader, LogBatch, LogWalk, Tail
+from topics.store.runs import SealedRun
 from topics.store.segments import Segments
 from topics.store.store import DiskStore
 from topics.store.wal import Log
@@ -72,6 +76,7 @@ Patch = pytest.MonkeyPatch
 SOURCES = Path(topics.__file__).parent
 
 FIRST: dict[str, int] = {
+    "an_export_reads_what_a_power_loss_may_take": 7,
     "batch_split_in_two": 2,
     "caps_evict_leased_jobs": 3,
     "checkpoint_not_synced": 1,
@@ -84,6 +89,7 @@ FIRST: dict[str, int] = {
     "engine_time_left_out_of_a_checkpoint": 1,
     "expiry_counted_twice": 20,
     "failed_sync_kept_quiet": 35,
+    "failed_sync_told_in_a_new_file_only": 39,
     "failed_sync_tried_again": 15,
     "flags_flipped_before_their_delete_is_durable": 81,
     "floors_of_the_dead_believed": 6,
@@ -673,6 +679,35 @@ def full_topics_take_what_is_rejected(patch: Patch) -> None:
 # -- harmless ---------------------------------------------------------------------------------
 
 
+def an_export_reads_what_a_power_loss_may_take(patch: Patch) -> None:
+    follow = ReadOnlyStore.follow
+    patch.setattr(
+        ReadOnlyStore, "follow", lambda self, sink, **given: follow(self, sink, to_the_end=True)
+    )
+
+
+def files_of_an_export_not_synced(patch: Patch) -> None:
+    patch.setattr(MemorySink, "sync", lambda self: None)
+
+
+def names_of_an_export_not_synced(patch: Patch) -> None:
+    patch.setattr(target, "sync_directories_of", lambda lake, paths: None)
+
+
+def text_not_compared_with_its_digest(patch: Patch) -> None:
+    patch.setattr(SealedRun, "_check", lambda self, *given: None)
+
+
+def a_head_waits_for_a_sync_that_is_over(patch: Patch) -> None:
+    on_written = Publication.on_written
+
+    def forgetful(self: Publication, lsn: int) -> None:
+        self._synced_lsn = -1
+        on_written(self, lsn)
+
+    patch.setattr(Publication, "on_written", forgetful)
+
+
 def _synced_behind_their_name(patch: Patch, ending: str) -> None:
     """A file gets its name first, and its bytes are made durable then."""
     sync, rename = SimFile.sync, SimFiles.rename
@@ -717,7 +752,10 @@ class Bug:
 
 
 BAD_DISK = {"faults": 0.05}
+NO_NEW_FILES = {"faults": 0.3, "in_a_row": (2,), "classes": ("disk",), "evicts": 1.0}
+"""A sync fails, no file can be made after it, and the kernel forgets what it had of the log."""
 SLOW_LOG = {"held": 0.7}
+RECONFIGURED = {"faults": 0.0, "reconfigured": 0.3, "classes": ("disk",)}
 ERASED = {
     "routed": False,
     "caps": (0,),
@@ -814,20 +852,24 @@ BUGS: dict[str, Bug] = {
                 half_a_frame_kept_by_a_full_disk,
             )
         ),
+        *(
+            Bug(sow, "export")
+            for sow in (
+                an_export_reads_what_a_power_loss_may_take,
+                files_of_an_export_not_synced,
+                names_of_an_export_not_synced,
+            )
+        ),
+        *(
+            Bug(sow, "tight")
+            for sow in (text_not_compared_with_its_digest, a_head_waits_for_a_sync_that_is_over)
+        ),
         Bug(segments_left_by_an_erasure, worlds=ERASED),
         Bug(image_taken_behind_its_boundary, worlds=SLOW_LOG),
+        Bug(failed_sync_told_in_a_new_file_only, worlds=NO_NEW_FILES),
+        Bug(leases_of_another_time_believed, "work", worlds=RECONFIGURED),
     )
 }
-
-RARE: dict[str, Bug] = {
-    bug.sow.__name__: bug
-    for bug in (
-        Bug(failed_sync_told_in_a_new_file_only, worlds=BAD_DISK),
-        Bug(leases_of_another_time_believed, "work"),
-    )
-}
-"""Bugs that no world of the first few hundred meets: they are found by `find` with a larger `SEEDS`, or
-not at all, so that no run counts them."""
 
 CRASHES = 6
 SEEDS = 200

@@ -23,12 +23,14 @@ from topics.protocol.http.answers import pieces_of
 from topics.protocol.maintenance.steps import yield_to_commands
 from topics.protocol.model.commands import Command
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.events import Event
+from topics.protocol.model.events import Event, FloorsRaised
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Fetch, Outcome, Parked, Records, Wake
 from topics.protocol.model.ports import Recovery, Store
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.render import project
+from topics.protocol.state.topic import Topic
+from topics.store.runs import SealedRun
 
 from .invariants import i32_nothing_is_decided_after_a_failure
 
@@ -90,6 +92,7 @@ class Process(InlineHost):
         self._idle_ms = 0
         self._steady_ms = 0
         self._is_stopping = False
+        self._lacked_room = False
         self._decided: Outcome | Parked | None = None
         self._woken: dict[object, tuple[Woken, list[Told]]] = {}
         self._log_steps: deque[Write | Rotate | Mark] = deque()
@@ -104,6 +107,7 @@ class Process(InlineHost):
         engine, turn = self.engine, self.engine.unit
         emit, submit, work_off = turn.emit, engine.submit, engine.work_off
         take_wakes, barrier_for = engine.take_wakes, engine.barrier_for
+        require_writable = turn.require_writable
 
         def emitted(event: Event, *, logged: bool = True, log_bytes: int = FRAME_BYTES) -> None:
             emit(event, logged=logged, log_bytes=log_bytes)
@@ -111,6 +115,13 @@ class Process(InlineHost):
                 i32_nothing_is_decided_after_a_failure(self.failed, event)
                 self.logged_ms = max(self.logged_ms, event.now_ms)
             self.copied(event)
+
+        def required(*given: Any, **more: Any) -> None:
+            try:
+                require_writable(*given, **more)
+            except Rejection:
+                self._lacked_room = True
+                raise
 
         def decided(command: Command, *, token: object, **given: Any) -> Outcome | Parked:
             before, self.command = self.command, command
@@ -138,6 +149,7 @@ class Process(InlineHost):
 
         engine.barrier_for = lambda c: barrier_for(c) if self.pays else None  # type: ignore[method-assign]
         turn.emit = emitted  # type: ignore[method-assign]
+        turn.require_writable = required  # type: ignore[method-assign]
         engine.submit = decided  # type: ignore[method-assign]
         engine.work_off = worked_off  # type: ignore[method-assign]
         engine.take_wakes = woken  # type: ignore[method-assign]
@@ -155,6 +167,31 @@ class Process(InlineHost):
         if isinstance(wake.result, Exception):
             raise wake.result
         return wake.result
+
+    def listen_to_evictions(self, told: Callable[[str, int, int], None]) -> None:
+        """Call with the topic, the last seq and the bytes in memory before, whenever memory evicts."""
+        eviction, memory = self.engine.unit._memory_eviction, self.engine.state.memory
+        emit = eviction._emit
+
+        def evicted(topic: Topic, event: FloorsRaised) -> None:
+            used_bytes = memory.total_bytes
+            emit(topic, event)
+            told(topic.name, event.floors.cap_through, used_bytes)
+
+        eviction._emit = evicted
+
+    def forget_checks(self, name: str) -> None:
+        """As where the runs of a topic were not read since the start: a block that was checked once is
+        not checked again while its run is open."""
+        topic = self.engine.state.topics.get(name)
+        for run in topic.runs if topic is not None else ():
+            if isinstance(run, SealedRun):
+                run._checked = None
+
+    def take_lack_of_room(self) -> bool:
+        """Whether the log had no room for something since the last call."""
+        lacked, self._lacked_room = self._lacked_room, False
+        return lacked
 
     @property
     def steady_ms(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from .traffic import Style
 from .world import World
 
-KINDS = ("life", "work", "wide")
+KINDS = ("life", "work", "wide", "export", "tight")
 CRASHES = 6
 
 
@@ -30,7 +30,13 @@ def style_of(kind: str, seed: int) -> Style | None:
     """None stands for what the world itself draws."""
     if kind == "life":
         return None
-    return {"work": Style.working, "wide": Style.wide}[kind](random.Random(seed))
+    drawn = {
+        "work": Style.working,
+        "wide": Style.wide,
+        "export": Style.exporting,
+        "tight": Style.tight,
+    }
+    return drawn[kind](random.Random(seed))
 
 
 def worked_story(seed: int, crashes: int = CRASHES) -> World:
@@ -49,6 +55,7 @@ def told_story(
         while world.crashes < crashes:
             world.files.cut_at = world.files.calls + world.rng.randint(1, 150)
             world.live(40)
+        world.rest()
     except Exception as why:
         raise AssertionError(told(world, kind, why)) from why
     return world

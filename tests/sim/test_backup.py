@@ -2,41 +2,18 @@
 
 import dataclasses
 import random
-from collections.abc import Callable
 
 import pytest
 
 from topics.backup.restore import restore, verify
 from topics.backup.take import take
-from topics.store.files import File
 
+from .busy import Busy
 from .files import Cut, SimFiles
 from .invariants import Violation
 from .model import Model
 from .traffic import Style
 from .world import World
-
-
-class Busy(SimFiles):
-    """The directory in the eyes of another process, before each of whose reads the server may go on."""
-
-    def __init__(self, files: SimFiles, act: Callable[[], None]) -> None:
-        super().__init__(files.seed)
-        self.__dict__.update(files.__dict__)
-        self._act = act
-
-    def names(self) -> list[str]:
-        self._act()
-        return super().names()
-
-    def open(self, name: str, *, write: bool = False) -> File:
-        assert not write, "a backup changes nothing"
-        self._act()
-        return super().open(name)
-
-    def reads(self, name: str) -> None:
-        self._act()
-        super().reads(name)
 
 
 class Server:

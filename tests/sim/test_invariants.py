@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from . import invariants, pushing, reading, rot, routing, space
+from . import exporting, invariants, pushing, reading, rot, routing, space
 from .invariants import EVALUATED, Violation, check
 from .model import Model, Topic
 from .process import Process
@@ -88,16 +88,29 @@ TABLE: dict[str, Invariant] = {
     "I12": Invariant(
         "cursor, lag and `caught_up` agree", "§3.2", (reading.check_page, Watching._got)
     ),
-    "I13": Invariant("counts are a recount", "§1.2", (Traffic._check_state, Model.survive)),
+    "I13": Invariant(
+        "counts are a recount",
+        "§1.2",
+        (invariants.i13_the_count_is_of_what_is_read, Traffic._check_state, Model.survive),
+    ),
     "I14": Invariant("times do not fall", "§0.3", (invariants.i14_times_do_not_fall,)),
     "I15": Invariant(
         "a delete by tag takes what matches and no more",
         "§5",
-        (Traffic.delete_some, Traffic.purge_some),
+        (invariants.i15_nothing_that_matches_is_left, Traffic.delete_some, Traffic.purge_some),
     ),
-    "I16": Invariant("a key stands for one batch within its window", "§0.8", (Traffic.call,)),
+    "I16": Invariant(
+        "a key stands for one batch within its window",
+        "§0.8",
+        (
+            invariants.i16_a_key_stands_for_a_batch_of_its_own,
+            Traffic.call,
+        ),
+    ),
     "I17": Invariant(
-        "a full topic that rejects takes nothing", "§0.10", (Traffic.call, Traffic._check_refusal)
+        "a full topic that rejects takes nothing",
+        "§0.10",
+        (invariants.i17_what_is_refused_takes_nothing, Traffic.call, Traffic._check_refusal),
     ),
     "I18": Invariant(
         "one live lease a job, to a worker that waits, no more than it asked for",
@@ -113,7 +126,10 @@ TABLE: dict[str, Invariant] = {
     "I21": Invariant(
         "who does not hold a job changes nothing; no lease number twice",
         "§10.4",
-        (Waiting.granted,),
+        (
+            invariants.i21_what_is_skipped_stays,
+            Waiting.granted,
+        ),
     ),
     "I22": Invariant(
         "acked jobs and lasting leases survive, others go together", "§10.1", (Topic._check_jobs,)
@@ -147,7 +163,14 @@ TABLE: dict[str, Invariant] = {
         "§1.4",
         (reading._check_tombstone, Watching._lost, Topic.survive),
     ),
-    "I30": Invariant("the config is the last that was acknowledged", "§1.1", (Topic.survive,)),
+    "I30": Invariant(
+        "the config is the last that was acknowledged",
+        "§1.1",
+        (
+            invariants.i30_the_config_is_one_that_was_put,
+            Topic.survive,
+        ),
+    ),
     "I31": Invariant("to recover again shows the same", "§0.10", (World._recover_again,)),
     "I32": Invariant(
         "after a failure nothing is written, and nothing unsynced is shown",
@@ -178,7 +201,21 @@ TABLE: dict[str, Invariant] = {
         "an answer says what the contract says", "§1-§10", (Traffic.get, Waiting.answered)
     ),
     "C2": Invariant("a refusal has its reason, and its code", "§11", (Traffic._check_refusal,)),
+    "E1": Invariant(
+        "an export has each record once, and accounts for every seq",
+        "docs/export.md",
+        (
+            exporting.e1_files_are_what_the_manifest_says,
+            exporting.e1_every_record_is_there_once,
+            exporting.e1_no_crash_takes_what_was_exported,
+        ),
+    ),
     "F1": Invariant("who only stopped starts again", "docs/durability.md", (World.crash,)),
+    "F11": Invariant(
+        "a read that fails is told, and no other is",
+        "docs/durability.md",
+        (invariants.f11_only_a_failed_read_fails,),
+    ),
     "F12": Invariant(
         "damage to durable bytes is named", "docs/durability.md", (rot._check_refused,)
     ),

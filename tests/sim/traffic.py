@@ -5,6 +5,7 @@ Owns the clients' memory (what was acknowledged, what was ever seen) and the che
 Refuses to know what the disk does.  Invariant: the model is changed exactly when the engine was.
 """
 
+import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from topics.protocol.driver.throttle import SOFT
 from topics.protocol.model.commands import (
     Ack,
     Append,
@@ -30,7 +32,7 @@ from topics.protocol.model.commands import (
     PutTopic,
 )
 from topics.protocol.model.config import RouterConfig, TopicConfig
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome, Parked
 from topics.protocol.model.tags import parse_match, parse_subject
@@ -38,8 +40,13 @@ from topics.protocol.model.tags import parse_match, parse_subject
 from .invariants import (
     Violation,
     check,
+    f11_only_a_failed_read_fails,
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
+    i15_nothing_that_matches_is_left,
+    i16_a_key_stands_for_a_batch_of_its_own,
+    i17_what_is_refused_takes_nothing,
+    i21_what_is_skipped_stays,
 )
 from .model import Entry, Refused, Topic
 from .process import Told, payload
@@ -61,6 +68,8 @@ TAGS = ("x", "x.1", "x.2", "y.1", "y.1.z", "long" * 40)
 HEADER_BYTES = 88
 SIZES = (0, 15, 100, 495, 512 - HEADER_BYTES, 4080)
 LARGE = 64 << 10
+MOST_BESIDE_DATA = 400
+"""Bytes in memory that a record has beside `data` and `meta`, at most."""
 ANSWERS: dict[type, str] = {
     Append: "I3",
     DeleteRecords: "I15",
@@ -89,6 +98,12 @@ class Style:
         routed: Routers come and go between any two of the names.
         harsh: A power loss may leave garbage, and keep any subset of what was done to names.
         faults: How often a step lets a call to come fail.
+        in_a_row: How many calls fail then, one of these.
+        evicts: How often the kernel has dropped its clean pages by the next start, after a kill.
+        exported: An exporter follows the topics.
+        hot_bytes: Memory for records that are in no segment.
+        spoiled: How often a read meets segments that fail, come short or have another bit.
+        reconfigured: How often a command is another config for its topic, beside other reasons.
     """
 
     names: tuple[str, ...]
@@ -106,6 +121,12 @@ class Style:
     held: float = 0.0
     routed: bool = True
     full: bool = False
+    in_a_row: tuple[int, ...] = (1, 1, 2, 3)
+    evicts: float = 0.3
+    reconfigured: float = 0.0
+    exported: bool = False
+    hot_bytes: int = 256 << 20
+    spoiled: float = 0.0
 
     @staticmethod
     def working(rng: random.Random) -> "Style":
@@ -146,6 +167,26 @@ class Style:
         )
 
     @staticmethod
+    def tight(rng: random.Random) -> "Style":
+        """Memory for a few records, some of them in memory only; and segments that fail to be read."""
+        style = Style.drawn(rng)
+        return dataclasses.replace(
+            style,
+            classes=rng.choice([("ephemeral",), ("disk", "ephemeral"), CLASSES]),
+            sizes=(rng.choice((15, 100, 495)),),
+            hot_bytes=rng.choice((3000, 8000, 20_000)),
+            spoiled=rng.choice((0.0, 0.3)),
+            segment_max_records=8,
+        )
+
+    @staticmethod
+    def exporting(rng: random.Random) -> "Style":
+        """Topics that an exporter follows; their records are in the log, where it reads them."""
+        classes = rng.choice([("fsync",), ("disk",), ("memory", "disk", "fsync")])
+        style = dataclasses.replace(Style.drawn(rng), classes=classes, exported=True)
+        return dataclasses.replace(style, sizes=(rng.choice(SIZES),))
+
+    @staticmethod
     def drawn(rng: random.Random) -> "Style":
         size = rng.choice(SIZES)
         return Style(
@@ -166,6 +207,7 @@ class Style:
             segment_max_records=self.segment_max_records,
             segment_max_age_ms=30_000,
             wal_file_bytes=self.checkpoint_bytes,
+            max_hot_bytes=self.hot_bytes,
         )
 
 
@@ -179,6 +221,9 @@ class Clients:
         acked: Epoch -> greatest seq whose append was acknowledged in this process.
         gone: Epoch -> seq whose delete was answered -> the write that has it.
         inner: Epoch -> seqs of batches but for the last of each.
+        keyed: (epoch, idempotency key) -> first seqs of the batches that were appended with it.
+        configs: Epoch -> the last config that was acknowledged, and those put since.
+        configured: Epochs of which one was acknowledged, or found by a start.
     """
 
     seen: dict[str, int] = field(default_factory=dict)
@@ -188,6 +233,9 @@ class Clients:
     leases: set[int] = field(default_factory=set)
     gone: dict[str, dict[int, int]] = field(default_factory=dict)
     inner: dict[str, set[int]] = field(default_factory=dict)
+    keyed: dict[tuple[str, bytes], set[int]] = field(default_factory=dict)
+    configs: dict[str, list[TopicConfig]] = field(default_factory=dict)
+    configured: set[str] = field(default_factory=set)
 
     def saw_head(self, epoch: str, seq: int) -> None:
         self.seen[epoch] = max(self.seen.get(epoch, 0), seq)
@@ -210,14 +258,14 @@ class Traffic:
         self.world = world
         self.payloads = 0
         self.has_copies = self.has_plain_copies = False
-        self.refused_for_room = 0
+        self.refused_for_room = self.refused_for_memory = 0
 
     def command(self) -> None:
         """One client's call, and the check of its response."""
         rng = self.world.rng
         name = rng.choice(self.world.style.names)
         kind = rng.random()
-        if name not in self.world.model.topics and rng.random() < 0.5:
+        if (name not in self.world.model.topics and rng.random() < 0.5) or self._is_reconfigured():
             self.put(name)
         elif name in self.world.style.queues and rng.random() < 0.6:
             self.work(name)
@@ -238,16 +286,22 @@ class Traffic:
         else:
             self.delete_topic(name)
 
+    def _is_reconfigured(self) -> bool:
+        chance = self.world.style.reconfigured
+        return chance > 0 and self.world.rng.random() < chance
+
     # -- commands ------------------------------------------------------------------------------
 
     def call(self, command: Command, act: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         """The response's fields, checked against those of the model; None if both refuse."""
         self.world.pay(command)
         told = Telling(self.world, command)
+        before = self._leases(command)
         try:
             outcome = self.world.process.submit(command, told)
         except Rejection as refusal:
             self._check_refusal(command, refusal, act)
+            self.world.take_evictions()
             return None
         assert not isinstance(outcome, Parked)
         answer: dict[str, Any] = orjson.loads(payload(outcome)[0])
@@ -258,11 +312,32 @@ class Traffic:
             invariant = "I17" if refused.code == "topic_full" else "C2"
             what = f"{refused.code} expected: {command} {answer}"
             raise Violation(invariant, what) from None
+        self.world.take_evictions()
+        skipped = set(answer.get("skipped", ())) & before.keys()
+        if skipped:
+            after = self._leases(command)
+            skipped = {seq for seq in skipped if after[seq] is not None}  # others expired just now
+            i21_what_is_skipped_stays(
+                getattr(command, "topic", ""),
+                {seq: before[seq] for seq in skipped},
+                {seq: after.get(seq) for seq in skipped},
+            )
         told.learn(answer)
         shown = {key: answer.get(key) for key in expected}
         invariant = "I16" if getattr(command, "key", b"") else ANSWERS.get(type(command), "C1")
         check(shown == expected, invariant, f"{expected} expected: {answer}")
         return answer
+
+    def _leases(self, command: Command) -> dict[int, int | None]:
+        """Of the jobs that a worker names once."""
+        if not isinstance(command, Ack | Nack | Extend):
+            return {}
+        state = self.world.process.engine.state
+        topic = state.topics.get(command.topic)
+        queue = state.queues.get(topic.topic_id) if topic is not None else None
+        jobs = queue.jobs if queue is not None else {}
+        seqs = [seq for seq in command.seqs if command.seqs.count(seq) == 1]
+        return {seq: jobs[seq].lease if seq in jobs else None for seq in seqs}
 
     def _check_refusal(
         self, command: Command, refusal: Rejection, act: Callable[[], dict[str, Any]]
@@ -272,6 +347,15 @@ class Traffic:
             return
         if self.world.has_no_space and detail.get("limit") == "disk":
             self.refused_for_room += 1
+            return
+        if "retry_after_ms" in detail:
+            self.refused_for_memory += 1
+            pressure = self.world.process.driver._delayed.pressure
+            check(pressure >= SOFT, "I34", f"paced at {pressure}: {refusal}")
+            self.world.process.engine.advance(self.world.process.now_ms)  # it was not decided
+            return
+        if detail.get("limit") == "max_hot_bytes":
+            self._check_pressure(command)
             return
         if isinstance(command, Append) and command.key:
             key = command.key.decode().rstrip()
@@ -285,7 +369,24 @@ class Traffic:
             code = "none"
         what = f"{code} expected: {refusal} {detail} {command}"[:400]
         invariant = "I17" if "topic_full" in (code, refusal.code.code) else "C2"
+        name = getattr(command, "topic", "")
+        held, known = (of.get(name) for of in self._topics())
+        if invariant == "I17" and held is not None and known is not None:
+            i17_what_is_refused_takes_nothing(name, known.head_seq, held.head_seq)
         check(refusal.code.code == code, invariant, what)
+
+    def _topics(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.world.process.engine.state.topics, self.world.model.topics
+
+    def _check_pressure(self, command: Command) -> None:
+        """Refused for want of memory: what it has, and this write, are more than there is. (§11)"""
+        self.refused_for_memory += 1
+        assert isinstance(command, Append)
+        metas = command.metas or []
+        size = sum(map(len, command.datas)) + sum(len(meta or b"") for meta in metas)
+        need = size + len(command.datas) * MOST_BESIDE_DATA
+        used = self.world.process.engine.state.memory.total_bytes
+        check(used + need > self.world.style.hot_bytes, "I34", f"{used}, and {need} is refused")
 
     def _settle_doubt(self, command: Command, answer: dict[str, Any]) -> None:
         if isinstance(command, Append) and command.key:
@@ -375,6 +476,17 @@ class Traffic:
         command = DeleteRecords(name, before_seq, parsed, erase)
         answer = self.call(command, lambda: self.world.model.delete(name, before_seq, match))
         self._check_state(name, answer)
+        if answer is not None and match is not None:
+            bound = answer["head_seq"] + 1 if before_seq is None else before_seq
+            self._check_deleted(name, match, bound)
+
+    def _check_deleted(self, name: str, match: str, bound: int) -> None:
+        process = self.world.process
+        process.pays = False
+        page = self.world.page(diff_of(name, Ask(match=match, limit=1000)))
+        process.pays = True
+        left = [seq for seq in page.seqs if seq < bound]
+        i15_nothing_that_matches_is_left(name, match, left)
 
     def purge(self, name: str) -> None:
         rng = self.world.rng
@@ -558,9 +670,11 @@ class Traffic:
         self.world.pay(command)
         self._check_paid(name, acked)
         try:
-            page = self.world.page(command)
+            page = self._page(command)
         except Rejection as refusal:
             check(name not in self.world.model.topics, "C2", f"{refusal} {ask}")
+            return
+        if page is None:
             return
         topic = self.world.model.topics.get(name)
         if topic is None:
@@ -573,6 +687,27 @@ class Traffic:
         if not ask.include_tags and ask.include_meta:
             for text in split(page):
                 self.world.clients.saw_record(topic.epoch, orjson.loads(text)["$seq"], text)
+
+    def _page(self, command: Diff) -> Page | None:
+        """A page; None where the disk failed, and the answer says so."""
+        world, files = self.world, self.world.files
+        if not world.style.spoiled or world.rng.random() >= world.style.spoiled:
+            return world.page(command)
+        before, files.spoil = files.spoiled_reads, world.rng.choice(("error", "short", "bit"))
+        if files.spoil == "bit":
+            world.process.forget_checks(command.topic)
+        try:
+            return world.page(command)
+        except (Corrupt, OSError) as error:
+            why: Exception = error  # the text is read when the answer is rendered
+        except Rejection as refusal:
+            if refusal.code is not ErrorCode.INTERNAL:
+                raise
+            why = refusal
+        finally:
+            files.spoil = None
+        f11_only_a_failed_read_fails(files.spoiled_reads - before, why)
+        return None
 
     def _drawn_ask(self, name: str) -> Ask:
         rng = self.world.rng
@@ -655,6 +790,7 @@ class Telling:
         self._erases: list[bytes] = []
         self._gone: tuple[str, list[int]] = ("", [])
         self._is_told = False
+        self._config: TopicConfig | None = None
 
     def learn(self, answer: dict[str, Any]) -> None:
         """The engine has answered, and the model agrees; the response may still have to wait."""
@@ -676,16 +812,27 @@ class Telling:
                 rows = range(first, self._last + 1)
                 known = topic.records
                 self._rows = [(seq, known[seq].text()) for seq in rows if seq in known]
+                self._check_key(held.epoch, command, answer)
                 if not answer["deduped"]:
                     inner = world.clients.inner.setdefault(held.epoch, set())
                     inner.update(range(first, self._last))
             if isinstance(command, DeleteRecords | Purge | Ack) and not topic.is_volatile:
                 self._gone = world.model.removed
+            if isinstance(command, PutTopic):
+                world.clients.configs.setdefault(held.epoch, []).append(held.config)
+                self._config = held.config
             if isinstance(command, DeleteRecords) and command.erase:
                 self._erases = self._dead_texts(topic)
         self._learned = True
         if self._early is not None:
             self(self._early)
+
+    def _check_key(self, epoch: str, command: Append, answer: dict[str, Any]) -> None:
+        given = self._world.clients.keyed.setdefault((epoch, command.key), set())
+        if answer["deduped"]:
+            i16_a_key_stands_for_a_batch_of_its_own(repr(command.key), answer["first_seq"], given)
+        else:
+            given.add(answer["first_seq"])
 
     def _dead_texts(self, topic: Topic) -> list[bytes]:
         """Texts that were acknowledged or read of the topic and are not in it any more; none if
@@ -710,6 +857,10 @@ class Telling:
         world.clients.gone.setdefault(epoch, {}).update(dict.fromkeys(seqs, lsn))
         if self._is_durable:
             self.promise(lsn)
+        if self._config is not None and (put := world.clients.configs.get(self._epoch)):
+            last = max(i for i, config in enumerate(put) if config is self._config)
+            del put[:last]
+            world.clients.configured.add(self._epoch)
         if isinstance(self._command, Append):
             clients = world.clients
             clients.saw_head(self._epoch, self._last)

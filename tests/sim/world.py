@@ -30,6 +30,7 @@ from topics.protocol.state.job import JobPlace
 from topics.store.layout import FAILED_NAME
 from topics.store.store import DiskStore
 
+from .exporting import Exporting
 from .files import Cut, Fault, SimFiles
 from .invariants import (
     Violation,
@@ -37,8 +38,10 @@ from .invariants import (
     i2_what_a_stop_takes_is_a_suffix,
     i3_a_batch_is_whole,
     i6_what_is_deleted_stays_deleted,
+    i13_the_count_is_of_what_is_read,
     i14_times_do_not_fall,
     i26_one_copy_of_each,
+    i30_the_config_is_one_that_was_put,
 )
 from .jobs import shown_jobs
 from .model import Found, Key, Model
@@ -55,9 +58,9 @@ from .watching import Watching
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
-RESERVE_BYTES = 16 * WAL_BYTES
-"""Room that is always there: a dead letter that finds none is tried again later, which the model does not
-know."""
+RESERVE_BYTES = WAL_BYTES
+"""The least that a store keeps back, so that commands wait for room in the log, and dead letters are
+postponed."""
 PLENTY = 1 << 40
 
 
@@ -92,7 +95,8 @@ class World:
         self.clients = Clients()
         self.steps = self.operations = 0
         self.recovery_calls = 0
-        self.crashes = 0
+        self.crashes = self.evictions = 0
+        self._evicting: list[tuple[str, int]] = []
         self.process: Process
         self.recovery: Recovery
         self.recovered_ms = 0
@@ -107,6 +111,7 @@ class World:
         self.waiting = Waiting(self)
         self.watching = Watching(self)
         self.pushing = Pushing(self)
+        self.exporting = Exporting(self) if self.style.exported else None
         self.asides = random.Random(f"asides {seed}")
 
     # -- life ----------------------------------------------------------------------------------
@@ -134,6 +139,7 @@ class World:
         self.recovered_ms = self.process.engine.state.now_ms
         self.process.now_ms = self.clock_ms
         self.process.engine.advance(self.clock_ms)
+        self.process.listen_to_evictions(self._evicted)
 
     def store(self) -> Store:
         """The store of a process, not yet recovered."""
@@ -162,7 +168,12 @@ class World:
         waited_for |= {stream.name for stream in self.pushing.open}
         served = waited_for if self.asked is None else waited_for | {self.asked}
         after_ms = self.style.limits.dead_letter_after_ms
-        self.model.reap(places, served=served, after_ms=after_ms)
+        self.model.reap(
+            places,
+            served=served,
+            after_ms=after_ms,
+            lacked_room=self.process.take_lack_of_room(),
+        )
 
     def places(self) -> dict[str, dict[int, JobPlace]]:
         """Where the engine has its jobs; it need not have read the clock yet."""
@@ -195,6 +206,31 @@ class World:
             case JobsLeased():
                 self.waiting.granted(event)
 
+    def _evicted(self, name: str, through: int, used_bytes: int) -> None:
+        """Memory was full, and the oldest records of a topic that is in memory only were evicted; those of
+        the command that is just decided among them, which the model has a moment later."""
+        self.evictions += 1
+        ahead = self.style.hot_bytes // 16  # a little more than is needed is freed at once
+        check(used_bytes > self.style.hot_bytes - ahead, "I10", f"{name}: for {used_bytes}")
+        self._evicting.append((name, through))
+        if self.process.command is None:
+            self.take_evictions()
+
+    def take_evictions(self) -> None:
+        """The model has the command; it loses what memory had no room for."""
+        evicting, self._evicting = self._evicting, []
+        for name, through in evicting:
+            self._lose(name, through)
+
+    def _lose(self, name: str, through: int) -> None:
+        topic = self.model.topics[name]
+        gone = [seq for seq in topic.records if seq <= through]
+        check(topic.config.discard == "old", "I17", f"{name} rejects, and lost {gone}")
+        held = topic.jobs.first_held()
+        check(through < topic.head_seq, "I10", f"{name}: all of it was evicted")
+        check(held is None or through < held, "I18", f"{name}: {held} is leased, and evicted")
+        topic.lose(gone)
+
     def crash(self, how: str, *, disturb: Callable[[], None] | None = None) -> None:
         """Stop here, and compare what the next process finds; its recovery may be cut off
         itself: by chance, or once as `disturb` says."""
@@ -205,6 +241,8 @@ class World:
             # What a failed sync left clean may be lost in any next process: as at a power cut.
             how = "cut"
         candidates = self._candidates(how)
+        if self.exporting is not None:
+            self.exporting.stop(stop)
         self.files = self._next_files(stop)
         self._heed(self.process.last_words)
         check_rot(self)
@@ -232,6 +270,8 @@ class World:
         self.was_disturbed = self._was_refused_a_call
         self.files.faults.clear()
         self._adopt(how, candidates)
+        if self.exporting is not None:
+            self.exporting.check_stop()
         self._recover_again()
 
     def _heed(self, told: str) -> None:
@@ -279,7 +319,7 @@ class World:
         if how == "cut":
             return self.files.cut(self.rng, harsh=self.style.harsh)
         found = self.files.kill()
-        if not self.is_unseen and self.rng.random() < 0.3:
+        if not self.is_unseen and self.rng.random() < self.style.evicts:
             found.drop_caches()
         return found
 
@@ -329,15 +369,21 @@ class World:
         last.pass_time(self.clock_ms)
         # An instance that a crash took may be followed by another with its epoch.
         epochs = {topic.epoch for topic in found.values()}
-        for memory in (clients.inner, clients.gone):
+        for memory in (clients.inner, clients.gone, clients.configs):
             for epoch in memory.keys() - epochs:
                 del memory[epoch]
+        clients.configured &= epochs
         promised = self.durable_lsn if how == "cut" else self.history[-1][0]
         for name, topic in found.items():
             epoch, known = topic.epoch, last.topics.get(name)
             inner = clients.inner.get(epoch, set())
             if not topic.ends_with_a_loss:
                 i3_a_batch_is_whole(epoch, topic.head_seq, inner)
+            i13_the_count_is_of_what_is_read(name, topic.count, topic.texts)
+            if epoch in clients.configured & clients.configs.keys():
+                i30_the_config_is_one_that_was_put(name, topic.config, clients.configs[epoch])
+            clients.configs[epoch] = [topic.config]
+            clients.configured.add(epoch)
             clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
             gone = clients.gone.get(epoch, {})
             gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}
@@ -492,6 +538,14 @@ class World:
                 self.is_unseen = FAILED_NAME in str(cut)
                 self.crash(self.rng.choice(("kill", "cut")))
 
+    def rest(self) -> None:
+        """Nothing disturbs the world any more: an exporter comes to the head."""
+        self.files.cut_at = None
+        self.files.faults.clear()
+        if self.exporting is not None:
+            self.settle()
+            self.exporting.check_whole()
+
     def step(self) -> None:
         self.steps += 1
         kind = self.rng.random()
@@ -542,6 +596,21 @@ class World:
             self.waiting.leave(self.asides.choice(self.waiting.claimers))
         elif kind < 0.52 and self.style.full:
             self._fill_or_free()
+        elif kind > 0.94 and self.exporting is not None and not self.process.failed:
+            self.exporting.step()
+
+    def go_on(self, steps: int) -> None:
+        """What the server does between two reads of another process."""
+        for _ in range(steps):
+            kind = self.asides.random()
+            if kind < 0.7:
+                self.turn()
+            elif kind < 0.8:
+                self.process.work_off()
+            elif kind < 0.9:
+                self.process.step_maintenance(checkpoint=self.asides.random() < 0.4)
+            else:
+                self.settle()
 
     def _fill_or_free(self) -> None:
         """Others fill the disk up to a little room, or free it; then maintenance goes on."""
@@ -569,7 +638,7 @@ class World:
 
     def _calls_that_fail(self) -> int:
         """Failures come in groups."""
-        return self.rng.choice((1, 1, 2, 3))
+        return self.rng.choice(self.style.in_a_row)
 
     def _settle_idle(self) -> None:
         self.settle()

@@ -8,6 +8,7 @@ from sim.files import SimFiles
 
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.store.files import OsFiles
+from topics.store.layout import LOCK_NAME
 from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
 from topics.store.store import DiskStore
@@ -35,17 +36,49 @@ def read(files: SimFiles) -> tuple[ReadOnlyStore, Ledger]:
     return store, ledger
 
 
-def test_a_reader_sees_what_is_vouched_for() -> None:
-    """A reader sees a batch once a later one in the log says that it is durable."""
+def test_a_reader_sees_what_is_durable() -> None:
+    """A reader sees a batch once the writer's note says that it is durable, or, where there is no note,
+    once a later batch in the log does."""
+    files, writer = begun()
+    for text in (b"one", b"two", b"three"):
+        writer.append(1, text)
+        writer.store.sync()
+    writer.append(1, b"four")
+    durable = writer.history[-2]
+
+    assert read(files)[1].content() == durable
+    writer.store.sync()
+    assert read(files)[1].content() == writer.history[-1]
+
+
+def test_without_a_note_a_later_batch_vouches() -> None:
+    """As after a power loss, which takes the note."""
     files, writer = begun()
     for text in (b"one", b"two", b"three"):
         writer.append(1, text)
         writer.store.sync()
     vouched_by_next = writer.history[-2]
+    files.put(LOCK_NAME, b"")
 
     assert read(files)[1].content() == vouched_by_next
     writer.store.idle()
     assert read(files)[1].content() == writer.history[-1]
+
+
+def test_a_segment_that_is_gone_is_not_missed_before_another_write() -> None:
+    """What dropped a segment is durable when its file goes, and nothing in the log says so yet: the
+    writer's note does."""
+    files, writer = begun()
+    writer.append(1, b"one", b"two")
+    writer.seal(1)
+    writer.store.sync()
+    writer.store.idle()
+
+    writer.drop_runs(1)
+    writer.store.sync()
+
+    assert not any(name.endswith(".seg") for name in files.names())
+    assert read(files)[1].content() == {1: {}}
 
 
 def test_a_reader_follows_the_log() -> None:

@@ -1,7 +1,7 @@
 """Read-only access to a data directory while another process writes it.
 
 Owns the order of reads that makes this safe without a lock: the newest checkpoint, the log as far as
-a later write vouches that it is durable, the segments by name.  If a file vanishes meanwhile, it
+a later write or the writer's note says that it is durable, the segments by name.  If a file vanishes meanwhile, it
 starts again.  Changes nothing.
 """
 
@@ -77,9 +77,12 @@ class ReadOnlyStore:
             Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
                 needs is retired; only a new start distinguishes the two.
         """
+        # Nothing in the log vouches for its last batches, the note does.  Without them a segment
+        # that they drop, and whose file is gone, would seem to be missing.
+        noted = witness.read(self._files, self._history)
         # A writer that goes on may have noted batches that this walk does not read any more.
-        noted = witness.read(self._files, self._history) if to_the_end else 0
-        walk = LogWalk(self._files, self._instance, self._position, noted=noted)
+        least = noted if to_the_end else 0
+        walk = LogWalk(self._files, self._instance, self._position, noted=least)
         waiting: deque[tuple[Position, LogBatch]] = deque()
         events, clean = 0, False
         try:
@@ -88,7 +91,8 @@ class ReadOnlyStore:
                 waiting.append((position, batch))
                 clean = batch.kind == CLEAN
                 is_final = clean or to_the_end
-                while waiting and (is_final or waiting[0][1].number <= walk.vouched):
+                durable = max(walk.vouched, noted)
+                while waiting and (is_final or waiting[0][1].number <= durable):
                     events += self._apply(*waiting.popleft(), sink)
             tail = walk.tail()
         finally:

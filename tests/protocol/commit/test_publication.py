@@ -154,3 +154,21 @@ def test_what_is_written_and_not_shown_is_named() -> None:
     assert log.publication.held() == {1: 3}
     log.publication.drop(log.topic)
     assert log.publication.held() == {}
+
+
+def test_a_head_that_needed_a_sync_which_is_over_is_shown_with_its_unit() -> None:
+    """An append in memory only was decided while an earlier one waited for a sync, and that sync was
+    over before its unit was taken: nothing of the unit is in the log, so no sync follows that would
+    show it. (§0.6)"""
+    log = Log("ephemeral", reserved=0)
+    assert log.append(1)
+    log.write()
+    assert log.append(2)
+    log.sync()
+    assert log.topic.published_seq == 1
+
+    log.publication.on_taken()
+    log.publication.on_written(log.lsn)
+
+    assert log.topic.published_seq == 2
+    assert log.publication.held() == {}

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.harness import refusal, status_of
-from topics.protocol.http import routes
+from topics.protocol.http import bodies, routes
 from topics.protocol.http.routes import BodyRule
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import Limits
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "")
 PATHS = sorted({route.path for route in routes.ROUTES})
 ROOT = (b"",)
+LIMITS = Limits()
 
 
 def spelled(path: tuple[bytes, ...], name: bytes = b"jobs") -> bytes:
@@ -269,3 +271,69 @@ def test_the_codes_of_the_contract() -> None:
     }  # fmt: skip
     known = {code.code: STATUSES[code] for code in ErrorCode}
     assert {name: known[name] for name in table} == table
+
+
+def asked(
+    method: str, path: bytes, query: dict[str, str] | None = None, **headers: bytes
+) -> object:
+    """What a request becomes, its body an append of one record."""
+    route, name = routes.find_route(method, path)
+    found = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+    body = b'{"records":[{"data":1}]}'
+    request = routes.Request(name, query or {}, found.get, body, LIMITS, str)
+    return route.target(request)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        (b"/v0/topics/-no-name", ErrorCode.TOPIC_NOT_FOUND),
+        (b"/v0/routers/-no-name", ErrorCode.ROUTER_NOT_FOUND),
+    ],
+)
+def test_a_read_of_what_no_name_is_finds_nothing(path: bytes, code: ErrorCode) -> None:
+    """404, since nothing can be there; a write answers 400. (§0.6)"""
+    assert refusal(asked, "GET", path).code is code
+    assert refusal(asked, "PUT", path).code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("value", "key"), [(b"order-7", "order-7"), ("größe".encode(), "größe"), (b"\xff", "ÿ")]
+)
+def test_a_key_in_a_header_is_text(value: bytes, key: str) -> None:
+    """UTF-8, or Latin-1 where it is none: it stands for the same write as that text in a body. (§0.8)"""
+    with_header = asked("POST", b"/v0/topics/t", idempotency_key=value)
+    in_body = bodies.parse_append(
+        "t",
+        b'{"records":[{"data":1}],"idempotency_key":"%b"}' % key.encode(),
+        LIMITS,
+        return_seqs=True,
+        header_key=None,
+    )
+    assert with_header.key == in_body.key  # type: ignore[attr-defined]
+
+
+def test_a_push_stream_asks_for_work() -> None:
+    """Who claims, how many at once, for how long. (§10.8)"""
+    claim = routes.parse_work("q", {"node": "w", "max": "3", "lease_ms": "5000"}, LIMITS)
+
+    assert (claim.topic, claim.node, claim.limit, claim.lease_ms) == ("q", "w", 3, 5000)
+    assert routes.parse_work("q", {"node": "w"}, LIMITS).lease_ms is None
+    assert refusal(routes.parse_work, "-", {"node": "w"}, LIMITS).code is ErrorCode.TOPIC_NOT_FOUND
+    assert refusal(routes.parse_work, "q", {}, LIMITS).code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("coding", "is_gzipped"),
+    [(None, False), (b"", False), (b" Identity", False), (b"gzip", True), (b"X-GZIP ", True)],
+)
+def test_a_body_may_be_gzipped(coding: bytes | None, is_gzipped: bool) -> None:
+    """In any case of letters. (§0.5)"""
+    assert routes.check_content_encoding(coding) is is_gzipped
+
+
+@pytest.mark.parametrize("coding", [b"br", b"deflate", b"gzip, gzip"])
+def test_no_other_coding_is_taken(coding: bytes) -> None:
+    """415. (§0.5)"""
+    refused = refusal(routes.check_content_encoding, coding)
+    assert refused.code is ErrorCode.UNSUPPORTED_MEDIA_TYPE

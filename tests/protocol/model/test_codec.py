@@ -193,3 +193,17 @@ def test_bytes_behind_the_last_frame_are_refused() -> None:
 def _one() -> Batch:
     size = np.array([2], np.uint32)
     return Batch(text=b"{},", ts_ms=1, size=size, data_size=size)
+
+
+def frame_of(event: Event) -> bytearray:
+    return bytearray(b"".join(codec.encode(event)))
+
+
+def test_a_frame_of_an_unknown_event_is_refused() -> None:
+    """As a newer version would write it: the digest held, so it is no damage of these bytes."""
+    body = frame_of(TopicDeleted(1, 7))
+    size, _, *rest = codec.FRAME_HEADER.unpack_from(body)
+    codec.FRAME_HEADER.pack_into(body, 0, size, 250, *rest)
+
+    with pytest.raises(ValueError, match="unknown event 250"):
+        list(codec.decode_all(memoryview(body), 1))

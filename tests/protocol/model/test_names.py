@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from protocol.harness import refusal
 from topics.protocol.http.statuses import STATUSES
-from topics.protocol.model.names import decode_segment, is_topic_name, quote, require_topic_name
+from topics.protocol.model.errors import ErrorCode
+from topics.protocol.model.names import (
+    decode_segment,
+    is_topic_name,
+    quote,
+    require_router_name,
+    require_topic_name,
+)
 
 FIRST = string.ascii_letters + string.digits
 LATER = FIRST + "._:-"
@@ -69,3 +76,9 @@ def test_a_bad_name_of_a_body_names_its_field() -> None:
     rejection = refusal(require_topic_name, "a b", path="$.dead_letter")
     assert STATUSES[rejection.code] == 400
     assert "$.dead_letter" in rejection.message
+
+
+def test_a_router_may_have_an_arrow_in_its_name() -> None:
+    """As a topic's, and `>` besides; anything else is 400. (§6.1)"""
+    assert require_router_name("a->b") == "a->b"
+    assert refusal(require_router_name, ">a").code is ErrorCode.INVALID_REQUEST

@@ -194,3 +194,13 @@ def test_the_pause_doubles_up_to_a_bound_and_counts_from_the_first_refusal() -> 
     router.retry()
     assert router.blocked is not None
     assert (router.blocked.retry_at_ms, router.blocked.backoff_ms) == (0, 5000)
+
+
+def test_a_retry_of_a_router_that_is_not_blocked_changes_nothing() -> None:
+    """There is no pause to end. (§6.1)"""
+    routers = graph("12")
+    router = routers.by_name["r1"]
+
+    router.retry()
+
+    assert router.blocked is None

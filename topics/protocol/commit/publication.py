@@ -56,6 +56,7 @@ class Publication:
         self._reservations: deque[tuple[int, Topic, int]] = deque()
         self._unsynced: dict[int, tuple[Topic, deque[tuple[int, int]]]] = {}
         self._unsettled: deque[tuple[int, Topic, int]] = deque()
+        self._synced_lsn = 0
 
     # ------------------------------------------------------------------ what a unit promises
 
@@ -135,9 +136,14 @@ class Publication:
             if pending.synced is not None:
                 waits = self._unsynced.setdefault(topic.topic_id, (topic, deque()))[1]
                 waits.append((lsn, pending.synced))
+        if lsn <= self._synced_lsn:
+            # Nothing of the unit is in the log, and the sync that it was to wait for is over: no
+            # other one need follow.
+            self.on_synced(self._synced_lsn)
 
     def on_synced(self, lsn: int) -> None:
         """The log is durable up to `lsn`."""
+        self._synced_lsn = lsn
         while self._reservations and self._reservations[0][0] <= lsn:
             _, topic, through = self._reservations.popleft()
             topic.note_reserved_durably(through)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.protocol.http import bodies
+from topics.protocol.http.bodies.append import KEY_CHARS_MAX
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 
@@ -83,3 +84,52 @@ def test_a_large_batch_is_counted_while_it_is_decoded() -> None:
 
     assert len(batch.datas) == 5000
     assert refused.value.code is ErrorCode.BATCH_TOO_LARGE
+
+
+MANY_KEYS = json.dumps([{"data": 1, "meta": dict.fromkeys(map(str, range(65)), 1)}])
+
+
+@pytest.mark.parametrize(
+    ("records", "limits", "code"),
+    [
+        (
+            '[{"data":1},{"data":2},{"data":3}]',
+            Limits(max_batch_records=2),
+            ErrorCode.BATCH_TOO_LARGE,
+        ),
+        (
+            '[{"data":1},{"data":"1234567890"}]',
+            Limits(max_record_bytes=10),
+            ErrorCode.RECORD_TOO_LARGE,
+        ),
+        ('[{"data":1,"meta":[]}]', LIMITS, ErrorCode.INVALID_REQUEST),
+        ('[{"data":1,"meta":{"k":"123"}}]', Limits(max_meta_bytes=10), ErrorCode.INVALID_REQUEST),
+        (
+            MANY_KEYS,
+            LIMITS,
+            ErrorCode.INVALID_REQUEST,
+        ),
+    ],
+    ids=["records", "record", "no object", "meta", "keys of meta"],
+)
+def test_what_is_over_a_limit_is_refused(records: str, limits: Limits, code: ErrorCode) -> None:
+    """Records of a batch, bytes of a record and of its meta, keys of meta. (§2, §11)"""
+    with pytest.raises(Rejection) as refused:
+        append(b'{"records":%b}' % records.encode(), limits)
+    assert refused.value.code is code
+
+
+def test_meta_has_as_many_keys_as_it_may() -> None:
+    """Colons in strings are no keys. (§2)"""
+    meta = b'{"k":"%b"}' % (b":" * 100)
+    assert append(b'{"records":[{"data":1,"meta":%b}]}' % meta).metas == [meta]
+
+
+@pytest.mark.parametrize("where", ["body", "header"])
+def test_a_key_is_no_longer_than_it_may_be(where: str) -> None:
+    """Wherever it stands. (§0.8)"""
+    key = "k" * (KEY_CHARS_MAX + 1)
+    field = f',"idempotency_key":"{key}"' if where == "body" else ""
+    body = b'{"records":[{"data":1}]%b}' % field.encode()
+    with pytest.raises(Rejection, match=f"exceeds {KEY_CHARS_MAX}"):
+        append(body, LIMITS, key if where == "header" else None)

@@ -14,6 +14,7 @@ from topics.protocol.http.bodies.queues import (
     parse_extend,
     parse_nack,
 )
+from topics.protocol.http.decoding import FIELD_BYTES_MAX
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 
@@ -115,3 +116,11 @@ def test_a_seq_is_a_u64() -> None:
     """The greatest of them decides. (§0.3)"""
     assert parse_ack("q", text(seqs=[1, 2**64 - 1]), LIMITS).seqs[-1] == 2**64 - 1
     assert "$.seqs" in refusal(parse_ack, "q", text(seqs=[2**64, 1]), LIMITS).message
+
+
+def test_another_field_that_is_too_long_is_named() -> None:
+    """Only a list of seqs has a limit of its own; a node is as long as any field may be. (§10.4)"""
+    body = text(node="w" * (FIELD_BYTES_MAX + 1), seqs=[1])
+    refused = refusal(parse_ack, "q", body, LIMITS)
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    assert "node" in str(refused)

@@ -6,6 +6,7 @@ import pytest
 
 from topics.protocol.http import bodies
 from topics.protocol.model.config import TopicConfig
+from topics.protocol.model.errors import Rejection
 from topics.protocol.model.limits import Limits
 
 LIMITS = Limits()
@@ -24,3 +25,9 @@ def test_what_is_clamped_has_no_bound_of_its_own(given: int) -> None:
     body = json.dumps({"lease_ms": given, "claim_jitter_ms": given}).encode()
     config = bodies.parse_put("t", body).config
     assert (config.lease_ms, config.claim_jitter_ms) == (86_400_000, 5000)
+
+
+def test_a_queue_is_not_its_own_dead_letter_topic() -> None:
+    """Its jobs would come back as new ones. (§10.6)"""
+    with pytest.raises(Rejection, match="the topic itself"):
+        bodies.parse_put("q", b'{"type":"queue","dead_letter":"q"}')
