@@ -152,6 +152,12 @@ def loss_is_told(untold: dict[str, int]) -> None:
         raise Violation("a loss is told", f"{untold}")
 
 
+def loss_is_noticed(has_met_loss: bool, *, who: str) -> None:
+    """A leader that has read what stands in the place of a lost record acknowledges nothing more."""
+    if has_met_loss:
+        raise Violation("a loss is noticed", f"{who} goes on")
+
+
 def can_go_on(acknowledged: bool) -> None:
     """Once nothing goes wrong any more, a leader is found and a write is accepted."""
     if not acknowledged:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .world import World
 
 LEASES_BITS = 40
-MESSAGE_BYTES = 320
+MESSAGE_BYTES = 176
 """So small that a turn of some commands takes parts."""
 
 
@@ -88,7 +88,10 @@ class Process:
     """From a start to a kill.
 
     Attributes:
-        is_ghost: The log lost something that this process has read, and it has not noticed.
+        is_slow: It is connected, and its reader does not get on.
+        is_ghost: The log lost something that this process has read, from `haunted_from` on, and it
+            has not noticed.
+        has_met_loss: Its reader has come to a record that stands in the place of a lost one.
     """
 
     def __init__(self, world: "World", name: str, store: Store) -> None:
@@ -97,12 +100,15 @@ class Process:
         self.node = Node(world.shard, name, place, message_bytes_max=MESSAGE_BYTES)
         self.reader: Reader | None = None
         self.outbox: deque[Send] = deque()
+        self.sent: dict[tuple[bytes, int], bytes] = {}
         self.reports: deque[Input] = deque()
         self.asked: deque[Prove | AskEnd] = deque()
         self.turn: list[Token] = []
         self.events: list[Event] = []
         self.decides = self.wants_snapshot = False
-        self.is_paused = self.is_cut_off = self.is_ghost = False
+        self.is_paused = self.is_cut_off = self.is_slow = self.is_ghost = False
+        self.haunted_from = 0
+        self.has_met_loss = False
         self.offered: tuple[Place, Ledger] | None = None
         self.perform(self.node.start())
 
@@ -127,7 +133,9 @@ class Process:
             self.world.answered(self, token, Reply.NOT_APPLIED)
         elif token.kind == "check":
             found = token.mark in self.engine.marks
-            self.decide_check(Token("found" if found else "absent", token.mark, known_before=token.known_before))
+            self.decide_check(
+                Token("found" if found else "absent", token.mark, known_before=token.known_before)
+            )
         elif token.mark in self.engine.marks:
             self.wait(token)
         else:
@@ -172,7 +180,7 @@ class Process:
                 case Prove() | AskEnd():
                     self.asked.append(effect)
                 case Send():
-                    self.outbox.append(effect)
+                    self.send(effect)
                 case Apply(unit, place, is_own):
                     self.apply(unit, place, is_own)
                 case Answer(tokens, reply):
@@ -196,6 +204,9 @@ class Process:
                     pass
                 case Halt(why):
                     raise AssertionError(why)
+
+    def send(self, effect: Send) -> None:
+        self.outbox.append(effect)
 
     def step_down(self) -> None:
         self.decides = False
@@ -224,7 +235,7 @@ class Process:
         assert self.offered is not None and self.offered[0] == place
         self.store.checkpoint(place, self.offered[1])
         _, self.engine = self.store.open()
-        self.wants_snapshot = self.is_ghost = False
+        self.wants_snapshot = self.is_ghost = self.has_met_loss = False
         self.world.installed(self)
 
     # ------------------------------------------------------------------ the store

@@ -37,6 +37,7 @@ from .invariants import (
     acknowledged_stays,
     can_go_on,
     copies_exist,
+    loss_is_noticed,
     loss_is_told,
     no_is_true,
     read_is_accepted,
@@ -49,7 +50,7 @@ from .memory_log import MemoryLog
 from .process import Process, Store, Token
 
 NODES = 5
-STEPS = 400
+STEPS = 1200
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,16 @@ class Style:
     read: float = 30
     look: float = 8
     late: float = 0.5
-    lead: float = 1
+    lead: float = 2
+    duel: float = 0.1
     cease: float = 0.1
     give_up: float = 0.2
     pause: float = 0.4
     resume: float = 0.8
     cut_off: float = 0.4
     heal: float = 0.8
+    slow: float = 0.3
+    quick: float = 0.8
     kill: float = 0.3
     restart: float = 1
     twin: float = 0.0
@@ -84,15 +88,15 @@ class Style:
     trouble: float = 0.1
 
 
-CALM = Style(pause=0.05, cut_off=0.05, kill=0.05, give_up=0.02, trouble=0.0, lead=0.3)
+CALM = Style(pause=0.05, cut_off=0.05, kill=0.05, give_up=0.02, trouble=0.0, duel=0.02)
 STORM = Style()
 KINDS: dict[str, Style] = {
     "calm": CALM,
     "storm": STORM,
-    "duel": replace(STORM, lead=6, twin=0.2, trouble=0.2, late=2, kill=0.5),
-    "twins": replace(STORM, lead=4, twin=1.0, kill=0.6, pause=0.8),
-    "trims": replace(STORM, trim=3, wipe=0.5, kill=1.0, checkpoint=2, sync=2, cut_off=0.8),
-    "cuts": replace(STORM, cut=0.5, lead=2, late=2, trouble=0.2),
+    "duel": replace(STORM, duel=1.5, twin=0.2, trouble=0.2, late=2, kill=0.5),
+    "twins": replace(STORM, duel=1, twin=1.0, kill=0.6, pause=0.8),
+    "trims": replace(STORM, trim=3, wipe=0.6, kill=1.6, restart=0.7, checkpoint=2, cut_off=0.8),
+    "cuts": replace(STORM, cut=0.3, duel=0.5, late=2, trouble=0.2, slow=1.5, pause=0.8),
 }
 
 
@@ -162,6 +166,7 @@ class World:
         who = repr(process)
         if reply is Reply.ACCEPTED:
             if process.is_ghost:
+                loss_is_noticed(process.has_met_loss, who=who)
                 self.lost.add(token.mark)
             elif token.kind == "read":
                 read_is_accepted(set(token.shown), self.oracle, who=who)
@@ -174,7 +179,7 @@ class World:
         elif token.kind == "add":
             if reply is Reply.UNKNOWN:
                 self.unknown.append(token.mark)
-            elif self.attempts[token.mark] == 1 and not self.log.cuts:
+            elif self.attempts[token.mark] == 1 and not process.is_ghost:
                 self.refused.add(token.mark)
 
     def applied(self, process: Process, place: Place) -> None:
@@ -228,6 +233,7 @@ class World:
         if process is None:
             return
         send, rng = process.outbox.popleft(), self.rng
+        process.sent[send.ticket, send.part] = send.raw
         kind = rng.choice(("refused", "lost", "unanswered", "twice", "late", "slow"))
         if rng.random() >= self.style.trouble:
             kind = "lands"
@@ -257,10 +263,11 @@ class World:
 
     def is_there(self, process: Process, sent: Sent) -> bool:
         """Whether the log has kept what it answered."""
-        return not any(cut <= sent.offset for cut in self.log.cuts)
+        raw = process.sent[sent.ticket, sent.part]
+        return sent.offset < self.log.start or self.log.records.get(sent.offset) == raw
 
     def do_read(self) -> None:
-        if process := self.pick(lambda p: p.reader is not None and not p.is_deaf):
+        if process := self.pick(lambda p: p.reader is not None and not p.is_deaf and not p.is_slow):
             self.read(process)
 
     def read(self, process: Process) -> bool:
@@ -278,6 +285,8 @@ class World:
             process.reader = None
             process.hear(ReadFailed(is_lost=False))
             return True
+        if process.is_ghost and reader.offset > process.haunted_from:
+            process.has_met_loss = True
         if found is not None:
             process.hear(Found(*found))
             return True
@@ -316,6 +325,14 @@ class World:
     def do_cut_off(self) -> None:
         if process := self.pick(lambda p: not p.is_cut_off):
             process.is_cut_off = True
+
+    def do_slow(self) -> None:
+        if process := self.pick(lambda p: not p.is_slow):
+            process.is_slow = True
+
+    def do_quick(self) -> None:
+        if process := self.pick(lambda p: p.is_slow):
+            process.is_slow = False
 
     def do_heal(self) -> None:
         if process := self.pick(lambda p: p.is_cut_off):
@@ -359,6 +376,11 @@ class World:
             self.start(name)
 
     def do_lead(self) -> None:
+        """Where nobody leads, or the leader is not heard."""
+        if not any(p.decides and not p.is_deaf for p in self.processes.values()):
+            self.do_duel()
+
+    def do_duel(self) -> None:
         if process := self.pick(lambda p: not p.is_paused):
             self.lead(process)
 
@@ -406,17 +428,19 @@ class World:
             for name, store in self.stores.items()
             if name in self.processes or self.rng.random() < 0.6
         ]
-        before = trim_before(durable)
+        before = self.trim_point(leader, durable)
         if before is not None:
             self.log.trim_to(before)
             copies_exist(self.able())
 
+    @staticmethod
+    def trim_point(leader: Process, durable: list[int]) -> int | None:
+        return trim_before(durable)
+
     def able(self) -> int:
         """Stores that need no snapshot."""
         start = self.log.start
-        return sum(
-            store.durable.offset >= start or start == 0 for store in self.stores.values()
-        )
+        return sum(store.durable.offset >= start or start == 0 for store in self.stores.values())
 
     def do_wipe(self) -> None:
         """A machine is lost with its disk, while others hold what the log does not."""
@@ -433,10 +457,12 @@ class World:
         copies_exist(self.able())
 
     def do_cut(self) -> None:
-        """The log loses its newest records, as after an unclean election."""
-        if len(self.log.cuts) >= 2:
+        """The log loses its newest records, as after an unclean election: such as a node is left
+        that has read none of them."""
+        if len(self.log.cuts) >= 3:
             return
-        first = max(self.log.start, self.log.next_offset - self.rng.randint(1, 8))
+        lowest = 1 + min(p.node.place.read for p in self.processes.values())
+        first = max(self.log.start, lowest, self.log.next_offset - self.rng.randint(1, 8))
         if first >= self.log.next_offset:
             return
         self.note(f"cut {first}")
@@ -444,6 +470,8 @@ class World:
         self.oracle.cut(first)
         gone = self.acknowledged - self.oracle.marks
         self.lost |= gone
+        # What made a refusal final may be gone as well.
+        self.refused.clear()
         self.acknowledged -= gone
         for directory, process in self.processes.items():
             if process.node.place.read >= first:
@@ -456,6 +484,9 @@ class World:
 
     def haunt(self, process: Process, first: int) -> None:
         """It has accepted, or is about to, what the log has lost."""
+        if process.node.state is NodeState.ASIDE:
+            return
+        process.haunted_from = min(first, process.haunted_from) if process.is_ghost else first
         process.is_ghost = True
         directory = self.directory(process)
         if process.node.place.offset >= first:
@@ -466,7 +497,7 @@ class World:
     def finish(self) -> None:
         """Nothing goes wrong any more: everything lands, all come back, and all agree."""
         for process in self.processes.values():
-            process.is_paused = process.is_cut_off = False
+            process.is_paused = process.is_cut_off = process.is_slow = False
         for name in self.stores:
             if name not in self.processes:
                 self.start(name)
@@ -496,13 +527,14 @@ class World:
         for _ in range(20_000):
             if not any([self.settle_one(process) for process in list(self.processes.values())]):
                 return
-        raise AssertionError("the cluster does not come to rest")
+        raise Violation("can go on", "the cluster does not come to rest")
 
     def settle_one(self, process: Process) -> bool:
         if process.asked:
             self.look(process)
         elif process.outbox:
             send = process.outbox.popleft()
+            process.sent[send.ticket, send.part] = send.raw
             process.reports.append(Sent(send.ticket, send.part, self.put(send.raw)))
         elif process.reports:
             self.report(process)
@@ -512,7 +544,9 @@ class World:
             pass
         elif process.wants_snapshot:
             donors = [p for p in self.processes.values() if p is not process and p.is_whole]
-            donors = [p for p in donors if not p.is_ghost and p.node.anchor.offset >= self.log.start]
+            donors = [
+                p for p in donors if not p.is_ghost and p.node.anchor.offset >= self.log.start
+            ]
             if not donors:
                 return False
             self.offer(process, max(donors, key=lambda p: p.node.anchor.index))
