@@ -208,6 +208,11 @@ class Process:
     def send(self, effect: Send) -> None:
         self.outbox.append(effect)
 
+    def was_promised(self, first: int) -> bool:
+        """Whether the log has said that a record of ours is there, at this offset or behind."""
+        flights = self.node._flights
+        return any(at >= first for flight in flights for at in flight.offsets.values())
+
     def step_down(self) -> None:
         self.decides = False
         if self.turn:

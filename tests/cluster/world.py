@@ -474,7 +474,7 @@ class World:
         self.refused.clear()
         self.acknowledged -= gone
         for directory, process in self.processes.items():
-            if process.node.place.read >= first:
+            if process.node.place.read >= first or process.was_promised(first):
                 self.haunt(process, first)
             elif directory in self.untold:
                 self.untold[directory] = min(first, self.untold[directory])
