@@ -14,7 +14,7 @@ import pytest
 
 from topics.protocol.cluster import leading, replica
 from topics.protocol.cluster.leading import TABLE, Flight, Node, NodeState
-from topics.protocol.cluster.replica import Accepted, Place, Skip, Verdict, accept_record
+from topics.protocol.cluster.replica import Accepted, Mark, Place, Skip, Verdict, accept_record
 from topics.protocol.cluster.steps import (
     Answer,
     Decided,
@@ -98,11 +98,11 @@ def apply_before_accepted(patch: Patch) -> None:
             unit = joined(flights[0].parts)
             assert unit is not None
             place = msgspec.structs.replace(self.node.anchor, index=unit.index, chain=effect.ticket)
-            self.store.entries.append((place, unit.events()))
+            self.store.entries.append((place, self.node.mark, unit.events()))
 
-    def once(self: Process, unit: Unit, place: Place, is_own: bool) -> None:
+    def once(self: Process, unit: Unit, place: Place, mark: Mark, is_own: bool) -> None:
         if not is_own:
-            apply(self, unit, place, is_own)
+            apply(self, unit, place, mark, is_own)
 
     patch.setattr(Process, "send", early)
     patch.setattr(Process, "apply", once)

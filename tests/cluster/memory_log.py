@@ -41,11 +41,13 @@ class MemoryLog:
 
     Attributes:
         records: Offset to bytes, ascending; offsets may leave gaps.
+        epochs: Of each record, how often the log was cut before.
         cuts: Where the log was cut, each with the offset of the first record that went.
     """
 
     def __init__(self, script: Mapping[int, Trouble] | None = None) -> None:
         self.records: dict[int, bytes] = {}
+        self.epochs: dict[int, int] = {}
         self.start = 0
         self.next_offset = 0
         self.cuts: list[int] = []
@@ -60,6 +62,7 @@ class MemoryLog:
         """A record lands; its offset."""
         offset, self.next_offset = self.next_offset, self.next_offset + 1
         self.records[offset] = raw
+        self.epochs[offset] = len(self.cuts)
         self._wake()
         return offset
 
@@ -80,17 +83,31 @@ class MemoryLog:
         for offset in [at for at in self.records if at < self.start]:
             del self.records[offset]
 
-    def between(self, first_offset: int, last_offset: int) -> list[tuple[int, bytes]]:
-        """The records at these offsets, both inclusive.  Raises LogTrimmed."""
-        if first_offset < self.start:
-            raise LogTrimmed(self.start)
+    def between(
+        self, first_offset: int, last_offset: int, epoch: int = -1
+    ) -> list[tuple[int, bytes]]:
+        """The records at these offsets, both inclusive; the first has to be of this epoch.
+
+        Raises:
+            LogTrimmed, LogTruncated.
+        """
+        self.require(first_offset, epoch)
         return [
             (at, self.records[at])
             for at in range(first_offset, min(last_offset + 1, self.next_offset))
             if at in self.records
         ]
 
-    def reader(self, from_offset: int) -> "Reader":
+    def require(self, offset: int, epoch: int) -> None:
+        if offset < self.start:
+            raise LogTrimmed(self.start)
+        if epoch >= 0 and (offset not in self.records or self.epochs[offset] != epoch):
+            raise LogTruncated(offset)
+
+    def reader(self, from_offset: int, epoch: int = -1) -> "Reader":
+        """Raises LogTrimmed, LogTruncated."""
+        if epoch >= 0:
+            self.require(from_offset, epoch)
         return Reader(self, from_offset)
 
     def _wake(self) -> None:
@@ -130,8 +147,10 @@ class MemoryLog:
             if answer is not None:
                 answer.set_result(offset)
 
-    async def read(self, from_offset: int) -> AsyncIterator[tuple[int, bytes]]:
-        reader = self.reader(from_offset)
+    async def read(
+        self, from_offset: int, epoch: int = -1
+    ) -> AsyncIterator[tuple[int, bytes, int]]:
+        reader = self.reader(from_offset, epoch)
         while True:
             moved = self._moved
             found = reader.next()
@@ -155,8 +174,8 @@ class Reader:
         self._log = log
         self._cuts = len(log.cuts)
 
-    def next(self) -> tuple[int, bytes] | None:
-        """The next record; None at the end.
+    def next(self) -> tuple[int, bytes, int] | None:
+        """The next record, and its epoch; None at the end.
 
         Raises:
             LogTruncated: Something this reader has read is gone.
@@ -173,5 +192,5 @@ class Reader:
         while self.offset < log.next_offset:
             offset, self.offset = self.offset, self.offset + 1
             if offset in log.records:
-                return offset, log.records[offset]
+                return offset, log.records[offset], log.epochs[offset]
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from topics.protocol.cluster.leading import Node, NodeState
-from topics.protocol.cluster.replica import Place
+from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
     Answer,
     Apply,
@@ -50,19 +50,21 @@ MESSAGE_BYTES = 176
 class Store:
     """A data directory: a checkpoint, and the units behind it, of which `synced` outlive a power cut."""
 
-    base: tuple[Place, Ledger]
-    entries: list[tuple[Place, Sequence[Event]]] = field(default_factory=list)
+    base: tuple[Place, Mark, Ledger]
+    entries: list[tuple[Place, Mark, Sequence[Event]]] = field(default_factory=list)
     synced: int = 0
 
-    def open(self) -> tuple[Place, Ledger]:
-        place, ledger = self.base[0], self.base[1].copy()
-        for place, events in self.entries:
+    def open(self) -> tuple[Place, Mark, Ledger]:
+        ledger = self.base[2].copy()
+        for _, _, events in self.entries:
             ledger.apply(events)
-        return place, ledger
+        place, mark, _ = self.entries[-1] if self.entries else self.base
+        return place, mark, ledger
 
     @property
     def durable(self) -> Place:
-        return self.entries[self.synced - 1][0] if self.synced else self.base[0]
+        """The place of its mark, as far as it is synced."""
+        return (self.entries[self.synced - 1] if self.synced else self.base)[1].place
 
     def crash(self) -> None:
         del self.entries[self.synced :]
@@ -70,8 +72,8 @@ class Store:
     def sync(self) -> None:
         self.synced = len(self.entries)
 
-    def checkpoint(self, place: Place, ledger: Ledger) -> None:
-        self.base, self.entries, self.synced = (place, ledger.copy()), [], 0
+    def checkpoint(self, place: Place, mark: Mark, ledger: Ledger) -> None:
+        self.base, self.entries, self.synced = (place, mark, ledger.copy()), [], 0
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class Process:
 
     def __init__(self, world: "World", name: str, store: Store) -> None:
         self.world, self.name, self.store = world, name, store
-        place, self.engine = store.open()
-        self.node = Node(world.shard, name, place, message_bytes_max=MESSAGE_BYTES)
+        place, mark, self.engine = store.open()
+        self.node = Node(world.shard, name, place, mark, message_bytes_max=MESSAGE_BYTES)
         self.reader: Reader | None = None
         self.outbox: deque[Send] = deque()
         self.sent: dict[tuple[bytes, int], bytes] = {}
@@ -109,7 +111,7 @@ class Process:
         self.is_paused = self.is_cut_off = self.is_slow = self.is_ghost = False
         self.haunted_from = 0
         self.has_met_loss = False
-        self.offered: tuple[Place, Ledger] | None = None
+        self.offered: tuple[Place, Mark, Ledger] | None = None
         self.perform(self.node.start())
 
     def __repr__(self) -> str:
@@ -181,8 +183,8 @@ class Process:
                     self.asked.append(effect)
                 case Send():
                     self.send(effect)
-                case Apply(unit, place, is_own):
-                    self.apply(unit, place, is_own)
+                case Apply(unit, place, mark, is_own):
+                    self.apply(unit, place, mark, is_own)
                 case Answer(tokens, reply):
                     for token in tokens:
                         assert isinstance(token, Token)
@@ -227,19 +229,20 @@ class Process:
     def open_anew(self) -> None:
         self.decides = False
         self.drop_turn()
-        _, self.engine = self.store.open()
+        _, _, self.engine = self.store.open()
 
-    def apply(self, unit: Unit, place: Place, is_own: bool) -> None:
+    def apply(self, unit: Unit, place: Place, mark: Mark, is_own: bool) -> None:
         events = unit.events()
         self.world.applied(self, place)
-        self.store.entries.append((place, events))
+        self.store.entries.append((place, mark, events))
         if not is_own:
             self.engine.apply(events)
 
     def install(self, place: Place) -> None:
-        assert self.offered is not None and self.offered[0] == place
-        self.store.checkpoint(place, self.offered[1])
-        _, self.engine = self.store.open()
+        assert self.offered is not None
+        assert self.offered[0] == place
+        self.store.checkpoint(*self.offered)
+        _, _, self.engine = self.store.open()
         self.wants_snapshot = self.is_ghost = self.has_met_loss = False
         self.world.installed(self)
 
@@ -248,7 +251,7 @@ class Process:
     def checkpoint(self) -> None:
         """Of the engine's memory, as the real one is."""
         if self.is_whole:
-            self.store.checkpoint(self.node.anchor, self.engine)
+            self.store.checkpoint(self.node.anchor, self.node.mark, self.engine)
 
     @property
     def is_whole(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.ports import LogTrimmed, LogTruncated
-from topics.protocol.cluster.replica import Place
+from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
     Cease,
     EndIs,
@@ -136,7 +136,8 @@ class World:
         self.notes.append(line)
 
     def empty_store(self) -> Store:
-        return Store((Place.before_all(self.shard), Ledger()))
+        place = Place.before_all(self.shard)
+        return Store((place, Mark(place), Ledger()))
 
     # ------------------------------------------------------------------ running
 
@@ -166,7 +167,8 @@ class World:
         who = repr(process)
         if reply is Reply.ACCEPTED:
             if process.is_ghost:
-                loss_is_noticed(process.has_met_loss, who=who)
+                is_true = token.mark in self.oracle.marks
+                loss_is_noticed(process.has_met_loss and not is_true, who=who)
                 self.lost.add(token.mark)
             elif token.kind == "read":
                 read_is_accepted(set(token.shown), self.oracle, who=who)
@@ -305,9 +307,11 @@ class World:
             process.reports.append(EndIs(self.log.next_offset))
             return
         try:
-            found = self.log.between(asked.first_offset, asked.last_offset)
+            found = self.log.between(asked.first_offset, asked.last_offset, asked.epoch)
         except LogTrimmed:
-            process.reports.append(NotShown(asked.proof))
+            process.reports.append(NotShown(asked.proof, is_lost=False))
+        except LogTruncated:
+            process.reports.append(NotShown(asked.proof, is_lost=True))
         else:
             process.reports.append(Shown(asked.proof, found))
 
@@ -415,8 +419,8 @@ class World:
     def offer(process: Process, donor: Process | None) -> None:
         if donor is not None:
             process.wants_snapshot = False
-            process.offered = donor.node.anchor, donor.engine.copy()
-            process.hear(Offered(donor.node.anchor))
+            process.offered = donor.node.anchor, donor.node.mark, donor.engine.copy()
+            process.hear(Offered(donor.node.anchor, donor.node.mark))
 
     def do_trim(self) -> None:
         """As a leader does it: nodes that are down for long do not count."""
@@ -498,6 +502,7 @@ class World:
         """Nothing goes wrong any more: everything lands, all come back, and all agree."""
         for process in self.processes.values():
             process.is_paused = process.is_cut_off = process.is_slow = False
+            process.hear(GiveUp())
         for name in self.stores:
             if name not in self.processes:
                 self.start(name)
@@ -525,7 +530,8 @@ class World:
     def settle(self) -> None:
         """Until nothing is on its way."""
         for _ in range(20_000):
-            if not any([self.settle_one(process) for process in list(self.processes.values())]):
+            processes = list(self.processes.values())
+            if not sum(self.settle_one(process) for process in processes):
                 return
         raise Violation("can go on", "the cluster does not come to rest")
 
@@ -545,11 +551,11 @@ class World:
         elif process.wants_snapshot:
             donors = [p for p in self.processes.values() if p is not process and p.is_whole]
             donors = [
-                p for p in donors if not p.is_ghost and p.node.anchor.offset >= self.log.start
+                p for p in donors if not p.is_ghost and p.node.mark.place.offset >= self.log.start
             ]
             if not donors:
                 return False
-            self.offer(process, max(donors, key=lambda p: p.node.anchor.index))
+            self.offer(process, max(donors, key=lambda p: p.node.mark.place.index))
         else:
             return False
         return True
@@ -564,7 +570,7 @@ class World:
             if process.node.state is NodeState.ASIDE:
                 continue
             who = repr(process)
-            place, kept = process.store.open()
+            place, _, kept = process.store.open()
             replicas_agree(place.index, place.chain, oracle, who=who)
             state_is_of_its_index(index, process.engine, oracle, who=who)
             state_is_of_its_index(place.index, kept, oracle, who=who)

@@ -20,6 +20,7 @@ import msgspec
 from topics.protocol.cluster.replica import (
     Accepted,
     Began,
+    Mark,
     Place,
     Skip,
     Skipped,
@@ -115,11 +116,19 @@ class Flight(msgspec.Struct, eq=False):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What is to be shown: that the log has what leads from `anchor` to `place`."""
+    """What is to be shown: that the log has what leads from `mark` to `place`."""
 
     number: int
-    anchor: Place
+    mark: Mark
     place: Place
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """A record of ours that was accepted by its offset; `place` where it was the end of a unit."""
+
+    offset: int
+    seal: bytes
+    place: Place | None
 
 
 class Node:
@@ -129,16 +138,21 @@ class Node:
         name: For people; nothing is decided by it.
         place: That of the last unit in its store, as `Apply` gave it; `Place.before_all` for an
             empty one.
+        mark: As `Apply` gave it with that.
         message_bytes_max: The largest record that the log takes.
 
     Attributes:
         place: How far it has come, units in flight not counted.
         anchor: Its place at the last unit: what a store holds.
+        mark: The last unit that it has read back, and not only sent.
     """
 
-    def __init__(self, shard: Shard, name: str, place: Place, *, message_bytes_max: int) -> None:
+    def __init__(
+        self, shard: Shard, name: str, place: Place, mark: Mark, *, message_bytes_max: int
+    ) -> None:
         self.state = NodeState.JOINING
         self.place = self.anchor = place
+        self.mark = mark
         self._shard = shard
         self._name = name
         self._message_bytes_max = message_bytes_max
@@ -148,11 +162,11 @@ class Node:
         self._attempt: TermBegan | None = None
         self._target = -1
         self._flights: deque[Flight] = deque()
-        self._unread: deque[tuple[int, bytes]] = deque()
+        self._unread: deque[Unread] = deque()
 
     def start(self) -> list[Effect]:
         """The first effects."""
-        self._prove(self.place, self.place)
+        self._prove(self.mark, self.place)
         return self._taken()
 
     def step(self, event: Input) -> list[Effect]:
@@ -187,10 +201,10 @@ class Node:
 
     # ------------------------------------------------------------------ is the log still ours?
 
-    def _prove(self, anchor: Place, place: Place) -> None:
+    def _prove(self, mark: Mark, place: Place) -> None:
         self._proofs += 1
-        self._proof = Proof(self._proofs, anchor, place)
-        self._do(Prove(self._proofs, max(anchor.offset, 0), place.read))
+        self._proof = Proof(self._proofs, mark, place)
+        self._do(Prove(self._proofs, max(mark.place.offset, 0), place.read, mark.epoch))
 
     def _judge(self, event: Shown) -> bool | None:
         """Whether the proof that is waited for holds; None where another one is."""
@@ -198,7 +212,7 @@ class Node:
         if proof is None or event.proof != proof.number:
             return None
         self._proof = None
-        return is_history(proof.anchor, proof.place, event.records, self._shard)
+        return is_history(proof.mark.place, proof.place, event.records, self._shard)
 
     def _joined(self, event: Shown) -> None:
         match self._judge(event):
@@ -225,7 +239,11 @@ class Node:
                 self._lost()
 
     def _not_shown(self, event: NotShown) -> None:
-        if self._proof is not None and event.proof == self._proof.number:
+        if self._proof is None or event.proof != self._proof.number:
+            return
+        if event.is_lost:
+            self._lost()
+        else:
             self._set_aside("the log was trimmed past this node")
 
     def _read_failed(self, event: ReadFailed) -> None:
@@ -245,7 +263,7 @@ class Node:
         self._do(TakeSnapshot())
 
     def _offered(self, event: Offered) -> None:
-        self._prove(event.place, event.place)
+        self._prove(event.mark, event.place)
 
     def _snapshot_shown(self, event: Shown) -> None:
         proof = self._proof
@@ -253,7 +271,8 @@ class Node:
             case True:
                 assert proof is not None
                 self.place = self.anchor = proof.place
-                self._do(Install(proof.place))
+                self.mark = proof.mark
+                self._do(Install(proof.place, proof.mark))
                 self._read_on()
             case False:
                 self._do(TakeSnapshot())
@@ -282,6 +301,8 @@ class Node:
             self._lost()
             return
         self.place, verdict = accept(self.place, event.offset, event.raw, self._shard)
+        if isinstance(verdict, Accepted):
+            self.mark = Mark(self.place, event.epoch)
         self._judged(verdict)
 
     def _judged(self, verdict: Verdict) -> None:
@@ -300,13 +321,16 @@ class Node:
 
     def _read_back(self, event: Found) -> None:
         """A record that was accepted by its offset is there, or the log is another one."""
-        if not self._unread or event.offset < self._unread[0][0]:
+        if not self._unread or event.offset < self._unread[0].offset:
             return
-        if self._unread.popleft() != (event.offset, _seal(event.raw)):
+        ours = self._unread.popleft()
+        if (ours.offset, ours.seal) != (event.offset, _seal(event.raw)):
             self._lost()
+        elif ours.place is not None:
+            self.mark = Mark(ours.place, event.epoch)
 
     def _passed(self, event: Passed) -> None:
-        if self._unread and event.offset >= self._unread[0][0]:
+        if self._unread and event.offset >= self._unread[0].offset:
             self._lost()
             return
         self.place = passed(self.place, event.offset)
@@ -320,7 +344,7 @@ class Node:
             # Another process holds our nonce, or sent what we did not: this engine is not the one
             # that the term belongs to.
             self._let_go("another process decides in this term", Reply.NOT_APPLIED)
-        self._do(Apply(accepted.unit, self.anchor, is_own))
+        self._do(Apply(accepted.unit, self.anchor, self.mark, is_own))
         if is_own:
             assert flight is not None
             self._flights.popleft()
@@ -338,7 +362,7 @@ class Node:
         else:
             # Nothing of an earlier term that is not accepted by now ever will be.
             self._let_go(f"{began.node} began term {began.term}", Reply.NOT_APPLIED)
-        self._prove(self.anchor, self.place)
+        self._prove(self.mark, self.place)
 
     def _is_attempt(self, began: TermBegan) -> bool:
         """By the nonce: another process may have this node's name and take the same term."""
@@ -353,7 +377,7 @@ class Node:
                 # A leader writes once it has read that its term began.  That record was before this
                 # one, and is gone.
                 self._let_go("a term began that is not in the log", Reply.UNKNOWN)
-                self._prove(self.anchor, self.place)
+                self._prove(self.mark, self.place)
             elif self._is_missed(record):
                 self._let_go("a unit was not accepted", Reply.UNKNOWN)
 
@@ -440,7 +464,8 @@ class Node:
                 return
             self.place, verdict = accept_record(self.place, offset, flight.parts[at])
             assert not isinstance(verdict, Skipped | Stopped), verdict
-            self._unread.append((offset, flight.seals[at]))
+            end = self.place if isinstance(verdict, Accepted) else None
+            self._unread.append(Unread(offset, flight.seals[at], end))
             self._judged(verdict)
 
     def _send_failed(self, event: SendFailed) -> None:

@@ -8,7 +8,10 @@ rely on is little:
 - a record that was answered with its offset is there for every reader from then on;
 - a log may lose its newest records all the same (an unclean election, a topic made anew).  A reader
   then does not go on as if nothing were: it fails with `LogTruncated`, unless the records behind which
-  it goes on are still those that it read.  Kafka's consumers ask for the epoch of the offset (KIP-320);
+  it goes on are still those that it read;
+- each record has an epoch, that of the log's own leader when it was written.  It never falls along the
+  log, and rises before a record takes the place of one that was lost; so an offset and its epoch name
+  all the log up to there.  Kafka's consumers ask for it before they fetch (KIP-320);
 - `end` does not go back while nothing is lost (KIP-207).
 """
 
@@ -52,12 +55,14 @@ class ReplicatedLog(Protocol):
             OutcomeUnknown: It may be.
         """
 
-    def read(self, from_offset: int) -> AsyncIterator[tuple[int, bytes]]:
-        """Records from this offset on, in order, without an end: (offset, bytes).
+    def read(self, from_offset: int, epoch: int = -1) -> AsyncIterator[tuple[int, bytes, int]]:
+        """Records from this offset on, in order, without an end: (offset, bytes, epoch).  The record
+        at `from_offset` was of this epoch, where that is not -1.
 
         Raises:
             LogTrimmed: What stood at `from_offset` was trimmed.
-            LogTruncated: The log ends before `from_offset`, or lost what this reader has read.
+            LogTruncated: The log ends before `from_offset`, has it in another epoch, or lost what
+                this reader has read.
         """
 
     async def end(self) -> int:

@@ -60,6 +60,14 @@ class Place(msgspec.Struct, frozen=True):
         return cls(term=0, seen=0, index=0, chain=origin(shard), offset=-1, read=-1)
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """The last unit that a node has read in the log itself: its place right behind it, and the epoch
+    that the log gave with its last record; -1 where none was read yet."""
+
+    place: Place
+    epoch: int = -1
+
+
 class Skip(StrEnum):
     """Why a record is skipped."""
 
@@ -182,18 +190,17 @@ def _refusal(place: Place, part: Part) -> Skip | None:
 def is_history(
     anchor: Place, place: Place, records: Iterable[tuple[int, bytes]], shard: Shard
 ) -> bool:
-    """Whether the log has what this place was reached by, as far as its last accepted unit.
+    """Whether the log has what leads from one place to another.
 
     Args:
-        anchor: The place right behind that unit, or before all.
-        place: Where the replica is; no unit was accepted since `anchor`.
+        anchor: The place right behind a unit, or before all.
+        place: Where the replica is, or was.
         records: What the log has now from `anchor.offset` (0 before all) through `place.read`.
 
-    The record at the anchor's offset has to be the end of that unit, whose chain holds everything
-    before it.  From there the rule is applied again and has to end at the same place: so what was
-    read since is there as well, and a log that was cut and written again is found out.
+    The record at the anchor's offset has to be the end of that unit.  From there the rule is applied
+    again and has to end at the same place.  One record is not enough: a leader under which the log
+    was cut writes on where it was, and what it writes then stands at the offset at which it looks.
     """
-    assert anchor.index == place.index
     found = iter(records)
     if anchor.offset >= 0:
         first = next(found, None)

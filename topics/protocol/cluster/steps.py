@@ -10,17 +10,19 @@ from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from topics.protocol.cluster.replica import Place
+from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Unit
 
 # ---------------------------------------------------------------------- inputs
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The reader read this record.  Offsets rise; after `Read` they are those of the new reader."""
+    """The reader read this record.  Offsets rise; after `Read` they are those of the new reader.
+    `epoch` is the log's own, in which the record was written."""
 
     offset: int
     raw: bytes
+    epoch: int
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -45,9 +47,10 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class NotShown(msgspec.Struct, frozen=True):
-    """What `Prove` asked for was trimmed."""
+    """What `Prove` asked for was trimmed, or the log has lost it (`is_lost`)."""
 
     proof: int
+    is_lost: bool
 
 
 class Lead(msgspec.Struct, frozen=True):
@@ -102,9 +105,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """A snapshot of another node is here, whole: its place is that of its last unit."""
+    """A snapshot of another node is here, whole, with what its store had as place and mark."""
 
     place: Place
+    mark: Mark
 
 
 class CannotApply(msgspec.Struct, frozen=True):
@@ -145,11 +149,13 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class Prove(msgspec.Struct, frozen=True):
-    """Read these offsets anew, both inclusive, apart from the reader: `Shown`, `NotShown`."""
+    """Read these offsets anew, both inclusive, apart from the reader: `Shown`, `NotShown`.  The log
+    has to say that its first one is still of `epoch`, where that is not -1."""
 
     proof: int
     first_offset: int
     last_offset: int
+    epoch: int
 
 
 class AskEnd(msgspec.Struct, frozen=True):
@@ -165,12 +171,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Apply(msgspec.Struct, frozen=True):
-    """A unit is accepted: write its events to this node's own log, and `place` with them, in one
-    batch.  Where it `is_own`, the engine holds them already; else apply them.  No report, but
+    """A unit is accepted: write its events to this node's own log, `place` and `mark` with them, in
+    one batch: with the next start these are the node's.  Where it `is_own`, the engine holds them already; else apply them.  No report, but
     `CannotApply`."""
 
     unit: Unit
     place: Place
+    mark: Mark
     is_own: bool
 
 
@@ -219,9 +226,10 @@ class TakeSnapshot(msgspec.Struct, frozen=True):
 
 
 class Install(msgspec.Struct, frozen=True):
-    """Set the store aside, and open the snapshot that was offered, with this place."""
+    """Set the store aside, and open the snapshot that was offered, with its place and mark."""
 
     place: Place
+    mark: Mark
 
 
 class Loss(msgspec.Struct, frozen=True):

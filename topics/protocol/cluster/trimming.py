@@ -17,7 +17,7 @@ def trim_before(durable: Iterable[int], *, copies: int = COPIES) -> int | None:
 
     Args:
         durable: For each node that counts (that was heard of within the retention), the offset of the
-            last unit which is synced there, -1 where there is none.  What a node has accepted and not
+            mark (`replica.Mark`) which is synced there, -1 where there is none.  What a node has accepted and not
             synced it loses with the power.
     """
     assert copies >= 1
