@@ -56,7 +56,7 @@ STEPS = 1200
 @dataclass(frozen=True)
 class Style:
     """How often each thing happens, relative to the others; `trouble` is the share of records that
-    do not simply land."""
+    do not simply land, `counted` of the nodes that are down and that a trim waits for."""
 
     ask: float = 8
     end_turn: float = 6
@@ -86,6 +86,7 @@ class Style:
     gap: float = 0.2
     cut: float = 0.0
     trouble: float = 0.1
+    counted: float = 0.6
 
 
 CALM = Style(pause=0.05, cut_off=0.05, kill=0.05, give_up=0.02, trouble=0.0, duel=0.02)
@@ -95,7 +96,9 @@ KINDS: dict[str, Style] = {
     "storm": STORM,
     "duel": replace(STORM, duel=1.5, twin=0.2, trouble=0.2, late=2, kill=0.5),
     "twins": replace(STORM, duel=1, twin=1.0, kill=0.6, pause=0.8),
-    "trims": replace(STORM, trim=3, wipe=0.6, kill=1.6, restart=0.7, checkpoint=2, cut_off=0.8),
+    "trims": replace(
+        STORM, trim=3, wipe=0.6, kill=1.6, restart=0.4, checkpoint=2, cut_off=0.8, counted=0.1
+    ),
     "cuts": replace(STORM, cut=0.3, duel=0.5, late=2, trouble=0.2, slow=1.5, pause=0.8),
 }
 
@@ -128,7 +131,7 @@ class World:
         self._acts: dict[str, Callable[[], None]] = {
             name: getattr(self, f"do_{name}")
             for name in self.style.__dataclass_fields__
-            if name != "trouble"
+            if name not in ("trouble", "counted")
         }
         self._weights = [getattr(self.style, name) for name in self._acts]
 
@@ -430,7 +433,7 @@ class World:
         durable = [
             store.durable.offset
             for name, store in self.stores.items()
-            if name in self.processes or self.rng.random() < 0.6
+            if name in self.processes or self.rng.random() < self.style.counted
         ]
         before = self.trim_point(leader, durable)
         if before is not None:

@@ -359,7 +359,7 @@ class Node:
     def _on_term(self, began: TermBegan) -> None:
         if self.state is NodeState.BEGINNING and self._is_attempt(began):
             self._move(NodeState.PROVING)
-        else:
+        elif self.state is not NodeState.SEEKING:  # which reads what was before its time
             # Nothing of an earlier term that is not accepted by now ever will be.
             self._let_go(f"{began.node} began term {began.term}", Reply.NOT_APPLIED)
         self._prove(self.mark, self.place)
