@@ -126,6 +126,12 @@ def replicas_agree(index: int, chain: bytes, oracle: Oracle, *, who: str) -> Non
         raise Violation("replicas agree", f"{who} has another unit {index}")
 
 
+def leader_has_the_log(offset: int, chain: bytes, oracle: Oracle, *, who: str) -> None:
+    """A leader decides from the state that the log has where its term began."""
+    if [moment.chain for moment in oracle.moments if moment.offset == offset] != [chain]:
+        raise Violation("a leader has the log", f"{who} leads from another state at {offset}")
+
+
 def state_is_of_its_index(index: int, state: "Ledger", oracle: Oracle, *, who: str) -> None:
     """A replica at an index shows, and its store holds, the units up to it and nothing else."""
     from .ledger import Ledger

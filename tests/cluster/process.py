@@ -190,6 +190,7 @@ class Process:
                         assert isinstance(token, Token)
                         self.world.answered(self, token, reply)
                 case Leads(term):
+                    self.world.leads(self)
                     self.decides = True
                     self.engine.next_lease = max(self.engine.next_lease, term << LEASES_BITS)
                 case StepDown():

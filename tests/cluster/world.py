@@ -37,6 +37,7 @@ from .invariants import (
     acknowledged_stays,
     can_go_on,
     copies_exist,
+    leader_has_the_log,
     loss_is_noticed,
     loss_is_told,
     no_is_true,
@@ -99,7 +100,7 @@ KINDS: dict[str, Style] = {
     "trims": replace(
         STORM, trim=3, wipe=0.6, kill=1.6, restart=0.4, checkpoint=2, cut_off=0.8, counted=0.1
     ),
-    "cuts": replace(STORM, cut=0.3, duel=0.5, late=2, trouble=0.2, slow=1.5, pause=0.8),
+    "cuts": replace(STORM, cut=0.1, duel=0.5, late=2, trouble=0.2, slow=1.5, pause=0.8),
 }
 
 
@@ -126,6 +127,7 @@ class World:
         self.lost: set[int] = set()
         self.notes: list[str] = []
         self.nonces = 0
+        self.wiped: set[str] = set()
         for name in self.stores:
             self.start(name)
         self._acts: dict[str, Callable[[], None]] = {
@@ -190,6 +192,12 @@ class World:
     def applied(self, process: Process, place: Place) -> None:
         if not process.is_ghost:
             replicas_agree(place.index, place.chain, self.oracle, who=repr(process))
+
+    def leads(self, process: Process) -> None:
+        place = process.node.place
+        # Where the log was cut since the term began, that is the next thing this leader will notice.
+        if self.log.epochs.get(place.offset) == len(self.log.cuts):
+            leader_has_the_log(place.offset, place.chain, self.oracle, who=repr(process))
 
     def told(self, process: Process) -> None:
         self.untold.pop(self.directory(process), None)
@@ -450,17 +458,17 @@ class World:
         return sum(store.durable.offset >= start or start == 0 for store in self.stores.values())
 
     def do_wipe(self) -> None:
-        """A machine is lost with its disk, while others hold what the log does not."""
+        """A machine is lost with its disk; no other one before it has all again."""
+        start = self.log.start
+        self.wiped = {name for name in self.wiped if self.stores[name].durable.offset < start}
         process = self.pick(lambda p: True)
-        if process is None or any(p.wants_snapshot for p in self.processes.values()):
+        if process is None or self.wiped or not start:
             return
-        directory, start = self.directory(process), self.log.start
-        whole = [name for name, store in self.stores.items() if store.durable.index or start == 0]
-        if len(whole) < len(self.stores):
-            return
+        directory = self.directory(process)
         self.kill(process, power=True)
         self.untold.pop(directory, None)
         self.stores[directory] = self.empty_store()
+        self.wiped.add(directory)
         copies_exist(self.able())
 
     def do_cut(self) -> None:
@@ -582,10 +590,12 @@ class World:
 
 
 def told_world(seed: int, style: Style | None = None) -> World:
-    """Live this world; a violation says how to live it again."""
+    """Live this world.  Raises Violation, with the seed that lives it again."""
+    world = World(seed, style)
     try:
-        return World(seed, style).run()
-    except Violation:
+        return world.run()
+    except Violation as violation:
+        violation.args = (f"seed={seed} kind={world.kind} {violation}",)
         raise
     except AssertionError as why:
-        raise Violation("asserted", f"seed={seed} {why!r}") from why
+        raise Violation("asserted", f"seed={seed} kind={world.kind} {why!r}") from why

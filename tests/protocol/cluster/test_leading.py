@@ -477,9 +477,8 @@ def test_a_unit_with_a_gap_before_it_is_read_back() -> None:
     assert rig.did == []
 
     rig.read_back(gap)
-    assert rig.replies() == [] or rig.replies() == [(("a",), Reply.ACCEPTED)]
-    if not rig.replies():
-        rig.read_back(gap + 1)
+    assert rig.did == []
+    rig.read_back(gap + 1)
     assert rig.replies() == [(("a",), Reply.ACCEPTED)]
 
 
