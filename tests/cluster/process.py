@@ -90,6 +90,7 @@ class Process:
     """From a start to a kill.
 
     Attributes:
+        began: Its last `TermBegan`.
         is_slow: It is connected, and its reader does not get on.
         is_ghost: The log lost something that this process has read, from `haunted_from` on, and it
             has not noticed.
@@ -102,6 +103,7 @@ class Process:
         self.node = Node(world.shard, name, place, mark, message_bytes_max=MESSAGE_BYTES)
         self.reader: Reader | None = None
         self.outbox: deque[Send] = deque()
+        self.began = b""
         self.sent: dict[tuple[bytes, int], bytes] = {}
         self.reports: deque[Input] = deque()
         self.asked: deque[Prove | AskEnd] = deque()
@@ -210,6 +212,8 @@ class Process:
 
     def send(self, effect: Send) -> None:
         self.outbox.append(effect)
+        if effect.ticket not in [flight.ticket for flight in self.node._flights]:
+            self.began = effect.raw
 
     def was_promised(self, first: int) -> bool:
         """Whether the log has said that a record of ours is there, at this offset or behind."""

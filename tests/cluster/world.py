@@ -172,8 +172,8 @@ class World:
         who = repr(process)
         if reply is Reply.ACCEPTED:
             if process.is_ghost:
-                is_true = token.mark in self.oracle.marks
-                loss_is_noticed(process.has_met_loss and not is_true, who=who)
+                is_false = token.kind == "add" and token.mark not in self.oracle.marks
+                loss_is_noticed(process.has_met_loss and is_false, who=who)
                 self.lost.add(token.mark)
             elif token.kind == "read":
                 read_is_accepted(set(token.shown), self.oracle, who=who)
@@ -194,9 +194,9 @@ class World:
             replicas_agree(place.index, place.chain, self.oracle, who=repr(process))
 
     def leads(self, process: Process) -> None:
-        place = process.node.place
-        # Where the log was cut since the term began, that is the next thing this leader will notice.
-        if self.log.epochs.get(place.offset) == len(self.log.cuts):
+        place, raw = process.node.place, self.log.records.get(process.node.place.offset)
+        # Where the log has lost that record since, it is the next thing that this leader notices.
+        if raw == process.began:
             leader_has_the_log(place.offset, place.chain, self.oracle, who=repr(process))
 
     def told(self, process: Process) -> None:
