@@ -185,6 +185,7 @@ class Reader:
         lowest = min(log.cuts[self._cuts :], default=self.offset)
         if lowest < self.offset:
             raise LogTruncated(lowest)
+        self._cuts = len(log.cuts)
         if self.offset > log.next_offset:
             raise LogTruncated(log.next_offset)
         if self.offset < log.start:
