@@ -270,7 +270,8 @@ class World:
 
     def report(self, process: Process) -> None:
         event = process.reports.popleft()
-        if isinstance(event, Sent) and not self.is_there(process, event):
+        is_news = isinstance(event, Sent) and event.offset > process.node.place.read
+        if isinstance(event, Sent) and is_news and not self.is_there(process, event):
             self.haunt(process, event.offset)
         process.hear(event)
 

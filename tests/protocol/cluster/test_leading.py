@@ -690,6 +690,18 @@ def test_a_mark_is_what_was_read_and_not_only_sent() -> None:
     assert again.show() == [Read(3)]
 
 
+def test_a_node_that_was_down_while_the_log_was_cut_looks() -> None:
+    """Others wrote on from before its place, and the log is longer than it was."""
+    rig = leading()
+    rig.read_back(rig.land(rig.decide("a")).offset)
+    again = Rig(rig.node.anchor, rig.node.mark)
+    again.log = [rig.log[0], *[encode(TermBegan(9, THEIRS, "n2"), SHARD)] * 3]
+
+    again.show()
+
+    assert again.names() == ["Loss", "TakeSnapshot"]
+
+
 def test_what_was_trimmed_is_no_loss() -> None:
     rig = Rig()
     assert rig.hear(NotShown(1, is_lost=False))[0].__class__.__name__ == "TakeSnapshot"
