@@ -5,7 +5,6 @@ gone.  Knows nothing of heads and bodies.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -61,6 +60,10 @@ class LateAnswer(msgspec.Struct, eq=False):
     @property
     def waits_for_news(self) -> bool:
         return self.ticket is not None and self.ticket.waits_for_news
+
+    @property
+    def is_apart(self) -> bool:
+        return self._work is not None
 
     def cancel(self) -> None:
         self._is_cancelled = True
@@ -264,8 +267,7 @@ class LateAnswer(msgspec.Struct, eq=False):
             deliver(answer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """Each job of a grant by seq: its text, or why it cannot be read."""
 
     jobs: list[tuple[int, Buffer | Exception]]

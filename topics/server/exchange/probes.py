@@ -65,6 +65,7 @@ class _File:
     """Implements `interface.Pending`: a file of `/v0/docs`, which a thread reads."""
 
     waits_for_news = False
+    is_apart = True
 
     def __init__(self, call: Responder, name: str) -> None:
         self._call = call
@@ -105,6 +106,7 @@ class _Metrics:
     """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
 
     waits_for_news = False
+    is_apart = False
 
     def __init__(self, call: Responder, scraping: Scraping) -> None:
         self._call = call
