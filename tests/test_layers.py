@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/engine.py": PURE | ENGINE,
     "protocol/maintenance": PURE | MAINTENANCE,
     "protocol/driver": PURE | DRIVER,
+    "protocol/cluster": PURE | MODEL | {"topics.protocol.cluster"},
     "protocol/http": PURE | STATE | {"topics.protocol.http"},
     "store": PURE
     | MODEL
@@ -210,6 +211,8 @@ UNTESTED = {
     "client/sync.py": BOTH,
     "export/delta.py": "what `tables` promises, tried out in test_tables.py over both",
     "export/iceberg.py": "what `tables` promises, tried out in test_tables.py over both",
+    "protocol/cluster/ports.py": "types: cluster/test_memory_log holds a log to them",
+    "protocol/cluster/steps.py": TYPES,
     "protocol/http/answer_models.py": "types: test_answers and test_sse hold every answer to them",
     "protocol/http/bodies/types.py": TYPES,
     "protocol/http/statuses.py": "a table: test_docs holds it to docs/api.md",
