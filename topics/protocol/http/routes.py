@@ -67,6 +67,8 @@ class Probe(Enum):
     LIMITS = "limits"
     OPENAPI = "openapi"
     DOCS = "docs"
+    CONSOLE = "console"
+    HISTORY = "history"
 
 
 class StreamKind(Enum):
@@ -318,6 +320,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /v0/openapi.json", "open", Probe.OPENAPI),
     _route("GET /v0/docs", "open", Probe.DOCS),
     _route("GET /v0/docs/:", "open", Probe.DOCS),
+    _route("GET /v0/console/:", "open", Probe.CONSOLE),
+    _route("GET /v0/stats/history", "read", Probe.HISTORY),
 )
 
 
