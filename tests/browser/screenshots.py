@@ -44,7 +44,7 @@ def fill(api: Api) -> None:
         api.put(name, **more)
     for i in range(40):
         api.put(f"tenant{i:02}.events", durability=("disk", "memory", "fsync")[i % 3])
-        api.append(f"tenant{i:02}.events", *range(i * 7 % 23))
+        api.append(f"tenant{i:02}.events", *range(1 + i * 7 % 23))
     for source, dest, more in (
         ("orders", "eu.orders", {"filter": "eu.*"}),
         ("orders", "payments", {"guarantee": "exactly_once"}),

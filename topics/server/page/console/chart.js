@@ -5,12 +5,14 @@
 
 import { clock, make, set, svg } from "./dom.js";
 
-const PAD = { left: 44, right: 8, top: 8, bottom: 18 };
+const PAD = { left: 50, right: 8, top: 8, bottom: 18 };
 
-/** A round step, so that at most `lines` of them cover `most`. */
-function roundStep(most, lines) {
-  const raw = most / lines, unit = 10 ** Math.floor(Math.log10(raw));
-  return unit * [1, 2, 5, 10].find((n) => n * unit >= raw);
+/** A round step, so that at most `lines` of them cover `most`; of bytes, a power of two. */
+function roundStep(most, lines, isBytes) {
+  const raw = most / lines;
+  if (isBytes) return 2 ** Math.max(Math.ceil(Math.log2(raw)), 0);
+  const unit = 10 ** Math.floor(Math.log10(raw));
+  return unit * [1, 2, 5, 10].find((n) => n * unit >= raw * (1 - 1e-9));
 }
 
 export class Chart {
@@ -18,9 +20,10 @@ export class Chart {
    * @param title Text above it.
    * @param series `[{label, kind}]`; `kind` is the class that colours it.
    * @param format Of a value.
+   * @param isBytes Whether the axis counts by powers of two.
    */
-  constructor(title, series, format) {
-    Object.assign(this, { series, format, times: [], columns: series.map(() => []), from: 0, to: 1 });
+  constructor(title, series, format, isBytes = false) {
+    Object.assign(this, { series, format, isBytes, times: [], columns: series.map(() => []), from: 0, to: 1 });
     this.values = series.map(() => make("b"));
     this.when = make("span", "when");
     const legend = make("span", "legend", ...series.map(({ label, kind }, i) =>
@@ -47,7 +50,7 @@ export class Chart {
     this.height = this.plot.clientHeight;
     if (!this.width || !this.height) return;
     const most = Math.max(...this.columns.map((column) => column.reduce((a, b) => Math.max(a, b), 0)), 0);
-    const step = roundStep(most || 1, 3);
+    const step = roundStep(most || 1, 3, this.isBytes);
     this.top = step * Math.max(Math.ceil(most / step), 1);
     this.canvas.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.canvas.replaceChildren(...this.grid(step), ...this.lines());

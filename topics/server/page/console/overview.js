@@ -4,21 +4,20 @@ import { ask, getJson, why } from "./api.js";
 import { Chart } from "./chart.js";
 import { $, count, digits, link, make, set, short, show, size } from "./dom.js";
 
-const HOUR_MS = 3600000, SHORT_MS = 600000, QUEUES_DRAWN = 20;
+const HOUR_MS = 3600000, SHORT_MS = 600000, LEAST_MS = 120000, QUEUES_DRAWN = 20;
 const STILL = ["records_in_per_s", "log_bytes_per_s", "requests_per_s", "reads_per_s", "p99_ms"];
 
-const bytes = (n) => size(n);
 const ms = (n) => `${short(n)} ms`;
 const charts = [
   ["Records in per second", [["appended", "a", "records_in_per_s"]], short],
   ["Requests per second", [["all", "a", "requests_per_s"], ["reads", "b", "reads_per_s"]], short],
-  ["Log bytes per second", [["written", "a", "log_bytes_per_s"]], bytes],
+  ["Log bytes per second", [["written", "a", "log_bytes_per_s"]], size],
   ["Time to answer", [["p99", "a", "p99_ms"], ["loop lag", "b", "loop_lag_ms"]], ms],
   ["Router lag", [["most behind", "a", "router_lag"], ["blocked", "d", "routers_blocked"]], short],
-  ["Memory", [["process", "a", "resident_bytes"], ["unsealed", "b", "hot_bytes"]], bytes],
+  ["Memory", [["process", "a", "resident_bytes"], ["unsealed", "b", "hot_bytes"]], size],
 ].map(([title, series, format]) => ({
   names: series.map(([, , name]) => name),
-  chart: new Chart(title, series.map(([label, kind]) => ({ label, kind })), format),
+  chart: new Chart(title, series.map(([label, kind]) => ({ label, kind })), format, format === size),
 }));
 const queueChart = new Chart("Jobs", [["ready", "a"], ["in flight", "b"], ["delayed", "c"], ["dead-lettered", "d"]]
   .map(([label, kind]) => ({ label, kind })), short);
@@ -98,13 +97,14 @@ async function getMetrics() {
 }
 
 function draw() {
-  const from = nowMs - spanMs();
+  // The axis of a server that began lately begins with it.
+  const first = rows.at_ms[0] ?? nowMs, from = Math.max(nowMs - spanMs(), Math.min(first, nowMs - LEAST_MS));
   const columns = filled(rows, stepMs, nowMs);
   for (const { chart, names } of charts) chart.update(columns.at_ms, names.map((name) => columns[name]), from, nowMs);
-  drawQueues();
+  drawQueues(from);
 }
 
-function drawQueues() {
+function drawQueues(from) {
   const names = [...queues.keys()].sort().slice(0, QUEUES_DRAWN);
   show($("queues"), names.length > 0);
   if (!names.includes(chosen)) chosen = names[0] ?? "";
@@ -122,13 +122,13 @@ function drawQueues() {
   if (!chosen) return;
   const columns = filled(queues.get(chosen), 10000, nowMs);
   set(queueChart.box.querySelector(".title"), `Jobs of ${chosen}`);
-  queueChart.update(columns.at_ms, ["ready", "in_flight", "delayed", "dead_lettered"].map((name) => columns[name]), nowMs - HOUR_MS, nowMs);
+  queueChart.update(columns.at_ms, ["ready", "in_flight", "delayed", "dead_lettered"].map((name) => columns[name]), from, nowMs);
 }
 
 function newQueueRow(name) {
   const pick = make("button", "pick", name);
   pick.type = "button";
-  pick.onclick = () => { chosen = name; drawQueues(); };
+  pick.onclick = () => { chosen = name; draw(); };
   const row = make("tr", "", make("td", "", pick), ...["ready", "in-flight", "delayed", "dead"].map((kind) => make("td", "number " + kind)));
   row.dataset.topic = name;
   return row;

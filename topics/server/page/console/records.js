@@ -80,6 +80,7 @@ function draw(items) {
   const first = rows.find((row) => row.dataset.seq)?.querySelector("button");
   if (first) first.tabIndex = 0;
   $("records").replaceChildren(...rows);
+  $("records").classList.toggle("dated", items.some(({ seq, ts }) => seq && clock(ts).includes(" ")));
   show($("no-records"), !items.length);
   const { tag, node } = filter();
   set($("no-records"), tag || node ? "No record here matches." : "No records.");
