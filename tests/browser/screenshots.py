@@ -28,7 +28,12 @@ def orders(n: int) -> Iterator[dict[str, Any]]:
         region = ("eu.de", "eu.fr", "us.ny", "apac.jp")[i % 4]
         item = ("lamp", "desk", "chair")[i % 3]
         data = {"order": 100_000 + i, "total": round(9.5 + i % 90, 2), "items": [{"sku": item}]}
-        yield {"data": data, "tag": region, "node": f"shop-{i % 3 + 1}", "meta": {"trace": f"t{i:05}"}}
+        yield {
+            "data": data,
+            "tag": region,
+            "node": f"shop-{i % 3 + 1}",
+            "meta": {"trace": f"t{i:05}"},
+        }
 
 
 def fill(api: Api) -> None:

@@ -123,9 +123,7 @@ def test_topics_are_sorted_by_any_column_and_found_by_a_part(
 
     page.get_by_role("button", name="Records", exact=True).click()
     page.wait_for_selector('th.count[aria-sort="descending"]')
-    page.wait_for_function(
-        "() => document.querySelector('#topics tr')?.dataset.topic === 'b.high'"
-    )
+    page.wait_for_function("() => document.querySelector('#topics tr')?.dataset.topic === 'b.high'")
     assert names(page) == ["b.high", "c.mid", "a.low"]
     page.get_by_role("button", name="Records", exact=True).click()
     page.wait_for_function("() => document.querySelector('#topics tr')?.dataset.topic === 'a.low'")

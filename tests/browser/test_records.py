@@ -163,9 +163,7 @@ def test_records_are_filtered_by_tag_and_node(
     page.locator("#node").fill(node)
     with page.expect_response("**/diff"):
         page.locator("#filter button").click()
-    page.wait_for_function(
-        "n => document.querySelectorAll('.record').length === n", arg=len(found)
-    )
+    page.wait_for_function("n => document.querySelectorAll('.record').length === n", arg=len(found))
 
     assert page.eval_on_selector_all(".record", "rows => rows.map(r => +r.dataset.seq)") == found
     assert notes(page) == []

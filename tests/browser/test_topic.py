@@ -161,9 +161,7 @@ def test_a_change_of_another_is_not_overwritten(api: Api, page: Any, at: At) -> 
     assert api.state("jobs")["config"]["cap_records"] == 5
 
 
-def test_a_field_that_is_wrong_is_named(
-    api: Api, page: Any, at: At, console: Console
-) -> None:
+def test_a_field_that_is_wrong_is_named(api: Api, page: Any, at: At, console: Console) -> None:
     """400 in the server's words, and nothing is changed. (§0.3)"""
     console.forgives_failures = True
     api.put("jobs")
@@ -230,9 +228,7 @@ def test_a_purge_matches_tokens_and_keeps_the_newest(api: Api, page: Any, at: At
     assert [r["$seq"] for r in api.diff("jobs", from_seq=0)["records"]] == [3, 4, 5]
 
 
-def test_a_topic_is_deleted_with_its_routers(
-    api: Api, page: Any, at: At, console: Console
-) -> None:
+def test_a_topic_is_deleted_with_its_routers(api: Api, page: Any, at: At, console: Console) -> None:
     """Both are named before; the page then says that it is gone. (§1.4)"""
     console.forgives_failures = True
     api.append("jobs", 1)
@@ -299,9 +295,7 @@ def test_a_topic_without_dead_letters_offers_no_redrive(api: Api, page: Any, at:
     assert not page.locator("#redrive").is_visible()
 
 
-def test_strictness_is_asked_for_throughout(
-    api: Api, page: Any, at: At, server: Server
-) -> None:
+def test_strictness_is_asked_for_throughout(api: Api, page: Any, at: At, server: Server) -> None:
     """Each request of the console has the server refuse what it does not know. (decision 90)"""
     asked: list[Any] = []
     page.on("request", lambda request: "/v0/" in request.url and asked.append(request))

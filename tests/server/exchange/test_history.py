@@ -8,7 +8,14 @@ from topics.protocol.http import routes
 from topics.protocol.model.access import Caller
 from topics.protocol.model.limits import Limits
 from topics.server.exchange.exchange import TopicsExchange
-from topics.server.exchange.history import HOUR_MS, QUEUES_MAX, ROWS_MAX, History, Ring, percentile_ms
+from topics.server.exchange.history import (
+    HOUR_MS,
+    QUEUES_MAX,
+    ROWS_MAX,
+    History,
+    Ring,
+    percentile_ms,
+)
 from topics.server.exchange.measures import BOUNDS_S
 from topics.server.exchange.shell import Phase
 from topics.testing import START_MS, _Shell
@@ -221,7 +228,9 @@ def test_each_exchange_notes_its_answers() -> None:
     assert isinstance(exchange.history, History)
     assert shell.timers == []
 
-    exchange._observer.answered(Desk(shell=shell).head("GET", b"/", b"", ()), lambda _: None, "x", 200, 0.0, is_timed=False)
+    exchange._observer.answered(
+        Desk(shell=shell).head("GET", b"/", b"", ()), lambda _: None, "x", 200, 0.0, is_timed=False
+    )
 
     assert len(shell.timers) == 2
 

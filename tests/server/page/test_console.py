@@ -44,7 +44,9 @@ def test_nothing_else_is_served(name: str) -> None:
 def test_the_page_and_its_modules_name_files_that_are_there() -> None:
     """Every `src`, `href` and `import` leads to a file that is served, and each file is named."""
     named = set(re.findall(rb'(?:src|href)="v0/console/([\w.]+)"', page.DOCUMENT))
-    imported = {name for text in MODULES.values() for name in re.findall(r'from "\./([\w.]+)"', text)}
+    imported = {
+        name for text in MODULES.values() for name in re.findall(r'from "\./([\w.]+)"', text)
+    }
 
     assert {name.decode() for name in named} | imported == set(console.FILES)
 
@@ -54,7 +56,9 @@ def test_text_never_becomes_markup(name: str) -> None:
     """Data of the server is inserted as text; no key is put into an address or stored."""
     text = MODULES[name]
 
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", text
+    )
     assert not re.search(r"localStorage|sessionStorage|cookie =|token=", text)
 
 

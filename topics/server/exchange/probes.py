@@ -136,7 +136,9 @@ class _File:
         call = self._call
         if text is None:
             return call.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
-        return call.document(self._files.file_headers(self._name), text, is_zipped=call.accepts_gzip)
+        return call.document(
+            self._files.file_headers(self._name), text, is_zipped=call.accepts_gzip
+        )
 
 
 class _Metrics:

@@ -14,9 +14,7 @@ _DIRECTORY: Final = Path(__file__).parent / "console"
 _KINDS: Final = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
 
 FILES: Final[Mapping[str, bytes]] = {
-    path.name: _KINDS[path.suffix]
-    for path in sorted(_DIRECTORY.iterdir())
-    if path.suffix in _KINDS
+    path.name: _KINDS[path.suffix] for path in sorted(_DIRECTORY.iterdir()) if path.suffix in _KINDS
 }
 """What the page fetches, with its media type."""
 

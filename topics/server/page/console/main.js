@@ -15,8 +15,12 @@ let round = 0, timer, view = "";
 
 // ---- where one is: #/, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
 
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 function place() {
-  const [, noun = "", name, part, seq] = decodeURIComponent(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
+  const [, noun = "", name, part, seq] = decoded(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
   if (noun === "topics" && name) return { view: "topic", name, part: TABS.includes(part) ? part : "records", seq: seq && Number(seq) };
   return { view: noun === "topics" ? "topics" : "overview" };
 }

@@ -14,6 +14,7 @@ import { forgetTail, leaveTail, openTail } from "./tail.js";
 
 export const TABS = ["records", "live", "publish", "settings", "manage"];
 const OLDEST_AGAIN_MS = 10000;
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$/; // (§1.1)
 
 let topic = "", tab = "", wanted, state = null, oldest = {}, rates = [];
 
@@ -28,12 +29,14 @@ export function openTopic(name, part = "records", seq) {
     rates = [];
     $("facts").replaceChildren();
     set($("title"), name);
+    set($("kind"), "");
+    show($("topic-trouble"), false);
   }
   topic = name;
   tab = TABS.includes(part) ? part : "records";
   wanted = seq;
   for (const each of TABS) {
-    show($("tab-" + each), each === tab);
+    show($("tab-" + each), false); // until it is known that there is such a topic
     const anchor = $("to-" + each);
     anchor.href = `#/topics/${name}` + (each === "records" ? "" : "/" + each);
     if (each === tab) anchor.setAttribute("aria-current", "page");
@@ -48,6 +51,7 @@ export function leaveTopic() { leaveTail(); }
 export function forgetTopic() { forgetRecords(); forgetSettings(); state = null; }
 
 function openTab() {
+  for (const each of TABS) show($("tab-" + each), each === tab);
   const known = { head: state.head, earliest: state.earliest, isQueue: state.isQueue };
   if (tab === "records") openRecords(topic, known, wanted);
   if (tab === "live") openTail(topic, known);
@@ -62,6 +66,7 @@ function openTab() {
 export async function refreshTopic(isCurrent = () => true) {
   const name = topic;
   try {
+    if (!NAME.test(name)) throw new Error("No topic can have such a name.");
     const found = fields(parse(await (await ask(`/v0/topics/${name}?touch=false`, { signal: AbortSignal.timeout(10000) })).text()));
     if (!isCurrent() || name !== topic) return;
     const isFirst = !state, counters = found.queue && fields(found.queue);
