@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from browser.conftest import ARGUMENTS, DEADLINE_MS, executable
 from contract.api import Api
 from contract.server import Server
 from contract.wire import Http1
 from playwright.sync_api import Page, sync_playwright
+
+from browser.conftest import ARGUMENTS, DEADLINE_MS, executable
 
 IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 WIDE: Final = {"width": 1280, "height": 800}

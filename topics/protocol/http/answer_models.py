@@ -476,11 +476,11 @@ class QueueHistory(msgspec.Struct, kw_only=True):
     """Columns of one queue, a value for each row, at ten seconds."""
 
     topic: TopicName
-    at_ms: list[float]
-    ready: list[float]
-    in_flight: list[float]
-    delayed: list[float]
-    dead_lettered: list[float]
+    at_ms: Annotated[list[float], Meta(description="When; rises.")]
+    ready: Annotated[list[float], Meta(description="Could be claimed.")]
+    in_flight: Annotated[list[float], Meta(description="Under a lease.")]
+    delayed: Annotated[list[float], Meta(description="Waited.")]
+    dead_lettered: Annotated[list[float], Meta(description="Moved away up to then.")]
 
 
 class History(msgspec.Struct, kw_only=True):

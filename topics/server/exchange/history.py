@@ -18,13 +18,13 @@ from typing import Final
 import orjson
 
 from topics.protocol.engine import Engine
+from topics.protocol.http.routes import HISTORY_STEPS_MS as STEPS_MS
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.state.state import State
 from topics.server.exchange import usage
 from topics.server.exchange.measures import BOUNDS_S, RequestMeasures
 from topics.server.exchange.shell import Phase, Shell
 
-STEPS_MS: Final = (1000, 10_000)
 HOUR_MS: Final = 3_600_000
 ROWS_MAX: Final = 900
 """Rows of one answer: a hundred KiB, which is made in about a millisecond."""

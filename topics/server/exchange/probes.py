@@ -16,7 +16,7 @@ from topics.protocol.http.answers import open_object
 from topics.protocol.http.routes import Probe
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
-from topics.server.exchange.history import STEPS_MS, History
+from topics.server.exchange.history import History
 from topics.server.exchange.interface import Answer, Pending
 from topics.server.exchange.late_answer import shutting_down
 from topics.server.exchange.responder import JSON, Responder
@@ -78,12 +78,8 @@ def answer_probe(
 
 
 def _history(call: Responder, query: bytes, history: History) -> bytes:
-    asked = routes.parse_query(query)
-    step_ms = routes.query_natural(asked, "step_ms", STEPS_MS[-1])
-    if step_ms not in STEPS_MS:
-        allowed = " or ".join(map(str, STEPS_MS))
-        raise Rejection(ErrorCode.INVALID_REQUEST, f"?step_ms: expected {allowed}")
-    return history.document(step_ms, routes.query_natural(asked, "after_ms", 0), call.caller)
+    step_ms, after_ms = routes.parse_history(routes.parse_query(query))
+    return history.document(step_ms, after_ms, call.caller)
 
 
 class Files(Protocol):
