@@ -57,8 +57,13 @@ async function go(load, then = () => {}) {
 
 /** The page that begins with a record; where there is no such record, why. */
 function find(seq) {
-  const { topic, isQueue } = view;
-  return go(() => newer(topic, { from_seq: Math.max(seq - 1, 0) }, { tag: "", node: "" }), (page) => {
+  const { topic, isQueue } = view, every = { tag: "", node: "" };
+  const load = async () => {
+    const page = await newer(topic, { from_seq: Math.max(seq - 1, 0) }, every);
+    // A cursor beyond the head is told that the topic was made anew (§3.3); the link is only early.
+    return seq > page.head ? older(topic, page.head + 1, every) : page;
+  };
+  return go(load, (page) => {
     view.wanted = seq;
     const row = $("records").querySelector(`[data-seq="${seq}"]`);
     if (row) {
