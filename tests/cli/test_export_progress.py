@@ -29,12 +29,12 @@ def test_the_last_line() -> None:
 
 def test_events_are_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     """And nothing else is printed then."""
-    with progress(as_json=True) as told:
-        told.begin("t", 1, 10)
-        told.read("t", 5, 100)
-        told.lost(Gap("t", 1, 2, "cap"))
-        told.note("mended")
-        told.committed(COMMIT)
+    with progress(as_json=True) as telling:
+        telling.begin("t", 1, 10)
+        telling.read("t", 5, 100)
+        telling.lost(Gap("t", 1, 2, "cap"))
+        telling.note("mended")
+        telling.committed(COMMIT)
     printed = capsys.readouterr()
     assert printed.err == ""
     events = [json.loads(line) for line in printed.out.splitlines()]
@@ -44,8 +44,8 @@ def test_events_are_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_loss_is_told_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
     """On standard error."""
-    with progress(as_json=False) as told:
-        told.lost(Gap("t", 1, 2, "cap"))
+    with progress(as_json=False) as telling:
+        telling.lost(Gap("t", 1, 2, "cap"))
     assert 'topic "t" lost 2 seqs, 1..2, reason cap' in capsys.readouterr().err
 
 
@@ -54,17 +54,17 @@ def test_a_bar_for_a_person() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100)
     bar = Progress(
-        TextColumn("{task.description} {task.completed} {task.fields[told]}"), console=console
+        TextColumn("{task.description} {task.completed} {task.fields[figures]}"), console=console
     )
-    told: Any = Telling(as_json=False, bar=bar)
+    telling: Any = Telling(as_json=False, bar=bar)
     with bar:
-        told.begin("t", 11, 20)
-        told.read("t", 18, 1000)
-        told.read("t", 15, 1000)
-        told.lost(Gap("t", 11, 12, "cap"))
-        told.begin("u", 1, 2)
+        telling.begin("t", 11, 20)
+        telling.read("t", 18, 1000)
+        telling.read("t", 15, 1000)
+        telling.lost(Gap("t", 11, 12, "cap"))
+        telling.begin("u", 1, 2)
         assert [(task.description, task.completed) for task in bar.tasks] == [("u", 0)]
-        told.read("u", 2, 10)
+        telling.read("u", 2, 10)
         bar.refresh()
     assert "u 2" in out.getvalue()
     assert "lost 2 seqs" in out.getvalue()

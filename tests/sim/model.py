@@ -116,6 +116,12 @@ class Found:
     jobs: dict[int, tuple[Any, ...]] | None = None
     dead_lettered: int = 0
 
+    @property
+    def ends_with_a_loss(self) -> bool:
+        """The head is the last seq that was reserved, and no batch's: a crash took what lay there."""
+        is_hole = any(last == self.head_seq for _, last in self.holes)
+        return is_hole or self.evict_floor > self.head_seq
+
 
 @dataclass(slots=True)
 class Topic:

@@ -55,7 +55,7 @@ from .watching import Watching
 TIMED = (JobPlace.LEASED, JobPlace.DELAYED)
 START_MS = 1_750_000_000_000
 WAL_BYTES = 64 << 10
-RESERVE_BYTES = 4 * WAL_BYTES
+RESERVE_BYTES = 16 * WAL_BYTES
 """Room that is always there: a dead letter that finds none is tried again later, which the model does not
 know."""
 PLENTY = 1 << 40
@@ -317,6 +317,8 @@ class World:
         self.model = matching[0]
         least_ms = min(model.logged_ms for model in matching)
         check(self.recovered_ms >= least_ms, "I14", f"{self.recovered_ms} after {least_ms}")
+        # Of writes that changed nothing visible, the log need not have the later one.
+        self.model.logged_ms = least_ms
         self._check_seeks(found)
         _doubt_keys(self.model, matching)
         self._begin_history()
@@ -334,7 +336,8 @@ class World:
         for name, topic in found.items():
             epoch, known = topic.epoch, last.topics.get(name)
             inner = clients.inner.get(epoch, set())
-            i3_a_batch_is_whole(epoch, topic.head_seq, inner)
+            if not topic.ends_with_a_loss:
+                i3_a_batch_is_whole(epoch, topic.head_seq, inner)
             clients.inner[epoch] = {seq for seq in inner if seq < topic.head_seq}
             gone = clients.gone.get(epoch, {})
             gone = clients.gone[epoch] = {s: 0 for s, lsn in gone.items() if lsn <= promised}

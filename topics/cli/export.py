@@ -189,15 +189,15 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
             if given["then_delete"]:
                 _tell_deletes(client, source, to, topics, given)
             return OK
-        with progress(as_json=given["as_json"]) as told, _exporting(to, settings, given) as target:
-            result = _exported(source, target, job, told, stopping, given["follow"])
-            told.done(result)
+        with progress(as_json=given["as_json"]) as shown, _exporting(to, settings, given) as target:
+            result = _exported(source, target, job, shown, stopping, given["follow"])
+            shown.done(result)
             if given["then_delete"] and not result.is_stopped:
                 from topics.cli.export_delete import then_delete
 
                 stopping.let_go()
-                with told.paused():
-                    then_delete(client, source, target, topics, given, told.event)
+                with shown.paused():
+                    then_delete(client, source, target, topics, given, shown.event)
         if stopping.signal and given["follow"] is None:
             raise Stop("interrupted; run it again to go on", 128 + stopping.signal)
         lost = bool(result.lost or result.recreated) and given["loss"] == "warn"
@@ -210,13 +210,13 @@ def _exported(
     source: "Source",
     target: "Exporting",
     job: "Job",
-    told: Any,
+    shown: Any,
     stopping: "Stopping",
     every_ms: int | None,
 ) -> "Result":
     from topics.export.run import Run
 
-    made = Run(source, target, job, told, stop=stopping.is_set)
+    made = Run(source, target, job, shown, stop=stopping.is_set)
     result = made.once()
     while every_ms is not None and not stopping.wait(every_ms / 1000):
         refresh = getattr(source, "refresh", None)

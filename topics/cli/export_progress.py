@@ -37,7 +37,7 @@ class Telling:
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(topic, total=last - first + 1, told="")
+            self._task = self._bar.add_task(topic, total=last - first + 1, figures="")
 
     def read(self, topic: str, seq: int, size_bytes: int) -> None:
         if self._bar is None or self._task is None:
@@ -46,8 +46,8 @@ class Telling:
         self._bytes += size_bytes
         took_s = max(monotonic() - self._begun_s, 1e-9)
         done = self._seq - self._first + 1
-        told = f"{done / took_s:,.0f} seqs/s, {self._bytes / took_s / 1e6:,.0f} MB/s"
-        self._bar.update(self._task, completed=done, told=told)
+        figures = f"{done / took_s:,.0f} seqs/s, {self._bytes / took_s / 1e6:,.0f} MB/s"
+        self._bar.update(self._task, completed=done, figures=figures)
 
     def committed(self, commit: "Commit") -> None:
         self.event(
@@ -118,13 +118,13 @@ def summary(result: "Result") -> str:
     parts = [f"{result.deleted:,} deleted", f"{result.missed:,} lost"]
     if result.corrupt:
         parts.append(f"{result.corrupt:,} do not fit the schema")
-    told = (
+    figures = (
         f"{counted(result.rows, 'record')} of {counted(seqs, 'seq')} exported and verified "
         f"({', '.join(parts)})"
     )
     if not result.files:
-        return told
-    return f"{told}, {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB"
+        return figures
+    return f"{figures}, {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB"
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def progress(*, as_json: bool) -> Iterator[Telling]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[told]}", markup=False),
+        TextColumn("{task.fields[figures]}", markup=False),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

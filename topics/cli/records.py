@@ -186,8 +186,8 @@ def purge(
     state = client.topic(topic, touch=False)
     which = f"the records of {topic} that {filter} matches" if filter else f"all of {topic}"
     kept = f" but the newest {keep:,}" if keep else ""
-    told = f"{topic} has {counted(state.count, 'record')}; this removes {which}{kept}"
-    confirm(f"{told}, without a trace", yes=yes)
+    effect = f"{topic} has {counted(state.count, 'record')}; this removes {which}{kept}"
+    confirm(f"{effect}, without a trace", yes=yes)
     done = client.purge(topic, seq=before, keep=keep, filter=filter)
     if as_json:
         print_json(done)

@@ -84,7 +84,7 @@ def rows(now: Sample, before: Sample | None, limit: int) -> list[Row]:
 
 def headline(now: Sample, before: Sample | None) -> dict[str, float]:
     """The figures of the server as a whole; rates are per second since the last look."""
-    told = {
+    figures = {
         "uptime_s": now.value("topics_uptime_ms") / 1000,
         "topics": now.value("topics_topics"),
         "records": now.value("topics_records_live"),
@@ -106,8 +106,8 @@ def headline(now: Sample, before: Sample | None) -> dict[str, float]:
             ("syncs_per_s", "topics_wal_fsyncs_total"),
             ("cpu", "process_cpu_seconds_total"),
         ):
-            told[name] = (now.value(metric) - before.value(metric)) / (now.at_s - before.at_s)
-    return told
+            figures[name] = (now.value(metric) - before.value(metric)) / (now.at_s - before.at_s)
+    return figures
 
 
 @click.command("stats")
@@ -184,23 +184,23 @@ def _draw(client: "Client", prefix: str, limit: int, every_s: float) -> None:
             time.sleep(every_s)
 
 
-def summary(told: Mapping[str, float]) -> str:
+def summary(figures: Mapping[str, float]) -> str:
     """The figures in three lines."""
-    days, rest = divmod(int(told["uptime_s"]), 86_400)
+    days, rest = divmod(int(figures["uptime_s"]), 86_400)
     up = f"{days} d " if days else ""
     up += f"{rest // 3600}:{rest % 3600 // 60:02}:{rest % 60:02}"
-    read_only = "  READ-ONLY" if told["read_only"] else ""
-    blocked = f", {told['routers_blocked']:.0f} blocked" if told["routers_blocked"] else ""
+    read_only = "  READ-ONLY" if figures["read_only"] else ""
+    blocked = f", {figures['routers_blocked']:.0f} blocked" if figures["routers_blocked"] else ""
     return "\n".join(
         (
-            f"up {up}  cpu {told.get('cpu', 0):.0%}  memory {size(told['memory_bytes'])}, unsealed "
-            f"{size(told['hot_bytes'])}{read_only}",
-            f"requests {told.get('requests_per_s', 0):,.0f}/s, refused "
-            f"{told.get('refusals_per_s', 0):,.1f}/s  log {size(told.get('log_bytes_per_s', 0))}/s, "
-            f"{told.get('syncs_per_s', 0):,.0f} syncs/s  streams {told['streams']:,.0f}",
-            f"topics {told['topics']:,.0f}  records {told['records']:,.0f}, {size(told['bytes'])}  "
-            f"jobs {told['ready']:,.0f} ready, {told['in_flight']:,.0f} leased  "
-            f"router lag {told['router_lag']:,.0f}{blocked}",
+            f"up {up}  cpu {figures.get('cpu', 0):.0%}  memory {size(figures['memory_bytes'])}, unsealed "
+            f"{size(figures['hot_bytes'])}{read_only}",
+            f"requests {figures.get('requests_per_s', 0):,.0f}/s, refused "
+            f"{figures.get('refusals_per_s', 0):,.1f}/s  log {size(figures.get('log_bytes_per_s', 0))}/s, "
+            f"{figures.get('syncs_per_s', 0):,.0f} syncs/s  streams {figures['streams']:,.0f}",
+            f"topics {figures['topics']:,.0f}  records {figures['records']:,.0f}, {size(figures['bytes'])}  "
+            f"jobs {figures['ready']:,.0f} ready, {figures['in_flight']:,.0f} leased  "
+            f"router lag {figures['router_lag']:,.0f}{blocked}",
         )
     )
 

@@ -164,14 +164,14 @@ def _shown(value: Any) -> str:
 
 def _summary(config: Any) -> str:
     """What of a config tells a topic from others."""
-    told = [config.type, config.durability]
+    parts = [config.type, config.durability]
     if config.ttl_ms:
-        told.append(f"ttl {config.ttl_ms:,} ms")
+        parts.append(f"ttl {config.ttl_ms:,} ms")
     if config.cap_records:
-        told.append(f"at most {counted(config.cap_records, 'record')}")
+        parts.append(f"at most {counted(config.cap_records, 'record')}")
     if config.cap_bytes:
-        told.append(f"at most {config.cap_bytes:,} bytes")
-    return ", ".join(told)
+        parts.append(f"at most {config.cap_bytes:,} bytes")
+    return ", ".join(parts)
 
 
 def _described(state: "TopicState") -> "list[tuple[str, str]]":

@@ -6,9 +6,9 @@ from protocol.harness import status_of
 from topics.protocol.http.origins import (
     LOOPBACK_HOSTS,
     OriginRule,
+    cors_fields,
     is_preflight,
     require_reader,
-    told,
 )
 
 RULE = OriginRule(
@@ -143,11 +143,11 @@ def test_a_preflight_is_an_options_that_names_a_method() -> None:
 
 def test_what_a_page_is_told() -> None:
     """Its origin, methods and headers; never that cookies may come. (CORS)"""
-    headers = dict(told(b"https://app.example", preflight=True))
+    headers = dict(cors_fields(b"https://app.example", preflight=True))
 
     assert headers[b"access-control-allow-origin"] == b"https://app.example"
     assert headers[b"vary"] == b"origin"
     assert b"PUT" in headers[b"access-control-allow-methods"]
     assert b"authorization" in headers[b"access-control-allow-headers"]
     assert b"access-control-allow-credentials" not in headers
-    assert b"access-control-max-age" not in dict(told(b"https://app.example"))
+    assert b"access-control-max-age" not in dict(cors_fields(b"https://app.example"))

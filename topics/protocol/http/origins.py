@@ -48,7 +48,7 @@ class OriginRule:
     is_address_good: bool = False
 
     def check(self, header: Header, path: bytes = b"") -> bytes | None:
-        """The foreign origin that was let in, which is told so (`told`); None for everybody else.
+        """The foreign origin that was let in, which is told so (`cors_fields`); None for everybody else.
 
         Raises:
             Rejection: 403.
@@ -104,7 +104,7 @@ def is_preflight(method: str, header: Header) -> bool:
     return method == "OPTIONS" and header(b"access-control-request-method") is not None
 
 
-def told(origin: bytes, *, preflight: bool = False) -> Sequence[tuple[bytes, bytes]]:
+def cors_fields(origin: bytes, *, preflight: bool = False) -> Sequence[tuple[bytes, bytes]]:
     """What lets a page of an allowed origin read an answer.  There are no cookies, so no
     credentials are allowed: a key is sent in a header that the page sets."""
     headers = (

@@ -17,7 +17,7 @@ import msgspec
 from topics.protocol.driver.group_commit import Ticket
 from topics.protocol.http import metrics, routes
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
-from topics.protocol.http.origins import OriginRule, is_preflight, require_reader, told
+from topics.protocol.http.origins import OriginRule, cors_fields, is_preflight, require_reader
 from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamKind
 from topics.protocol.http.strictness import (
     APPLIED,
@@ -221,10 +221,10 @@ class TopicsExchange:
         if self._origins is not None:
             origin = self._origins.check(call.header, head.path)
             if origin is not None:
-                call.also = told(origin)
+                call.also = cors_fields(origin)
                 if is_preflight(head.method, call.header):
                     call.observe(204)
-                    return Answer(204, told(origin, preflight=True), [])
+                    return Answer(204, cors_fields(origin, preflight=True), [])
         try:
             route, name = routes.find_route(head.method, head.path)
         except Rejection:
@@ -268,7 +268,7 @@ class TopicsExchange:
             more=(
                 *self._observer.measures.families(),
                 *usage.families(),
-                *(family for told in self.more for family in told()),
+                *(family for source in self.more for family in source()),
             ),
             caller=caller,
         )
