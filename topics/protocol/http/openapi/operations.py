@@ -366,7 +366,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "in which nothing was asked of the server.",
         _json(models.History),
         parameters=(
-            Parameter("step_ms", "Of the rows.", {"enum": [1000, 10000], "default": 10000}),
+            Parameter(
+                "step_ms",
+                "Of the rows.",
+                {"type": "integer", "enum": [1000, 10000], "default": 10000},
+            ),
             _natural("after_ms", "Rows of later times only; at most 900 are in one answer.", 0),
         ),
     ),

@@ -22,11 +22,15 @@ export class Refused extends Error {
   }
 }
 
+class Unreachable extends Error {}
+
 // Paths are taken relative to the page, so that a proxy may serve all of it under a prefix.
 export async function ask(path, { headers = {}, ...options } = {}) {
   headers = { Prefer: "handling=strict", ...headers };
   if (key) headers.Authorization = "Bearer " + key;
-  const answer = await fetch("." + path, { cache: "no-store", ...options, headers });
+  const answer = await fetch("." + path, { cache: "no-store", ...options, headers }).catch((error) => {
+    throw error.name === "AbortError" ? error : new Unreachable(error.message);
+  });
   if (answer.ok) return answer;
   if (answer.status === 401) onRefusedKey();
   const { error } = await answer.json().catch(() => ({}));
@@ -48,7 +52,7 @@ export const sendJson = async (...request) => JSON.parse(await sendText(...reque
 
 export function why(error) {
   if (!(error instanceof Refused)) {
-    return error.name === "TypeError" || error.name === "TimeoutError" ? "The server cannot be reached." : error.message;
+    return error instanceof Unreachable || error.name === "TimeoutError" ? "The server cannot be reached." : error.message;
   }
   if (error.status === 401) return key ? "The server does not know this key." : "This server asks for a key. Type it in above.";
   return `${error.message} (${error.status} ${error.code})`;

@@ -100,7 +100,8 @@ function draw() {
   // The axis of a server that began lately begins with it.
   const first = rows.at_ms[0] ?? nowMs, from = Math.max(nowMs - spanMs(), Math.min(first, nowMs - LEAST_MS));
   const columns = filled(rows, stepMs, nowMs);
-  for (const { chart, names } of charts) chart.update(columns.at_ms, names.map((name) => columns[name]), from, nowMs);
+  const column = (name) => columns[name] ?? columns.at_ms.map(() => 0); // an older server has fewer
+  for (const { chart, names } of charts) chart.update(columns.at_ms, names.map(column), from, nowMs);
   drawQueues(from);
 }
 
