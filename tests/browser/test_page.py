@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from contract.api import Api
@@ -132,6 +133,43 @@ def test_topics_are_sorted_by_any_column_and_found_by_a_part(
     page.locator("#search").fill("*MI")
     shows(page, "#count", "1")
     assert names(page) == ["c.mid"]
+
+
+def test_a_hundred_thousand_topics_are_sorted_in_a_few_rows(
+    page: Any, visit: Callable[..., None]
+) -> None:
+    """They are asked for a thousand at a time, and what is in the document is what is in sight. (§1.3)"""
+
+    def answer(route: Any) -> None:
+        asked = {
+            name: values[0] for name, values in parse_qs(urlsplit(route.request.url).query).items()
+        }
+        first, size = int(asked.get("cursor", 0)), int(asked["page_size"])
+        topics = [
+            {"topic": f"t{n:06}", "type": "log", "durability": "disk", "head_seq": n, "earliest_seq": 1,
+             "count": n * 7919 % 100_003, "bytes": n}
+            for n in range(first, first + size)
+        ]  # fmt: skip
+        more = {"next_cursor": str(first + size)} if first + size < 100_000 else {}
+        route.fulfill(json={"topics": topics, **more})
+
+    page.route("**/v0/topics?*", answer)
+    visit()
+    shows(page, "#count", "200+")
+
+    page.get_by_role("button", name="Records", exact=True).click()
+    page.wait_for_function(
+        "() => document.getElementById('count').textContent.startsWith('100,000, as of')"
+    )
+
+    counts = page.locator("#topics td.count").all_text_contents()
+    assert counts[:3] == ["100,002", "100,001", "100,000"]
+    assert len(counts) < 100
+    page.locator("#search").fill("*99999")
+    page.wait_for_function(
+        "() => document.getElementById('count').textContent.startsWith('1, as of')"
+    )
+    assert names(page) == ["t099999"]
 
 
 def test_a_queue_tells_of_its_jobs(api: Api, page: Any, visit: Callable[..., None]) -> None:

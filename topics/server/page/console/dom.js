@@ -43,7 +43,7 @@ export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 export function size(bytes) {
   let unit = 0;
   for (; bytes >= 1024 && unit < 4; unit++) bytes /= 1024;
-  return (unit && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][unit];
+  return (unit && bytes < 100 ? bytes.toFixed(1).replace(/\.0$/, "") : Math.round(bytes)) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][unit];
 }
 
 /** A number for an axis or a rate: three digits and a letter. */

@@ -7,7 +7,7 @@
 import { getJson, why } from "./api.js";
 import { $, clock, count, digits, link, make, set, short, show, size } from "./dom.js";
 
-const PAGE_SIZE = 200, ALL_SIZE = 1000, ALL_AGAIN_MS = 30000, ROW_PX = 29, SPARE_ROWS = 10, TOPICS_MAX = 100000;
+const PAGE_SIZE = 200, ALL_SIZE = 1000, ALL_SHOWN_EACH = 10000, ALL_AGAIN_MS = 30000, ROW_PX = 29, SPARE_ROWS = 10, TOPICS_MAX = 100000;
 
 const COLUMNS = [
   { key: "topic", label: "Topic", value: (t) => t.topic },
@@ -90,7 +90,9 @@ async function refreshAll(mine, isCurrent) {
     for (const topic of found.topics) rate(topic);
     fresh.topics.push(...found.topics);
     page.cursor = found.next;
-    if (!all?.isDone || page.cursor === undefined) { all = fresh; arrange(); draw(); }
+    // Meanwhile a part of them is shown, now and then: a sort of all of them is not free.
+    const isDue = fresh.topics.length <= ALL_SIZE || fresh.topics.length % ALL_SHOWN_EACH === 0;
+    if (page.cursor === undefined || (isDue && !all?.isDone)) { all = fresh; arrange(); draw(); }
   } while (page.cursor !== undefined && fresh.topics.length < TOPICS_MAX);
   fresh.isDone = true;
   all = fresh;
@@ -189,10 +191,15 @@ function markSort() {
 
 function anew() {
   markSort();
+  $("topics-scroll").scrollTop = 0;
+  if (needsAll() && all?.of === prefix()) { // they are here, or on their way
+    arrange();
+    draw();
+    return;
+  }
   generation++;
   all = null;
   pages = [newPage("")];
-  $("topics-scroll").scrollTop = 0;
   refreshTopics();
 }
 
