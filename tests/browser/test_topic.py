@@ -307,3 +307,26 @@ def test_strictness_is_asked_for_throughout(api: Api, page: Any, at: At, server:
     plain = [r for r in asked if "/v0/console/" not in r.url]
     assert plain
     assert {r.headers.get("prefer") for r in plain} == {"handling=strict"}
+
+
+@pytest.mark.parametrize(
+    ("name", "trouble"),
+    [
+        ("none", 'topic "none" does not exist (404 topic_not_found)'),
+        ("..", "No topic can have such a name."),
+        ("%2e%2e%2fjobs", "No topic can have such a name."),
+    ],
+)
+def test_what_is_no_topic_has_no_forms(
+    api: Api, page: Any, at: At, console: Console, name: str, trouble: str
+) -> None:
+    """No form is in sight that would act on the topic that was open before."""
+    console.forgives_failures = True
+    api.append("jobs", 1)
+    at("/topics/jobs/manage")
+    page.wait_for_selector("#drop")
+
+    at(f"/topics/{name}/manage")
+
+    shows(page, "#topic-trouble", trouble)
+    assert not page.locator("#drop").is_visible()
