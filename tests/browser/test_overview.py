@@ -31,7 +31,7 @@ def test_tiles_say_what_there_is(api: Api, page: Any, at: At) -> None:
         "() => document.querySelector('.tile:nth-child(3) b')?.textContent === '2'"
     )
     assert page.locator(".tile .label").all_text_contents() == [
-        "Topics", "Records", "Ready jobs", "Routers", "Readers", "Segments",
+        "Topics", "Records", "Ready jobs", "Routers", "Open streams", "Segments",
     ]  # fmt: skip
 
     api.append("q", *range(1000))

@@ -147,7 +147,7 @@ function fillTiles(metrics) {
     ["Records", digits(value("topics_records_live")), size(value("topics_bytes_live"))],
     ["Ready jobs", digits(value("topics_topic_queue_ready")), `${digits(value("topics_queue_leases_in_flight"))} in flight`],
     ["Routers", digits(value("topics_routers")), blocked ? `${digits(blocked)} blocked` : "none blocked", "#/topics"],
-    ["Readers", digits(value("topics_sse_connections")), `open streams, ${count(value("topics_connections"), "connection")}`],
+    ["Open streams", digits(value("topics_sse_connections")), count(value("topics_connections"), "connection")],
     ["Segments", digits(value("topics_segments")), `${short(100 * value("topics_pressure"))} % pressure`],
   ];
   const box = $("tiles");
