@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark sim sim-soak coverage java screenshots demo bench bench-peers bench-plots lint format dist generate clean
+.PHONY: serve test test-spark sim sim-soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -67,6 +67,13 @@ lint: .venv/ready  ## formatting, lint, types
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: .venv/ready  ## the documentation as a site, in build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+newcomer: .venv/ready  ## a clean clone, and every command of README.md and the tutorial typed in it
+	TOPICS_TESTS_NEWCOMER=1 $(BIN)/python -m pytest -s tests/test_newcomer.py
 
 dist: .venv/ready  ## a wheel and a source distribution, tried in clean environments
 	rm -rf build dist

@@ -41,9 +41,10 @@ import random
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from sim.files import Fault, SimFiles
 
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
@@ -383,7 +384,7 @@ class World:
             recovery = self._start(self.shell.now_ms)
         except StoreError as error:
             return [Line("refused", {"error": str(error)})]
-        found_so = {**asdict(recovery), "is_torn": recovery.torn_bytes > 0}
+        found_so = {**msgspec.structs.asdict(recovery), "is_torn": recovery.torn_bytes > 0}
         return [Line("started", json.loads(json.dumps(found_so)))]
 
     def _start(self, now_ms: int) -> Recovery:

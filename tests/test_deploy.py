@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,45 @@ def test_the_dashboard_s_panels_do_not_overlap() -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
+def paths(value: Any, at: str = "") -> set[str]:
+    """Where each value of a JSON document stands, with the value."""
+    if isinstance(value, dict):
+        return {p for key, each in value.items() for p in paths(each, f"{at}.{key}")}
+    if isinstance(value, list):
+        return {p for i, each in enumerate(value) for p in paths(each, f"{at}[{i}]")}
+    return {f"{at} = {value}"}
+
+
+def test_grafana_takes_the_dashboard() -> None:
+    """Its own types know every field, where its library is installed."""
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+
+    register_default_plugins()
+    understood = json.loads(JSONEncoder().encode(models.Dashboard.from_json(dashboard())))
+
+    # What an editor shows of a query of a variable is in no type.
+    lost = {p for p in paths(dashboard()) - paths(understood) if ".definition = " not in p}
+    assert lost == set()
+
+
 def test_the_alerts_ask_for_metrics_that_there_are(scraped: set[str]) -> None:
     """An alert over a name that was changed would never ring."""
     named = {name for rule in alerts() for name in METRIC.findall(rule["expr"])}
 
     assert len(named) > 8
     assert named - scraped == set()
+
+
+def test_the_queries_are_promql() -> None:
+    """Those of the alerts and of the dashboard, by a parser, where one is installed."""
+    promql = pytest.importorskip("promql_parser")
+    shown = [t["expr"] for p in dashboard()["panels"] for t in p.get("targets", ())]
+    asked = [rule["expr"] for rule in alerts()]
+
+    for expression in (*asked, *shown):
+        promql.parse(re.sub(r"\$__\w+", "5m", expression))  # what Grafana puts in
 
 
 def test_each_alert_says_what_it_means() -> None:
@@ -147,6 +181,18 @@ def test_the_image_runs_as_nobody_and_writes_one_directory() -> None:
     assert "USER 10001:10001" in told
     assert "VOLUME /data" in told
     assert told.index("USER 10001:10001") < told.index('CMD ["serve"]')
+
+
+def test_hadolint_takes_the_image() -> None:
+    """Where it is installed."""
+    hadolint = shutil.which("hadolint") or shutil.which(
+        "hadolint", path=str(Path(sys.executable).parent)
+    )
+    if hadolint is None:
+        pytest.skip("no hadolint")
+    found = subprocess.run([hadolint, str(DEPLOY / "Dockerfile")], capture_output=True, text=True)
+
+    assert (found.returncode, found.stdout) == (0, "")
 
 
 def image() -> dict[str, str]:

@@ -86,12 +86,35 @@ def test_every_variable_of_a_command_has_its_row() -> None:
 @every_page
 def test_every_option_is_one(page: Path) -> None:
     """An option in the text is an option of some command."""
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", without_other_tools(page.read_text())))
     spelled = {word for option in options() for word in (*option.opts, *option.secondary_opts)}
 
     of_others = {"--timeout-graceful-shutdown", "--interface", "--workers-kill-timeout"}
-    of_others |= {"--no-access-log"}
+    of_others |= {"--no-access-log", "--upgrade"}
     assert named <= spelled | {"--help"} | of_others
+
+
+def compared(page: str) -> list[list[str]]:
+    """The table of `docs/cli.md` beside other tools, a list of cells for each row."""
+    rows = page.partition("## Beside other tools\n")[2].partition("\n## ")[0]
+    return [row.strip("|").split("|") for row in re.findall(r"^\| .*\|$", rows, re.M)]
+
+
+def without_other_tools(page: str) -> str:
+    """A page without the cells that hold commands of others."""
+    for cells in compared(page):
+        page = page.replace("|".join(cells), "|".join(cells[:2]))
+    return page
+
+
+def test_every_command_is_compared() -> None:
+    """The table in `docs/cli.md` has each command of ours, and no other."""
+    _, *rows = compared((ROOT / "docs" / "cli.md").read_text())
+    named = {word for row in rows for word in re.findall(r"`([a-z]+(?: [a-z]+)?)", row[1])}
+
+    assert {len(row) for row in rows} == {6}
+    assert {name.partition(" ")[0] for name in named} == set(COMMANDS)
+    assert named <= set(all_commands())
 
 
 def options() -> Iterator[click.Option]:
@@ -512,7 +535,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     try:
         for command, shown in typed(text):
             done = subprocess.run(
-                ["sh", "-c", command],
+                ["sh", "-c", command.replace("localhost:4000", server.url)],
                 cwd=tmp_path,
                 env={**os.environ, "TOPICS_URL": server.url, "PATH": path},
                 stdout=subprocess.PIPE,

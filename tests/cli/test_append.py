@@ -1,6 +1,7 @@
 """`topics append`: batches, tags, and going on after an interruption."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -42,6 +43,17 @@ def test_a_file(log: Any, run: Any, file: Path) -> None:
     assert {b["node"] for b in log.batches} == {"w"}
     assert "10 records appended to t (seqs 1 to 10" in done.stderr
     assert done.stdout == ""
+
+
+def test_what_was_appended_as_json(log: Any, run: Any, file: Path) -> None:
+    """For a script, in place of the sentence; also where there was nothing."""
+    done = run("append", "t", file, "--json")
+    none = run("append", "t", "--json", input="")
+
+    assert json.loads(done.stdout) == {
+        "topic": "t", "records": 10, "deduped": 0, "first_seq": 1, "last_seq": 10,
+    }  # fmt: skip
+    assert json.loads(none.stdout) == {"topic": "t", "records": 0, "deduped": 0}
 
 
 def test_standard_input(log: Any, run: Any) -> None:

@@ -52,6 +52,20 @@ def test_names_come_from_the_server(memory: MemoryTopics) -> None:
     assert offered(["router", "info"], "") == ["r1"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["append"], ["read"], ["watch"], ["watch", "a"], ["work"], ["redrive"], ["export", "run"]]
+    + [["redrive", "x", "--to"], ["router", "create", "r"], ["routers", "--dest"]]
+    + [[c] for c in ("config", "delete", "drain", "info", "peek", "publish", "purge", "rm")],
+    ids=" ".join,
+)
+def test_each_command_of_a_topic_completes_it(memory: MemoryTopics, words: list[str]) -> None:
+    """Wherever the name of one stands."""
+    memory.client.put_topic("jobs")
+
+    assert offered(words, "jo") == ["jobs"]
+
+
 def test_without_a_server_nothing_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is printed into the line that is being typed."""
     monkeypatch.setenv("TOPICS_URL", "http://127.0.0.1:9")

@@ -1,5 +1,6 @@
 """`topics keys`: keys are made, and digests of keys (§0.2)."""
 
+import json
 from hashlib import sha256
 from typing import Any
 
@@ -27,6 +28,14 @@ def test_a_new_key(run: Any) -> None:
 
     assert len(secrets) == 2
     assert all(len(secret) > 40 for secret in secrets)
+
+
+def test_a_new_key_for_a_program(run: Any) -> None:
+    """The same two lines as one JSON object. (§0.2)"""
+    made = json.loads(run("keys", "new", "--scopes", "read", "--json").stdout)
+
+    assert made.keys() == {"secret", "entry"}
+    assert parsed(made["entry"]) == parsed(f"{made['secret']}:read")
 
 
 def test_digests_of_keys(run: Any) -> None:

@@ -1,5 +1,6 @@
 """Servers that have a name, and which server a command talks to."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,5 +174,8 @@ def test_profiles_are_listed_without_their_keys(run: Any, config: Any) -> None:
     done = run("profiles")
     shell = ShellComplete(main, {}, "topics", "_TOPICS_COMPLETE")
 
+    told = [json.loads(line) for line in run("profiles", "--json").stdout.splitlines()]
+
     assert done.stdout == "default\thttp://dev.test\nprod\thttps://prod.test\n"
+    assert told[1] == {"profile": "prod", "url": "https://prod.test"}
     assert [item.value for item in shell.get_completions(["--profile"], "p")] == ["prod"]

@@ -4,8 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from topics.cli.records import subject
 from topics.client import NewRecord, RawRecord, Record
+from topics.protocol.model.errors import Rejection
+from topics.protocol.model.tags import parse_subject
 from topics.testing import MemoryTopics
 
 
@@ -85,6 +90,8 @@ def test_records_are_removed_and_were_counted_before(
 ) -> None:
     """The dry run says what the run removes; a tag is taken as it is, a match is a pattern. (§5)"""
     word = "record" if hit == 1 else "records"
+    told = run("rm", "chat", *args, "--dry-run", "--json")
+    assert json.loads(told.stdout) == {"topic": "chat", "records": hit, "dry_run": True}
     shown = run("rm", "chat", *args, "--dry-run")
     assert shown.stderr == f"{hit} {word} of chat would be removed\n"
     assert live(chat, "chat") == [*range(1, 10)]
@@ -111,16 +118,63 @@ def test_a_topic_is_purged_but_for_the_newest(memory: MemoryTopics, run: Any) ->
     for n, tag in enumerate(["a.x", "a.y", "a.x", "b.x"]):
         memory.client.append("orders", NewRecord(n, tag=tag))
 
+    told = "2 records of orders whose tag a.* matches, all but the newest 1"
     refused = run("purge", "orders", "a.*", "--keep", "1")
+    shown = run("purge", "orders", "a.*", "--keep", "1", "--dry-run")
     done = run("purge", "orders", "a.*", "--keep", "1", "--yes")
 
     assert refused.exit_code == 2
-    assert (
-        "orders has 4 records; this removes the records of orders that a.* matches"
-        in refused.stderr
-    )
+    assert f"This removes {told}, without a trace" in refused.stderr
+    assert shown.stderr == f"{told} would be removed\n"
     assert done.stderr == "2 records were removed from orders\n"
     assert live(memory, "orders") == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("args", "hit"),
+    [
+        ([], 9),
+        (["--keep", "2"], 7),
+        (["--keep", "20"], 0),
+        (["--before", "4"], 3),
+        ([">"], 8),
+        (["*", "--before", "4"], 3),
+        (["room-1:3"], 1),
+    ],
+)
+def test_a_purge_hits_what_its_dry_run_counts(
+    chat: MemoryTopics, run: Any, args: list[str], hit: int
+) -> None:
+    """Untagged records are hit by no filter. (§5.1)"""
+    shown = run("purge", "chat", *args, "--dry-run", "--json")
+    assert json.loads(shown.stdout) == {"topic": "chat", "records": hit, "dry_run": True}
+    assert len(live(chat, "chat")) == 9
+
+    done = run("purge", "chat", *args, "--yes", "--json")
+
+    assert json.loads(done.stdout)["purged"] == hit
+    assert len(live(chat, "chat")) == 9 - hit
+
+
+def test_a_purge_by_seq_keeps_no_number(chat: MemoryTopics, run: Any) -> None:
+    """The server would refuse it, too. (§5.1)"""
+    assert run("purge", "chat", "--keep", "1", "--before", "4", "--yes").exit_code == 2
+    assert len(live(chat, "chat")) == 9
+
+
+TOKENS = st.sampled_from(["a", "b", "a:b", "*", ">", "."])
+
+
+@given(st.lists(TOKENS, min_size=1).map(".".join), st.text("ab:.\n", min_size=1, max_size=8))
+def test_a_filter_counts_what_the_server_hits(pattern: str, tag: str) -> None:
+    """Of every filter that the server takes. (§5.1)"""
+    try:
+        asked = parse_subject(pattern)
+    except Rejection:
+        return
+    hit = asked.lower <= tag.encode() and asked.accepts(tag.encode())
+
+    assert (subject(pattern).fullmatch(tag) is not None) == hit
 
 
 def test_a_look_at_a_queue_leases_nothing(memory: MemoryTopics, run: Any) -> None:
@@ -172,3 +226,16 @@ def test_a_drain_has_to_be_meant(memory: MemoryTopics, run: Any) -> None:
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert memory.client.topic("log").count == 1
+
+
+def test_a_drain_is_rehearsed(memory: MemoryTopics, run: Any) -> None:
+    """Of a queue, jobs under a lease would stay."""
+    memory.client.put_topic("jobs", type="queue")
+    memory.client.append("jobs", 1, 2, 3)
+    memory.client.claim("jobs", node="w")
+
+    done = run("drain", "jobs", "--dry-run")
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "2 records of jobs would be printed and removed\n"
+    assert memory.client.topic("jobs").count == 3

@@ -1,5 +1,6 @@
 """`topics restore`: what it refuses; what it makes is told with `topics backup`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def test_an_empty_directory_can_be_restored(run: Any, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.endswith(": 0 records in 0 topics\n")
     assert run("inspect", tmp_path / "new").exit_code == 0
+
+    told = run("restore", tmp_path / "backups", tmp_path / "newer", "--json")
+    assert json.loads(told.stdout) == {
+        "data_dir": str(tmp_path / "newer"),
+        "backup": 1,
+        "source": str(tmp_path / "data"),
+        "records": 0,
+        "topics": 0,
+    }
 
 
 def test_nothing_is_overwritten(run: Any, tmp_path: Path) -> None:

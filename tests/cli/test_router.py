@@ -40,6 +40,8 @@ def test_a_router_is_deleted_and_its_copies_stay(memory: MemoryTopics, run: Any)
     memory.client.put_router("r", "a", "b")
     memory.client.append("a", 1)
 
+    told = json.loads(run("router", "delete", "r", "--dry-run", "--json").stdout)
+    assert (told["router"], told["dry_run"]) == ("r", True)
     shown = run("router", "delete", "r", "--dry-run")
     refused = run("router", "delete", "r")
     assert shown.stderr == "r (a -> b) would be deleted\n"

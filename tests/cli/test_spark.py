@@ -21,6 +21,9 @@ def test_the_doctor_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 2
     assert told.splitlines()[0].startswith("no  /nowhere/bin/java (JAVA_HOME) does not run")
     assert [line[:2] for line in told.splitlines()[1:]] == ["ok"] * 5
+    code, told, _ = run("doctor", "--json")
+    assert code == 2
+    assert [json.loads(line)["ok"] for line in told.splitlines()] == [False] + [True] * 5
 
 
 def checkpoint(folder: Path, *, lines: list[str]) -> Path:

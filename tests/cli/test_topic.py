@@ -30,6 +30,8 @@ def test_a_topic_that_exists_is_left_as_it_is(memory: MemoryTopics, run: Any) ->
 
     refused = run("create", "jobs", "--ttl-ms", "1d")
     content = run("create", "jobs", "--ttl-ms", "1d", "--exist-ok")
+    told = run("create", "jobs", "--exist-ok", "--json")
+    assert json.loads(told.stdout)["config"]["cap_records"] == 5
 
     assert (refused.exit_code, content.exit_code) == (1, 0)
     assert "`topics config jobs KEY=VALUE` changes it" in refused.stderr
@@ -122,6 +124,8 @@ def test_a_topic_goes_with_its_records_and_routers(memory: MemoryTopics, run: An
     memory.client.put_router("r", "a", "b")
 
     shown = run("delete", "a", "--dry-run")
+    told = run("delete", "a", "--dry-run", "--json")
+    assert json.loads(told.stdout) == {"topic": "a", "records": 2, "dry_run": True}
     refused = run("delete", "a")
     kept = memory.client.topic("a").count
     done = run("delete", "a", "--yes")

@@ -1,6 +1,6 @@
-"""The server behind nginx, set up with the very block of docs/operations.md.
+"""The server behind nginx and behind Caddy, set up with the very blocks of docs/proxies.md.
 
-Without nginx on the machine these tests are skipped.
+The tests of a proxy that is not on the machine are skipped.
 """
 
 import os
@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from grp import getgrgid
 from pathlib import Path
 from pwd import getpwuid
@@ -24,9 +24,10 @@ from .streams import until as news_until
 from .wire import Http1
 
 NGINX: Final = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations.md"
+CADDY: Final = shutil.which("caddy")
+PAGE: Final = Path(__file__).parents[2] / "docs" / "proxies.md"
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+Proxy = Callable[[Path, int], AbstractContextManager[int]]
 
 AROUND: Final = """
 daemon off;
@@ -46,12 +47,11 @@ http {{
 """
 
 
-def documented(listen: int, upstream: int) -> str:
-    """The block, with the two addresses of this test."""
-    [block] = re.findall(r"```nginx\n(.*?)```", OPERATIONS.read_text(), re.DOTALL)
-    assert (block.count("listen 80;"), block.count("http://127.0.0.1:4000;")) == (1, 1)
-    block = block.replace("listen 80;", f"listen 127.0.0.1:{listen};")
-    return str(block.replace("http://127.0.0.1:4000;", f"http://127.0.0.1:{upstream};"))
+def documented(kind: str, listen: str, at: str, upstream: int) -> str:
+    """The block, with `at` in place of what it listens on, and the upstream of this test."""
+    [block] = re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert (block.count(listen), block.count("127.0.0.1:4000")) == (1, 1)
+    return str(block.replace(listen, at).replace("127.0.0.1:4000", f"127.0.0.1:{upstream}"))
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def nginx(home: Path, upstream: int) -> Iterator[int]:
         port = listener.getsockname()[1]
         descriptor = listener.fileno()
         configuration = home / "nginx.conf"
-        block = documented(port, upstream)
+        block = documented("nginx", "listen 80;", f"listen 127.0.0.1:{port};", upstream)
         user, group = getpwuid(os.getuid()).pw_name, getgrgid(os.getgid()).gr_name
         configuration.write_text(AROUND.format(home=home, user=user, group=group, block=block))
         process = subprocess.Popen(
@@ -81,6 +81,45 @@ def nginx(home: Path, upstream: int) -> Iterator[int]:
         process.wait(DEADLINE_S)
 
 
+@contextmanager
+def caddy(home: Path, upstream: int) -> Iterator[int]:
+    """The other proxy in front of a port; yields its own."""
+    assert CADDY is not None
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        descriptor = listener.fileno()
+        block = documented("caddy", ":80 {\n", f":80 {{\n\tbind fd/{descriptor}\n", upstream)
+        (home / "Caddyfile").write_text("{\n\tadmin off\n\tauto_https off\n}\n" + block)
+        with (home / "caddy.log").open("wb") as log:
+            process = subprocess.Popen(
+                [CADDY, "run", "--config", str(home / "Caddyfile"), "--adapter", "caddyfile"],
+                env={**os.environ, "HOME": str(home), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""},
+                pass_fds=(descriptor,),
+                stderr=log,
+            )
+    # From here on only the proxy has the socket: where it has ended, connections are refused.
+    try:
+        until("caddy runs", lambda: b"serving initial" in (home / "caddy.log").read_bytes()
+              or process.poll() is not None)  # fmt: skip
+        assert process.poll() is None, (home / "caddy.log").read_text()
+        yield port
+    finally:
+        process.terminate()
+        process.wait(DEADLINE_S)
+
+
+PROXIES: Final = {"nginx": (NGINX, nginx), "caddy": (CADDY, caddy)}
+
+
+@pytest.fixture(params=PROXIES)
+def proxy(request: pytest.FixtureRequest) -> Proxy:
+    """Starts a proxy: home, upstream → its port."""
+    program, start = PROXIES[request.param]
+    if program is None:
+        pytest.skip(f"{request.param} is not installed")
+    return start
+
+
 C = TypeVar("C", bound=Client)
 
 
@@ -91,8 +130,8 @@ def closing(client: C) -> Iterator[C]:
 
 
 @pytest.fixture
-def proxied(server: Server, tmp_path: Path) -> Iterator[int]:
-    with nginx(tmp_path, server.port) as port:
+def proxied(proxy: Proxy, server: Server, tmp_path: Path) -> Iterator[int]:
+    with proxy(tmp_path, server.port) as port:
         yield port
 
 
@@ -110,7 +149,7 @@ def connected(proxied: int) -> Iterator[Callable[[], Http1]]:
 
 
 def test_writes_and_reads_pass(connected: Callable[[], Http1], name: str) -> None:
-    """An append of a body that nginx keeps in a file, and its diff, byte for byte. (§2, §3)"""
+    """An append of a body that a proxy may keep in a file, and its diff, byte for byte. (§2, §3)"""
     api = Api(connected())
 
     api.append(name, "x" * 50_000, "y" * 50_000)
@@ -149,7 +188,7 @@ def test_a_stream_passes_as_it_comes(
 
 
 def test_a_websocket_opens_and_goes_both_ways(proxied: int, name: str) -> None:
-    """The handshake passes, which nginx does not pass by default. (§7.7)"""
+    """The handshake passes, which nginx by itself does not let through. (§7.7)"""
     with closing(Ws(proxied)) as ws:
         ws.say(op="publish", topic=name, records=[{"data": 1}])
         ws.say(op="subscribe", topics={name: {"from_seq": 0}})
@@ -170,11 +209,13 @@ def test_a_websocket_opens_and_goes_both_ways(proxied: int, name: str) -> None:
     ],
     ids=["h2c", "websocket", "plain"],
 )
-def test_no_other_upgrade_is_passed_on(tmp_path: Path, sent: str, passed: set[str]) -> None:
+def test_no_other_upgrade_is_passed_on(
+    proxy: Proxy, tmp_path: Path, sent: str, passed: set[str]
+) -> None:
     """The server gets no other `Upgrade` that a client asks for."""
     with socket.create_server(("127.0.0.1", 0)) as upstream:
         upstream.settimeout(DEADLINE_S)
-        with nginx(tmp_path, upstream.getsockname()[1]) as port:
+        with proxy(tmp_path, upstream.getsockname()[1]) as port:
             client = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
             client.sendall(f"GET /v0/health HTTP/1.1\r\nHost: a\r\n{sent}\r\n\r\n".encode())
             taken, _ = upstream.accept()

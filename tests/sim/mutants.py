@@ -323,7 +323,7 @@ def reservation_ignored(patch: Patch) -> None:
     finish = Engine.finish_recovery
 
     def careless(self: Engine, recovery: Recovery, now_ms: int) -> None:
-        finish(self, dataclasses.replace(recovery, same_boot=True), now_ms)
+        finish(self, msgspec.structs.replace(recovery, same_boot=True), now_ms)
 
     patch.setattr(Engine, "finish_recovery", careless)
 
@@ -660,7 +660,7 @@ def own_records_are_read(patch: Patch) -> None:
     select = selection.select
 
     def careless(topic: Topic, query: ReadQuery) -> Selection:
-        return select(topic, dataclasses.replace(query, skip_nodes=()))
+        return select(topic, msgspec.structs.replace(query, skip_nodes=()))
 
     for module in (reads, forwarding, watches):
         patch.setattr(module, "select", careless)

@@ -67,7 +67,8 @@ class Commands(Guarded):
         if name == "config":
             from topics.cli.topic import names_one
 
-            if not names_one(rest):
+            # While a shell completes a line, the topic may be what is being typed.
+            if not ctx.resilient_parsing and not names_one(rest):
                 # Before topics could be configured from here, it showed the server's settings.
                 hint = "`topics config` without a topic is `topics settings` now"
                 click.echo(f"topics: {hint}", err=True)

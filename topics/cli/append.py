@@ -7,6 +7,7 @@ batches that it has, as long as the topic's `idempotency_window_ms` has not pass
 """
 
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, counted, refusals, were
 from topics.cli.moments import age_ms
 from topics.cli.target import with_client
@@ -39,7 +41,7 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
 
 
 @click.command("append")
-@click.argument("topic")
+@topic_argument()
 @click.argument("file", default="-", metavar="[FILE|-]")
 @click.option(
     "--format",
@@ -93,6 +95,7 @@ _RECORD: Final = re.compile(r" - at `\$\.records\[(?P<index>\d+)\](?P<rest>[^`]*
     help="Name of this import, the same for every attempt; by default the file, as long as it is "
     "not changed. From a pipe, only a named import can be repeated.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print what was appended as a JSON object.")
 @with_client
 def command(
     client: "Client",
@@ -109,6 +112,7 @@ def command(
     null: str | None,
     offset: int,
     run: str | None,
+    as_json: bool,
 ) -> None:
     """Append the records of FILE (or of standard input) to TOPIC.
 
@@ -148,7 +152,10 @@ def command(
             job.all_of_pipe(stream.fileno(), shape, offset, LINGER_MS if linger is None else linger)
         else:
             job.all(stream, shape, offset)
-    click.echo(job.summary, err=True)
+    if as_json:
+        click.echo(json.dumps(job.counts))
+    else:
+        click.echo(job.summary, err=True)
 
 
 class Import:
@@ -256,6 +263,14 @@ class Import:
         if not self.records:
             return ""
         return f"{were(self.records, 'record')} appended, go on with --offset {self.offset}"
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The summary for a program; without seqs where there was nothing to append."""
+        counts = {"topic": self._topic, "records": self.records, "deduped": self.deduped}
+        if self._seqs is None:
+            return counts
+        return {**counts, "first_seq": self._seqs[0], "last_seq": self._seqs[1]}
 
     @property
     def summary(self) -> str:

@@ -1,5 +1,6 @@
 """Before something is destroyed: what would be hit, and whether that is meant."""
 
+import json
 import sys
 
 import click
@@ -25,3 +26,11 @@ def confirm(what: str, *, yes: bool) -> None:
     click.echo(f"{what}. ", nl=False, err=True)
     if not click.confirm("Go on?", default=False, err=True):
         raise Stop("nothing was changed", REFUSED)
+
+
+def rehearsed(what: str, *, as_json: bool, topic: str, records: int) -> None:
+    """The end of a dry run: a sentence on standard error, or one JSON object as the answer."""
+    if as_json:
+        click.echo(json.dumps({"topic": topic, "records": records, "dry_run": True}))
+    else:
+        click.echo(what, err=True)

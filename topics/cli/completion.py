@@ -23,6 +23,11 @@ def topic_argument(name: str = "topic", **options: Any) -> Callable[[F], F]:
     return click.argument(name, shell_complete=_topics, **options)
 
 
+def topic_option(*names: str, **options: Any) -> Callable[[F], F]:
+    """An option whose value is the name of a topic."""
+    return click.option(*names, shell_complete=_topics, **options)
+
+
 def router_argument() -> Callable[[F], F]:
     """The argument NAME of a router."""
     return click.argument("name", shell_complete=_routers)
@@ -40,7 +45,10 @@ def _names(context: click.Context, ask: "Callable[[Client], Iterable[str]]") -> 
     """The first names that a server has; none where it does not answer soon."""
     from itertools import islice
 
+    from topics.cli.exits import import_httpx
     from topics.cli.profiles import choose_server
+
+    import_httpx()
     from topics.client import Client, Retry
 
     try:

@@ -105,6 +105,7 @@ def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str)
         done: What the command did before, for the message; empty for nothing.
         wording: Turns the text of the error into that of the message.
     """
+    import_httpx()
     from topics.client import BadAnswer, TopicsError
 
     try:
@@ -116,6 +117,18 @@ def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str)
     except UnicodeEncodeError as error:
         # An argument of the command line that is not UTF-8 cannot be sent in JSON or a path.
         raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
+
+
+def import_httpx() -> None:
+    """Import httpx without its own command line, which loads rich and pygments: a third of the time
+    that a command of ours would take to start."""
+    if "httpx" in sys.modules:
+        return
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]  # httpx does without it then
+    try:
+        import httpx  # noqa: F401
+    finally:
+        del sys.modules["httpx._main"]
 
 
 def _missing(error: ModuleNotFoundError) -> int:

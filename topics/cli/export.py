@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop
 from topics.cli.export_care import compact, reconcile, repair, status, verify
 from topics.cli.export_place import failures, opened, place_option, size_bytes
@@ -70,7 +71,7 @@ for each in (status, verify, compact, reconcile, repair):
 
 
 @command.command(DEFAULT, short_help="Export topics; the word may be left out.")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@topic_argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option(
     "--to", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where to."
 )

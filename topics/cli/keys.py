@@ -4,6 +4,7 @@ Secrets come in by standard input and go out by standard output, never by an arg
 of a process can be read by everybody on its machine.
 """
 
+import json
 import re
 import secrets
 import sys
@@ -51,7 +52,8 @@ def command() -> None:
 
 @command.command("new")
 @rights
-def new(scopes: str, prefixes: tuple[str, ...]) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def new(scopes: str, prefixes: tuple[str, ...], as_json: bool) -> None:
     """Make a key: print the secret, for its client, and the entry, for the server's keys file.
 
     The secret is not stored anywhere: whoever loses it makes another one.
@@ -59,6 +61,9 @@ def new(scopes: str, prefixes: tuple[str, ...]) -> None:
     output()
     secret = "tk_" + secrets.token_urlsafe(SECRET_BYTES)
     (entry,) = _entries(f"{secret}{_suffix(scopes, prefixes)}", "the new key")
+    if as_json:
+        click.echo(json.dumps({"secret": secret, "entry": entry.text}))
+        return
     click.echo(f"secret  {secret}")
     click.echo(f"entry   {entry.text}")
 

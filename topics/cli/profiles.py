@@ -12,6 +12,7 @@ Owns the file's form and which server a command talks to.  A table of the file i
 Invariant: the key of a profile is sent to the URL of that profile and to no other.
 """
 
+import json
 import os
 import stat
 import tomllib
@@ -151,7 +152,8 @@ def local_url() -> str:
 
 
 @click.command("profiles")
-def command() -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def command(as_json: bool) -> None:
     """List the profiles of the config file: NAME and URL, one a line; keys are never shown.
 
     \b
@@ -159,4 +161,7 @@ def command() -> None:
     topics --profile prod read orders
     """
     for name, profile in load_profiles(config_file()).items():
-        click.echo(f"{name}\t{profile.url}")
+        if as_json:
+            click.echo(json.dumps({"profile": name, "url": profile.url}))
+        else:
+            click.echo(f"{name}\t{profile.url}")

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop, output, refusals, were
 from topics.cli.moments import at_ms
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from topics.client import Client, RawRecord, Tombstone
     from topics.client.options import ReadOptions
 
@@ -20,7 +23,7 @@ PIECE_BYTES: Final = 1 << 16
 
 
 @click.command("read")
-@click.argument("topic")
+@topic_argument()
 @click.option(
     "--from",
     "from_seq",
@@ -73,7 +76,7 @@ def command(
     topics read jobs --follow --tags | jq .data
     topics read jobs --tags | topics append copy - --format records
     """
-    from topics.client import RawRecord, Tombstone
+    from topics.client import RawRecord
 
     if (from_seq is not None) + (since is not None) + tail + (last is not None) > 1:
         raise Stop("--from, --since, --tail and --last exclude each other", UNUSABLE)
@@ -89,17 +92,29 @@ def command(
         options["from_ts"] = since
     else:
         options["from_seq"] = begin_seq(client, topic, from_seq, tail, last, match)
-    begin = options.get("from_seq", 0)
     waits = follow or _is_for_a_person()
-    printer = Printer(topic, begin, only_data=only_data, waits=waits)
-    items = client.read(topic, record_type=RawRecord, **options)
+    printer = Printer(topic, options.get("from_seq", 0), only_data=only_data, waits=waits)
+    print_all(client.read(topic, record_type=RawRecord, **options), printer, until)
+    return LOST if strict and printer.losses else OK
+
+
+def print_all(
+    items: "Iterable[RawRecord | Tombstone]", printer: "Printer", until_ms: int | None
+) -> None:
+    """Print a read to its end, or to the first record after a moment.
+
+    Raises:
+        Stop: It was interrupted, refused, or its output cannot be written; says how far it came.
+    """
+    from topics.client import Tombstone
+
     try:
         with refusals(lambda: printer.done):
             try:
                 for item in items:
                     if isinstance(item, Tombstone):
                         printer.lost(item)
-                    elif until is not None and item.ts_ms > until:
+                    elif until_ms is not None and item.ts_ms > until_ms:
                         break
                     else:
                         printer.print(item)
@@ -112,7 +127,6 @@ def command(
     except OSError as error:
         what = error.strerror or str(error)
         raise Stop(f"{what}; {printer.done or 'nothing was printed'}", UNUSABLE) from None
-    return LOST if strict and printer.losses else OK
 
 
 def begin_seq(

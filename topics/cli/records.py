@@ -1,12 +1,13 @@
 """`topics publish`, `rm`, `purge`, `peek` and `drain`: single records, and their end."""
 
+import re
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topics.cli.asking import confirm, dry_run_option, yes_option
+from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, counted, output, were
 from topics.cli.target import with_client
@@ -122,9 +123,10 @@ def rm(
     if before is None and tag is None and match is None:
         raise Stop("say which: --before SEQ, --tag TAG or --match GLOB", UNUSABLE)
     asked: Any = ("tag", "Eq", tag) if tag is not None else _glob(match)
-    what = f"{_count(client, topic, before, asked)} of {topic}"
+    count = _count(client, topic, before, asked)
+    what = f"{_at_least(count)} of {topic}"
     if dry_run:
-        click.echo(f"{what} would be removed", err=True)
+        rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
         return
     confirm(f"This removes {what}, without a trace", yes=yes)
     done = client.delete(topic, before_seq=before, match=asked)
@@ -140,23 +142,40 @@ def _glob(match: str | None) -> Any:
     return match
 
 
-def _count(client: "Client", topic: str, before: int | None, match: Any) -> str:
-    """How many records a delete would hit now."""
+def _count(
+    client: "Client", topic: str, before: int | None, match: Any, filter: str | None = None
+) -> int:
+    """How many records a delete or a purge would hit now; it counts up to `COUNTED_MAX`."""
     from topics.client import RecordHead
 
     state = client.topic(topic, touch=False)
-    if match is None and before is not None and before > state.head_seq:
-        return counted(state.count, "record")
+    if match is None and filter is None and (before is None or before > state.head_seq):
+        return state.count
+    hits = subject(filter) if filter is not None else None
     count = 0
-    for item in client.read(topic, match=match, include_meta=False, record_type=RecordHead):
+    for item in client.read(
+        topic, match=match, include_tags=True, include_meta=False, record_type=RecordHead
+    ):
         if not isinstance(item, RecordHead):
             continue
-        if before is not None and item.seq >= before:
+        if item.seq > state.head_seq or (before is not None and item.seq >= before):
             break
-        count += 1
+        count += hits is None or (item.tag is not None and hits.fullmatch(item.tag) is not None)
         if count == COUNTED_MAX:
-            return f"more than {counted(count, 'record')}"
-    return counted(count, "record")
+            break
+    return count
+
+
+def subject(pattern: str) -> re.Pattern[str]:
+    """The filter of a purge as a regular expression over a whole tag; what the server refuses as a
+    filter is left to the server. (§5.1)"""
+    tokens = [{"*": "[^.]*", ">": ".*"}.get(t, re.escape(t)) for t in pattern.split(".")]
+    return re.compile(r"\.".join(tokens), re.DOTALL)
+
+
+def _at_least(count: int) -> str:
+    more = "more than " if count == COUNTED_MAX else ""
+    return f"{more}{counted(count, 'record')}"
 
 
 @click.command("purge")
@@ -164,6 +183,7 @@ def _count(client: "Client", topic: str, before: int | None, match: Any) -> str:
 @click.argument("filter", required=False)
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N of them.")
 @click.option("--before", type=click.IntRange(min=1), metavar="SEQ", help="Only those below it.")
+@dry_run_option
 @yes_option
 @json_option
 @with_client
@@ -173,6 +193,7 @@ def purge(
     filter: str | None,
     keep: int | None,
     before: int | None,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -181,13 +202,20 @@ def purge(
     FILTER is a pattern over the tag's tokens between dots: `*` is one, a final `>` one or more.
 
     \b
-    topics purge orders 'orders.*.eu' --keep 100
+    topics purge orders 'orders.*.eu' --keep 100 --dry-run
+    topics purge orders --before 480001 --yes
     """
-    state = client.topic(topic, touch=False)
-    which = f"the records of {topic} that {filter} matches" if filter else f"all of {topic}"
-    kept = f" but the newest {keep:,}" if keep else ""
-    effect = f"{topic} has {counted(state.count, 'record')}; this removes {which}{kept}"
-    confirm(f"{effect}, without a trace", yes=yes)
+    if keep is not None and before is not None:
+        raise Stop("--keep and --before exclude each other", UNUSABLE)
+    found = _count(client, topic, before, None, filter)
+    count = max(found - (keep or 0), 0) if found < COUNTED_MAX else found
+    kept = f", all but the newest {keep:,}" if keep else ""
+    which = f" whose tag {filter} matches" if filter else ""
+    what = f"{_at_least(count)} of {topic}{which}{kept}"
+    if dry_run:
+        rehearsed(f"{what} would be removed", as_json=as_json, topic=topic, records=count)
+        return
+    confirm(f"This removes {what}, without a trace", yes=yes)
     done = client.purge(topic, seq=before, keep=keep, filter=filter)
     if as_json:
         print_json(done)
@@ -222,9 +250,10 @@ def peek(client: "Client", queue: str, limit: int, as_json: bool) -> None:
 
 @click.command("drain")
 @topic_argument()
+@dry_run_option
 @yes_option
 @with_client
-def drain(client: "Client", topic: str, yes: bool) -> None:
+def drain(client: "Client", topic: str, dry_run: bool, yes: bool) -> None:
     """Print every record that TOPIC has now, one a line, and remove it.
 
     Of a queue the jobs are claimed and acked; those under another worker's lease stay.  A record is
@@ -234,8 +263,13 @@ def drain(client: "Client", topic: str, yes: bool) -> None:
     topics drain jobs-dead > letters.ndjson
     """
     state = client.topic(topic, touch=False)
+    count = state.count if state.queue is None else state.queue.ready
+    what = f"{counted(count, 'record')} of {topic}"
+    if dry_run:
+        click.echo(f"{what} would be printed and removed", err=True)
+        return
     out = output()
-    confirm(f"This prints and removes {counted(state.count, 'record')} of {topic}", yes=yes)
+    confirm(f"This prints and removes {what}", yes=yes)
     if state.type == "queue":
         drained = _drain_queue(client, topic, out)
     else:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from topics.cli.completion import topic_argument, topic_option
 from topics.cli.exits import INTERRUPTED, UNUSABLE, Stop, refusals
 from topics.cli.target import with_client
 from topics.cli.watch import warn
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command("redrive")
-@click.argument("dead_letters", metavar="DEAD_LETTER_TOPIC")
-@click.option("--to", "queue", required=True, metavar="QUEUE", help="Where they go.")
+@topic_argument("dead_letters", metavar="DEAD_LETTER_TOPIC")
+@topic_option("--to", "queue", required=True, metavar="QUEUE", help="Where they go.")
 @click.option("--match", metavar="GLOB", help="Only those of this tag; a final * is any rest.")
 @click.option("--dry-run", is_flag=True, help="Print what would be moved, and change nothing.")
 @with_client

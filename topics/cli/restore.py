@@ -1,5 +1,6 @@
 """`topics restore`: a data directory from a backup."""
 
+import json
 from pathlib import Path
 
 import click
@@ -14,13 +15,14 @@ from topics.cli.progress import byte_bar
 @click.argument("src", type=click.Path(path_type=Path))
 @click.argument("data_dir", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--backup", "number", type=click.IntRange(min=1), help="Which one; else the newest.")
-def command(src: Path, data_dir: Path, number: int | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(src: Path, data_dir: Path, number: int | None, as_json: bool) -> None:
     """Make the data directory DIR, which must be empty or absent, of a backup in SRC.
 
     Every byte is compared with its checksum while it is copied, and what lives is counted against
     the log, so that no deleted record comes back. The directory begins a history of its own: every
-    topic has another epoch, and a reader whose cursor is from the other history is told so. What
-    was written after the backup is lost, and told as loss. DIR cannot be started before the
+    topic has another epoch, and a reader whose cursor is from the other history gets a tombstone. What
+    was written after the backup is lost, and reported as loss. DIR cannot be started before the
     command has ended with 0; if it is interrupted, remove DIR and begin again.
     """
     from topics.backup.restore import restore
@@ -34,6 +36,10 @@ def command(src: Path, data_dir: Path, number: int | None) -> None:
         finally:
             place.close()
             target.close()
+    if as_json:
+        made = {"data_dir": str(data_dir), "backup": manifest.number, "source": manifest.source}
+        click.echo(json.dumps({**made, "records": living.records, "topics": living.topics}))
+        return
     click.echo(
         f"{data_dir}: backup {manifest.number} of {manifest.source}, taken {when(manifest)}: "
         f"{counted(living.records, 'record')} in {counted(living.topics, 'topic')}"

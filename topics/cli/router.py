@@ -112,7 +112,10 @@ def delete(client: "Client", name: str, dry_run: bool, yes: bool, as_json: bool)
     behind = f", which has {counted(found.lag, 'record')} still to copy" if found.lag else ""
     what = f"{name} ({found.source} -> {found.dest}){behind}"
     if dry_run:
-        click.echo(f"{what} would be deleted", err=True)
+        if as_json:
+            print_json({"router": name, "lag": found.lag, "dry_run": True})
+        else:
+            click.echo(f"{what} would be deleted", err=True)
         return
     confirm(f"This deletes {what}", yes=yes)
     done = client.delete_router(name)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from topics.cli.completion import topic_option
 from topics.cli.exits import UNUSABLE, Stop, output, print_rich
 from topics.cli.target import with_client
 from topics.cli.watch import visible
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 @click.command("routers")
 @click.option("--prefix", default="", metavar="TEXT", help="Only names that begin with it.")
-@click.option("--source", metavar="TOPIC", help="Only routers that forward from it.")
-@click.option("--dest", metavar="TOPIC", help="Only routers that forward to it.")
+@topic_option("--source", metavar="TOPIC", help="Only routers that forward from it.")
+@topic_option("--dest", metavar="TOPIC", help="Only routers that forward to it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--graph", is_flag=True, help="Draw what flows where, from the topics it begins in.")
 @with_client

@@ -15,7 +15,8 @@ def command() -> None:
 
 
 @command.command("doctor")
-def doctor() -> int:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def doctor(as_json: bool) -> int:
     """Say what Spark needs on this machine: a line each, with the cure where something is missing.
 
     Ends with 0 where a session can start, else with 2.
@@ -26,7 +27,10 @@ def doctor() -> int:
         raise Stop(f'{error}: pip install "topics-server[spark]"', UNUSABLE) from None
     is_well = True
     for finding in examine():
-        click.echo(f"{'ok' if finding.is_well else 'no':3} {finding.text}")
+        if as_json:
+            click.echo(json.dumps({"ok": finding.is_well, "text": finding.text}))
+        else:
+            click.echo(f"{'ok' if finding.is_well else 'no':3} {finding.text}")
         is_well &= finding.is_well
     return OK if is_well else UNUSABLE
 

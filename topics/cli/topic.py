@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.asking import confirm, dry_run_option, yes_option
+from topics.cli.asking import confirm, dry_run_option, rehearsed, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import REFUSED, Stop, counted, output
 from topics.cli.fields import changes_of, config_options, given
@@ -33,11 +33,13 @@ def create(client: "Client", name: str, exist_ok: bool, as_json: bool, **options
     from topics.client import TopicNotFound
 
     try:
-        client.topic(name, touch=False)
+        state = client.topic(name, touch=False)
     except TopicNotFound:
         pass
     else:
         if exist_ok:
+            if as_json:
+                print_json(state)
             return
         raise Stop(f"{name} exists; `topics config {name} KEY=VALUE` changes it", REFUSED)
     made = client.put_topic(name, **given(options))
@@ -129,7 +131,7 @@ def delete(
     with_routers = f" and {counted(len(routers), 'router')}" if routers else ""
     what = f"{name} and its {counted(state.count, 'record')}{with_routers}"
     if dry_run:
-        click.echo(f"{what} would be deleted", err=True)
+        rehearsed(f"{what} would be deleted", as_json=as_json, topic=name, records=state.count)
         return
     confirm(f"This deletes {what}", yes=yes)
     done = client.delete_topic(name, if_empty=if_empty)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, OK, UNUSABLE, Stop, output, refusals
 from topics.cli.moments import at_ms
 from topics.cli.target import with_client
@@ -19,7 +20,7 @@ _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @click.command("watch")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@topic_argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option(
     "--from",
     "from_seq",

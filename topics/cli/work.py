@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from topics.cli.completion import topic_argument
 from topics.cli.exits import FAILED, INTERRUPTED, OK, UNUSABLE, Stop, counted
 from topics.cli.moments import age_ms
 from topics.cli.target import with_async_client
@@ -37,7 +38,7 @@ VARIABLES: Final[dict[str, tuple[str, Callable[["AsyncHeldJob[Any]"], Any]]]] = 
 
 
 @click.command("work")
-@click.argument("queue")
+@topic_argument("queue")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
 @click.option(
     "--jobs",

@@ -10,12 +10,14 @@ The package knows the contract, and nothing of the server's own code.  From the 
 - Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages
   and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
   `job_stream`), workers (`worker_state`, `held_job`).
+
+The asynchronous half, and asyncio with it, is loaded when one of its names is first used: a command
+of the command line does without.
 """
 
-from topics.client.aio import AsyncClient
-from topics.client.aioproducer import AsyncProducer, AsyncSent
-from topics.client.aiowatch import AsyncWatch
-from topics.client.aioworker import AsyncHeldJob, AsyncWork
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from topics.client.errors import (
     BadAnswer,
     BatchTooLarge,
@@ -89,6 +91,12 @@ from topics.client.retry import Clock, Retry
 from topics.client.sync import Client
 from topics.client.watch import Watch
 from topics.client.worker import HeldJob, Work
+
+if TYPE_CHECKING:
+    from topics.client.aio import AsyncClient
+    from topics.client.aioproducer import AsyncProducer, AsyncSent
+    from topics.client.aiowatch import AsyncWatch
+    from topics.client.aioworker import AsyncHeldJob, AsyncWork
 
 __all__ = [
     "Acked",
@@ -168,3 +176,19 @@ __all__ = [
     "WorkOptions",
     "WriteOptions",
 ]
+
+_LATE: Final = {
+    "AsyncClient": "aio",
+    "AsyncHeldJob": "aioworker",
+    "AsyncProducer": "aioproducer",
+    "AsyncSent": "aioproducer",
+    "AsyncWatch": "aiowatch",
+    "AsyncWork": "aioworker",
+}
+"""The module of each name that is loaded when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(f"topics.client.{_LATE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

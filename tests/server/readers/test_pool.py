@@ -15,7 +15,7 @@ from contract.hosts import OWN
 from contract.server import environment, until
 from contract.streams import Ended as StreamEnded
 from contract.streams import Sse2
-from contract.wire import Ended, ask
+from contract.wire import Ended, Http2, ask
 
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
@@ -66,6 +66,52 @@ def test_what_was_acknowledged_is_read_on_any_connection(served: WithReaders) ->
         for reader in readers:
             assert read(reader, topic).json["earliest_seq"] == 40
     until("counted", lambda: requests(served) >= 3 * 59)
+
+
+def test_a_page_for_caches_is_the_engines_byte_for_byte(served: WithReaders) -> None:
+    """Pages, their tags, 304, HEAD and refusals are the same from a reader as from the engine's
+    process, which alone speaks HTTP/2; so a cache may ask either. (§3.4)"""
+    writer, engine, reader = served.http(), served.connect(Http2), served.http()
+    put(writer, "cached", cap_records=60)
+    for turn in range(70):
+        append(writer, "cached", {"turn": turn})
+    ask(writer, "POST", "/v0/topics/cached/delete", b'{"before_seq": 15}')
+    told = requests(served)
+    asks = "", "from_seq=3", "from_seq=20&limit=7", "from_seq=69", "from_seq=70", "from_seq=900"
+    shown = "include_tags=true&limit=3", "include_meta=false", "max_batch_bytes=100", "epoch=x-1"
+    for query in (*asks, *shown):
+        path = f"/v0/topics/cached/records?{query}"
+        for method in ("GET", "HEAD"):
+            there, here = ask(engine, method, path), ask(reader, method, path)
+            assert (here.status, here.body) == (there.status, there.body), path
+            for name in ("etag", "cache-control", "content-type", "content-length"):
+                assert here.headers.get(name) == there.headers.get(name), (path, name)
+        known = {"if-none-match": there.headers["etag"]}
+        assert ask(engine, "GET", path, b"", known).status == 304
+        assert ask(reader, "GET", path, b"", known).status == 304
+    for query in ("limit=x", "from_seq=-1"):
+        path = f"/v0/topics/cached/records?{query}"
+        assert ask(reader, "GET", path).json["error"] == ask(engine, "GET", path).json["error"]
+    until("counted", lambda: requests(served) >= told + 3 * len(asks + shown))
+
+
+def test_a_cached_page_is_not_confirmed_once_a_record_of_it_was_deleted(
+    served: WithReaders,
+) -> None:
+    """A delete that was acknowledged changes the tag for the next request, in every process. (§3.4)"""
+    writer, readers = served.http(), [served.http() for _ in range(4)]
+    put(writer, "retagged")
+    append(writer, "retagged", *range(40))
+    path = "/v0/topics/retagged/records?limit=30"
+    for turn in range(1, 20):
+        tags = {ask(wire, "GET", path).headers["etag"] for wire in readers}
+        assert len(tags) == 1
+        body = orjson.dumps({"before_seq": turn + 1})
+        assert ask(writer, "POST", "/v0/topics/retagged/delete", body).json["deleted"] == 1
+        for wire in readers:
+            answer = ask(wire, "GET", path, b"", {"if-none-match": tags.copy().pop()})
+            assert answer.status == 200
+            assert answer.json["records"][0]["$seq"] == turn + 1
 
 
 def test_a_topic_that_was_just_made_is_there_and_one_deleted_is_gone(served: WithReaders) -> None:

@@ -1,5 +1,7 @@
 """Heads and chunks of HTTP/1.1, by the byte."""
 
+from email.utils import formatdate
+
 import pytest
 
 from topics.server.transport import http1_writer
@@ -90,3 +92,11 @@ def test_heads_of_one_size_are_rendered_once_and_dated_each_time() -> None:
     first, second = head(200, headers), head(200, list(headers), CLOSE)
     assert first == head(200, list(headers))
     assert second == first.replace(b"\r\ndate", b"\r\nconnection: close\r\ndate")
+
+
+@pytest.mark.parametrize("month", range(24))
+def test_a_date_is_as_the_library_for_mail_writes_it(month: int) -> None:
+    """Every month and day of the week, in English and in GMT. (RFC 9110 §5.6.7)"""
+    at_s = int(DAY_S) + month * 31 * 86_400 + month * 86_400
+
+    assert Dates(lambda: at_s).value() == formatdate(at_s, usegmt=True).encode()

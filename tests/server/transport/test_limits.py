@@ -1,7 +1,6 @@
 """Which bounds and time-outs of the transport depend on which others."""
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from topics.server.transport.limits import HEAD_BYTES_MAX, Limits, Timeouts
@@ -35,7 +34,7 @@ def test_a_piece_for_the_parser_is_smaller_than_what_is_read_ahead() -> None:
 @pytest.mark.parametrize("made", [LIMITS, TIMEOUTS], ids=["limits", "timeouts"])
 def test_every_bound_is_one_and_stays_one(made: Limits | Timeouts) -> None:
     """None is zero, which would be no service, and none is changed while clients are served."""
-    for each in dataclasses.fields(made):
+    for each in msgspec.structs.fields(made):
         assert getattr(made, each.name) > 0, each.name
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             setattr(made, each.name, 1)

@@ -7,8 +7,9 @@ here are the alarms of all queues, a bound on what one turn moves, and the pause
 dead-letter topic takes nothing.  A queue without such a job costs nothing.
 """
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
+
+import msgspec
 
 from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.dead_letters import MOVED_MAX, DeadLetters
@@ -18,8 +19,7 @@ from topics.protocol.state.job import Job, JobPlace
 from topics.protocol.state.topic import Topic
 
 
-@dataclass(slots=True)
-class _Pause:
+class _Pause(msgspec.Struct):
     """The dead-letter topic took none of the jobs, so often in a row before the last time; none is
     tried before `until_ms`."""
 

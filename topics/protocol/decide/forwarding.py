@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from typing import Final
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -49,8 +50,7 @@ SCANNED_ROWS_EACH: Final = 100
 """Rows that a filter leaves out, by their columns, that cost as much as one that is copied."""
 
 
-@dataclass(slots=True)
-class Slice:
+class Slice(msgspec.Struct):
     """What is left of one slice of work."""
 
     rows: int = SLICE_ROWS
@@ -72,8 +72,7 @@ class _Round:
     again: bool = True
 
 
-@dataclass(slots=True, eq=False)
-class _Plan:
+class _Plan(msgspec.Struct, eq=False):
     """Text on its way from a disk, or here: `extents` of the source, for one router.
 
     Attributes:

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,8 +56,7 @@ class Warming(Fetch):
         return []
 
 
-@dataclass(slots=True, eq=False)
-class _Running:
+class _Running(msgspec.Struct, eq=False):
     """A scan that is not at its end."""
 
     token: object
@@ -169,8 +169,7 @@ class PartialScans:
 # ---------------------------------------------------------------------- what a delete finds
 
 
-@dataclass(slots=True)
-class _Piece:
+class _Piece(msgspec.Struct):
     """Live rows of one run that are to go, as they were found: spans of seqs, as `RecordsDeleted` has
     them, or bits a row, as `Marks` has them, whichever is shorter."""
 

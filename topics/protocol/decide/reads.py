@@ -5,8 +5,8 @@ readers are known to this process only.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic
@@ -30,8 +30,7 @@ from topics.protocol.state.selection import ReadQuery, Selection, seek, select
 from topics.protocol.state.topic import Tombstone, Topic
 
 
-@dataclass(slots=True)
-class _LongPoll:
+class _LongPoll(msgspec.Struct):
     """A parked reader, and the cursor that it has reached meanwhile."""
 
     command: Diff

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
+import msgspec
+
 from topics.protocol.decide.push_streams import PushStream
 
 
-@dataclass(slots=True, eq=False)
-class JobWaiter:
+class JobWaiter(msgspec.Struct, eq=False):
     """A parked claim, answered at `until_ms` with whatever there is; or a push stream, which waits
     as long as it is open."""
 

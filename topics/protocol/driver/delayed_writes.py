@@ -13,10 +13,11 @@ overtakes it, but for a write that never had to wait; what waits is bounded in n
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from topics.protocol.decide.topics import effective_priority
 from topics.protocol.driver import load
@@ -43,8 +44,7 @@ Decide = Callable[[Command, Deliver, float], Reply | Ticket]
 """Decides a command that waited so many milliseconds."""
 
 
-@dataclass(slots=True, eq=False)
-class _DelayedWrite:
+class _DelayedWrite(msgspec.Struct, eq=False):
     """An append, or another command that waits for room in the log, which is not decided yet; `ticket`
     once it was decided and waits on; `need_bytes` where an append waits for room in the log."""
 

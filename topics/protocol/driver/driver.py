@@ -9,10 +9,11 @@ order.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 from topics.protocol.commit.unit_of_work import StateUnknown
 from topics.protocol.decide.read_your_writes import ReadBarrier
@@ -43,8 +44,7 @@ COPY_SLICES: Final = 3
 """Slices of router work that a command which reads copies does itself before it waits for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """Text of records that a disk has to be waited for: `Fetch.read` it on a thread, then call
     `Driver.fetched`."""
 
@@ -102,8 +102,7 @@ class Host(Protocol):
         Where this returns, the error is raised."""
 
 
-@dataclass(slots=True, eq=False)
-class _AwaitingCopies:
+class _AwaitingCopies(msgspec.Struct, eq=False):
     """A command that is not decided before routers have copied what it is to see; `ticket` once it
     was decided and waits on."""
 
@@ -113,8 +112,7 @@ class _AwaitingCopies:
     ticket: Ticket | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Parked:
+class _Parked(msgspec.Struct, frozen=True):
     """A command that waits for records or jobs, or goes on in parts."""
 
     topic: str

@@ -16,7 +16,6 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
@@ -87,26 +86,22 @@ class Write(msgspec.Struct, frozen=True):
     may_wait: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Rotate:
+class Rotate(msgspec.Struct, frozen=True):
     """`Store.rotate`, on a thread; then `GroupCommit.rotated` or `refused`, or `failed`."""
 
     fresh: bool
     stay: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """`Store.idle`: leave a mark that vouches for what is synced; then `marked` or `failed`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(msgspec.Struct, frozen=True):
     """`Store.sync`, on a thread; then `GroupCommit.synced` or `failed`."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveMark:
+class LeaveMark(msgspec.Struct, frozen=True):
     """`Store.leave_failure_mark`, on a thread, since the disk may hang.  Nothing is reported."""
 
 

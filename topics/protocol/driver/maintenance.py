@@ -6,9 +6,10 @@ What a task waits for is asked of the host (`Call`, on a worker) or of group com
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from topics.protocol.driver.group_commit import GroupCommit, PendingAnswer, Reply, unknown
 from topics.protocol.driver.throttle import Throttle
@@ -40,8 +41,7 @@ Ended = Callable[[Exception | None], None]
 """Called when a task is over, with why it broke off; None where it did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """Maintenance waits for a disk: make the call on a worker, then call `done` on the engine's
     thread, with what it returned, or with None and what it raised."""
 

@@ -11,7 +11,6 @@ Names of topics need no escaping: their charset has nothing that JSON would esca
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -27,8 +26,7 @@ Piece: TypeAlias = Buffer | Records
 """Text, or records of which the text is still to be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(msgspec.Struct, frozen=True):
     """One row: what an outcome is on the wire.
 
     Attributes:

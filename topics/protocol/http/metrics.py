@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal
 
+import msgspec
 import orjson
 
 from topics.protocol.model.access import ANYONE, Caller
@@ -34,8 +35,7 @@ QUEUES_A_SLICE: Final = 500
 """Looked at in one slice: some hundred microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One line: the suffix of the family's name, labels, value."""
 
     value: float
@@ -43,16 +43,14 @@ class Sample:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     name: str
     kind: Kind
     help: str
     samples: Sequence[Sample]
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(msgspec.Struct, frozen=True):
     """What only the shell knows."""
 
     ready: bool
@@ -148,14 +146,12 @@ def _one(name: str, kind: Kind, text: str, value: float) -> Family:
     return Family(name, kind, text, [Sample(value, {})])
 
 
-@dataclass(slots=True)
-class _Jobs:
+class _Jobs(msgspec.Struct):
     leased: int = 0
     damaged: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     """One topic's gauges; `ready` is None where it is no queue."""
 
     name: str

@@ -6,10 +6,11 @@ port of this machine is such a page, too: browsers call it same-site.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
+
+import msgspec
 
 from topics.protocol.http.routes import names_event_stream
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -32,8 +33,7 @@ _PREFLIGHT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OriginRule:
+class OriginRule(msgspec.Struct, frozen=True):
     """Who is let in, of what browsers say about themselves.
 
     Attributes:

@@ -9,7 +9,6 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 from urllib.parse import parse_qsl
@@ -96,8 +95,7 @@ class Request(msgspec.Struct, frozen=True):
 Parser = Callable[[Request], Command]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One row: method and path, where `:` stands for a name; what may be done with it."""
 
     method: str

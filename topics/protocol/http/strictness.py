@@ -9,16 +9,18 @@ import typing
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import UnionType
-from typing import Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final, Union
 
 import msgspec
 from msgspec import Raw
 
-from topics.protocol.http.openapi.operations import OPERATIONS
 from topics.protocol.http.routes import Route
 from topics.protocol.http.suggestions import field_types, nearest
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
+
+if TYPE_CHECKING:
+    from topics.protocol.http.openapi.operations import Operation
 
 APPLIED: Final = ((b"preference-applied", b"handling=strict"),)
 """What an answer says of it."""
@@ -38,7 +40,7 @@ def prefers_strict(prefer: bytes | None) -> bool:
 
 def require_known_parameters(route: Route, query: Mapping[str, str]) -> None:
     """Raises Rejection: 400, a parameter of the query is none of the route's."""
-    known = {each.name for each in OPERATIONS[route.line].parameters if each.place == "query"}
+    known = {each.name for each in _operation(route).parameters if each.place == "query"}
     if route.takes_token:
         known.add("token")
     for name in query:
@@ -51,7 +53,7 @@ def require_known_fields(route: Route, body: Buffer) -> None:
 
     The text of `data`, `meta` and tag patterns is not looked at.
     """
-    kind = OPERATIONS[route.line].body
+    kind = _operation(route).body
     if kind is None:
         return
     whole = _checked(kind, _outline(kind), body, "$")
@@ -59,6 +61,13 @@ def require_known_fields(route: Route, body: Buffer) -> None:
     for field, decoder in _inner(kind).items():
         if text := getattr(whole, field, b""):
             _checked(kind, decoder, text, f"$.{field}")
+
+
+def _operation(route: Route) -> "Operation":
+    # Few requests are strict, and the table of the whole API takes long to import.
+    from topics.protocol.http.openapi.operations import OPERATIONS
+
+    return OPERATIONS[route.line]
 
 
 def _checked(

@@ -4,7 +4,6 @@ The same writes, reads, cursors and tombstones as HTTP and SSE; only the wrappin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -59,24 +58,20 @@ _NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _SUBSCRIBE: Final = msgspec.json.Decoder(SubscribeBody)
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(msgspec.Struct, frozen=True):
     topics: Mapping[str, Begin]
     view: View
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(msgspec.Struct, frozen=True):
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(msgspec.Struct, frozen=True):
     append: Append
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     pass
 
 
@@ -87,8 +82,7 @@ class BadText(Exception):
     """The message is not JSON: `invalid_json`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What a message asks, or why not; `request_id` is JSON text, empty where none was given."""
 
     request_id: bytes

@@ -6,15 +6,15 @@ encoded last, because they name the new segments.  Then the log before the bound
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from topics.protocol.engine import Engine
 from topics.protocol.maintenance.sealing import SealBuilder, Sealing, SealJob, SealPlanning
 from topics.protocol.state.checkpoint import EncodedCheckpoint, Images
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPlan:
+class CheckpointPlan(msgspec.Struct, frozen=True):
     """A checkpoint in the making, one at a time.  In this order: its images are taken, all that its
     topics have unsealed is sealed, and the images of those topics are encoded."""
 

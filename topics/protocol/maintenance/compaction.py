@@ -10,9 +10,9 @@ read and written.  Invariant: nothing is dropped while it is part of a seal job.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from topics.protocol.engine import Engine
@@ -30,8 +30,7 @@ FREED_BYTES_MAX: Final = 4 << 20
 back."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunInspection:
+class RunInspection(msgspec.Struct, frozen=True):
     """A sealed run whose live rows are to be counted from row `lo` on, the first above the floors."""
 
     topic: Topic

@@ -11,10 +11,10 @@ is due again.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from topics.protocol.engine import Engine
@@ -42,8 +42,7 @@ ENTRIES_MAX: Final = 32
 """Topics whose runs are planned, or installed, in one slice: two or three milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class SealJob:
+class SealJob(msgspec.Struct, frozen=True):
     """Runs to write into one segment file.
 
     Attributes:

@@ -6,20 +6,19 @@ error, is sent back in.  A task therefore never blocks the event loop and knows 
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Blocking:
+
+class Blocking(msgspec.Struct, frozen=True):
     """A call that waits for a disk, for a worker thread; the task gets its result, or what it
     raised."""
 
     call: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(msgspec.Struct, frozen=True):
     """`Store.rotate`, in the order of the log's writes; the task gets the boundary.
 
     It follows `UntilWritten` at once, so that every event that is applied by then stands before the
@@ -30,14 +29,12 @@ class Rotation:
     stay: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UntilWritten:
+class UntilWritten(msgspec.Struct, frozen=True):
     """Go on in a moment in which every applied event is written; raises WriteFailed where the log
     failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class UntilSynced:
+class UntilSynced(msgspec.Struct, frozen=True):
     """Go on when every write that was made by now is durable; raises WriteFailed where the log
     failed."""
 

@@ -5,7 +5,6 @@ made for every request, hence Structs: a frozen dataclass takes ten times as lon
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -139,8 +138,7 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     strong: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Where to begin in a topic: after a seq, at a time, or at the head (`tail`); and, where they
     are given, its own filters instead of those of the whole watch."""
 

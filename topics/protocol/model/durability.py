@@ -12,15 +12,15 @@ class is defined in one place.  Invariant: a stronger class promises all that a 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
+
+import msgspec
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 """The classes as `durability` spells them, from the weakest to the strongest."""
 
 
-@dataclass(frozen=True, slots=True)
-class DurabilityClass:
+class DurabilityClass(msgspec.Struct, frozen=True):
     """What one class promises about a record.
 
     Attributes:

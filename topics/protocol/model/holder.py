@@ -1,15 +1,15 @@
 """Who asks: the key of a request, or the address that it came from (§11)."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+import msgspec
+
 from topics.protocol.model.access import Caller
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """One holder of what is limited.
 
     Attributes:

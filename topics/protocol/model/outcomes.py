@@ -404,8 +404,7 @@ class Parked(msgspec.Struct, frozen=True):
     wait_ms: int | None
 
 
-@dataclass(slots=True)
-class Wake:
+class Wake(msgspec.Struct):
     """An answer, or a refusal, for the token of a parked command."""
 
     token: object

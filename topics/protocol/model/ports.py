@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -154,8 +155,7 @@ class Extent(NamedTuple):
     spans: list[Span]
 
 
-@dataclass(frozen=True, slots=True)
-class SealPiece:
+class SealPiece(msgspec.Struct, frozen=True):
     """Rows [lo, hi) of a run that is to be sealed, with the flags of those rows as they were when
     the seal was planned (a copy, shape (hi - lo,)): rows of the run may be deleted meanwhile."""
 
@@ -165,8 +165,7 @@ class SealPiece:
     flags: NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class SealEntry:
+class SealEntry(msgspec.Struct, frozen=True):
     """One run to write: adjacent pieces of one topic, ascending and without a gap."""
 
     topic_id: int
@@ -174,8 +173,7 @@ class SealEntry:
     pieces: tuple[SealPiece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True):
     """What a segment file holds, needed or not: rows, bytes of text, and (topic id, first seq) of
     each run, shape (runs, 2)."""
 
@@ -195,8 +193,7 @@ class RecoverySink(Protocol):
         """Every sealed run of the state so far; asked for once, after the last event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(msgspec.Struct, frozen=True):
     """How the log was found.
 
     Attributes:

@@ -5,8 +5,9 @@ question ever scans records.  What a tag looks like inside does not matter to `E
 subject pattern sees dot-separated tokens.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.names import quote
@@ -18,8 +19,7 @@ def _after(prefix: bytes) -> bytes | None:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
-@dataclass(frozen=True, slots=True)
-class TagRange:
+class TagRange(msgspec.Struct, frozen=True):
     """Tags in [lower, upper): `Eq` is a range of one, `Glob` all that begin with a prefix."""
 
     lower: bytes
@@ -30,8 +30,7 @@ class TagRange:
         return self.lower <= tag and (self.upper is None or tag < self.upper)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """A NATS subject pattern: `*` is one token, a final `>` one or more; the rest is literal."""
 
     lower: bytes

@@ -17,8 +17,9 @@ the boundary and the taking, the image says what a replay would find out by the 
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from topics.protocol.model.events import (
     Checkpoint,
@@ -71,8 +72,7 @@ class ImageSource(Protocol):
     routers: Routers
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedCheckpoint:
+class EncodedCheckpoint(msgspec.Struct, frozen=True):
     """A `Checkpoint` as msgpack: joined, the pieces decode to one."""
 
     now_ms: int
@@ -97,8 +97,7 @@ class EncodedCheckpoint:
         yield from self.routers
 
 
-@dataclass(slots=True)
-class _Taken:
+class _Taken(msgspec.Struct):
     """A topic as it was at the boundary.  Few objects, as there may be as many of these as topics.
 
     Attributes:

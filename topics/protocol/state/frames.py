@@ -6,6 +6,8 @@ A frame that many streams want is one object, so it is read and encoded once.
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import msgspec
+
 from topics.protocol.model.commands import View
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import DamagedRun
@@ -32,28 +34,24 @@ class RecordFrame:
     """The frame written out, by encoder; filled by the first stream that needs it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TombstoneFrame:
+class TombstoneFrame(msgspec.Struct, frozen=True):
     topic: str
     stone: Tombstone
     earliest_seq: int
     head_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class CaughtUpFrame:
+class CaughtUpFrame(msgspec.Struct, frozen=True):
     topic: str
     head_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedFrame:
+class DeletedFrame(msgspec.Struct, frozen=True):
     topic: str
     head_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedFrame:
+class DamagedFrame(msgspec.Struct, frozen=True):
     """The next records of a topic cannot be read: sent once, and no more frames of the topic."""
 
     topic: str
@@ -65,8 +63,7 @@ Frame: TypeAlias = RecordFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
 Pulled: TypeAlias = Frame | DamagedFrame
 
 
-@dataclass(slots=True, eq=False)
-class NewestFrame:
+class NewestFrame(msgspec.Struct, eq=False):
     """The frame that took the last live stream to the head of a topic: most streams of a topic are
     live, and want the same one.
 

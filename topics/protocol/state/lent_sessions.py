@@ -7,7 +7,8 @@ its key.  Knows nothing of processes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import View
@@ -16,8 +17,7 @@ from topics.protocol.state.watched import Stream, Watched, WatchPlace
 from topics.protocol.state.watches import Session, Watches
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """A topic of a session, and where the stream stands in it."""
 
     name: str
@@ -30,8 +30,7 @@ class Standing:
     is_stale: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LentSession:
+class LentSession(msgspec.Struct, frozen=True):
     """A session on its way; its owner goes apart, since a caller is an object of its process."""
 
     wid: str

@@ -9,8 +9,9 @@ leaves it there.
 
 Invariant: a page is found only while its records, and the cursor behind them, are what a new look at
 the topic would find.  Within an instance, records leave by a removal alone, and every removal shows in
-`head_seq - count`, which no append changes.  A page that ended before the head shows the same until
-then; one that ended there, until the topic shows more.
+`head_seq - count`, which no append changes, or in `gone_through`: in a process that follows the log a
+record can expire before an event comes whose counters still have it.  A page that ended before the
+head shows the same until then; one that ended there, until the topic shows more.
 """
 
 from collections import OrderedDict
@@ -38,11 +39,11 @@ class RecentPage(msgspec.Struct, frozen=True):
     """A page as it was chosen.
 
     Attributes:
-        removed: `head_seq - count` of its topic.
+        removed: `head_seq - count` of its topic, and its `gone_through`.
         through: The `published_seq` that it reached; None where it ended before.
     """
 
-    removed: int
+    removed: tuple[int, int]
     through: int | None
     next_seq: int
     scanned: int
@@ -71,7 +72,7 @@ class RecentPages:
         if page is None:
             return None
         has_more = page.through is not None and page.through != topic.published_seq
-        if has_more or page.removed != topic.head_seq - topic.count:
+        if has_more or page.removed != _removed(topic):
             self._drop(key)
             return None
         self._pages.move_to_end(key)
@@ -88,7 +89,7 @@ class RecentPages:
             self._once.add(key)
             return None
         through = None if chosen.next_seq < topic.published_seq else topic.published_seq
-        removed = topic.head_seq - topic.count
+        removed = _removed(topic)
 
         def keep(text: bytes) -> None:
             records = Records((), text=PageText(text))
@@ -120,6 +121,11 @@ class RecentPages:
         of_topic.discard(key)
         if not of_topic:
             del self._by_topic[key[0]]
+
+
+def _removed(topic: Topic) -> tuple[int, int]:
+    """What every removal of records of a topic changes."""
+    return topic.head_seq - topic.count, topic.gone_through
 
 
 def key_of(topic: Topic, asked: Diff | ReadPage) -> Key | None:

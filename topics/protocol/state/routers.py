@@ -7,8 +7,10 @@ as the ring has topics.  This module holds definitions and positions; it does no
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from topics.protocol.model.backoff import BACKOFF_FIRST_MS, BACKOFF_MAX_MS
 from topics.protocol.model.config import RouterConfig
@@ -19,8 +21,7 @@ HOPS_MAX: Final = 8
 """Copies that a record may become within a ring of routers, however large the ring (§6.1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(msgspec.Struct, frozen=True):
     """Why a destination does not take what is forwarded to it; tried again at `retry_at_ms`."""
 
     code: str
@@ -77,7 +78,7 @@ class Router:
     def retry(self) -> None:
         """End the pause now; the backoff and the time since when it is blocked stay."""
         if self.blocked is not None:
-            self.blocked = replace(self.blocked, retry_at_ms=0)
+            self.blocked = msgspec.structs.replace(self.blocked, retry_at_ms=0)
 
     def lose(self, loss: Loss) -> None:
         self.loss = loss

@@ -7,8 +7,9 @@ read when that decides something.  Invariant: of a file that it calls sparse, at
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from topics.protocol.model.events import RunRef
 
@@ -17,8 +18,7 @@ SPARSE_FACTOR: Final = 4
 frees at least three times what it writes."""
 
 
-@dataclass(slots=True)
-class _Usage:
+class _Usage(msgspec.Struct):
     """What of one file is referred to, and what all of it holds.
 
     Attributes:

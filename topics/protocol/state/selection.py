@@ -5,9 +5,9 @@ it lost is the topic's to say (`state.topic`); this walks its runs.
 """
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +18,7 @@ from topics.protocol.state.run_list import WINDOW_FIRST, WINDOW_MAX, spans_of
 from topics.protocol.state.topic import Tombstone, Topic, look_cost
 
 
-@dataclass(frozen=True, slots=True)
-class ReadQuery:
+class ReadQuery(msgspec.Struct, frozen=True):
     """What a reader asks for (§3): bounds, whose records to leave out, which tags to keep.
 
     Attributes:
@@ -39,8 +38,7 @@ class ReadQuery:
     through: int | None = None
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(msgspec.Struct):
     """What one read returns.
 
     Attributes:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final
 
+import msgspec
+
 from topics.protocol.model.access import ANYONE, GONE, Caller
 from topics.protocol.model.commands import View
 from topics.protocol.model.holder import NOBODY, Holder
@@ -65,8 +67,7 @@ WATCH_TRANSITIONS: Final[dict[tuple[WatchPlace, WatchStep], WatchPlace]] = {
 """The lifecycle of a watched topic; a pair that is missing cannot happen."""
 
 
-@dataclass(slots=True, eq=False)
-class Watched:
+class Watched(msgspec.Struct, eq=False):
     """One topic of a session or socket: the instance and the position in it."""
 
     name: str

@@ -10,7 +10,6 @@ This module holds positions and lifecycles; it does not know sockets, keys or en
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -42,8 +41,7 @@ from topics.protocol.state.watched import Stream, StreamEnd, Watched, WatchPlace
 SESSION_TTL_MS: Final = 300_000
 
 
-@dataclass(slots=True, eq=False)
-class Session:
+class Session(msgspec.Struct, eq=False):
     """A subscription that outlives its connections, and belongs to who made it (§7.1)."""
 
     wid: str

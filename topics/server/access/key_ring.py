@@ -9,10 +9,11 @@ each process (SipHash), and the last comparison takes as long whatever it finds.
 """
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
+
+import msgspec
 
 from topics.protocol.model.access import Caller
 from topics.server.access.keys import Entry
@@ -22,8 +23,7 @@ SHOWN_DIGITS: Final = 8
 """Of a digest, in a key's name: enough to tell keys apart, and of no use to guess one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What another set of keys changed.
 
     Attributes:

@@ -11,10 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from topics.protocol.model.access import SCOPES, Scope
 
@@ -42,8 +43,7 @@ class BadKeys(Exception):
     """Keys that cannot be used: one line that names the setting and the entry (exit code 2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One key, without its secret.
 
     Attributes:
@@ -137,8 +137,7 @@ def _prefixes(text: str, where: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------------- settings
 
 
-@dataclass(frozen=True, slots=True)
-class KeySource:
+class KeySource(msgspec.Struct, frozen=True):
     """Where a server's keys come from.
 
     Attributes:

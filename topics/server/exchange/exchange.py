@@ -48,7 +48,6 @@ from topics.server.exchange.responder import Responder
 from topics.server.exchange.scraping import Scraping
 from topics.server.exchange.shell import Phase, Shell
 from topics.server.exchange.slots import Slot, Slots
-from topics.server.exchange.socket_feed import SocketFeed
 from topics.server.exchange.watch_feed import WatchFeed
 from topics.server.exchange.work_feed import WorkFeed
 
@@ -458,6 +457,8 @@ class _Admitted(msgspec.Struct, eq=False):
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
+            from topics.server.exchange.socket_feed import SocketFeed
+
             feed = SocketFeed(call.runtime, call.caller, self._slot.holder)
             call.is_timed = False
             call.observe(101)

@@ -5,7 +5,6 @@ gone.  Knows nothing of heads and bodies.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -264,8 +263,7 @@ class LateAnswer(msgspec.Struct, eq=False):
             deliver(answer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """Each job of a grant by seq: its text, or why it cannot be read."""
 
     jobs: list[tuple[int, Buffer | Exception]]

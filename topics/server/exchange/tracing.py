@@ -8,13 +8,19 @@ Without them there is no tracer, and a request costs nothing here.
 Names and attributes are OpenTelemetry's semantic conventions for HTTP servers.
 """
 
+import os
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topics.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
+
+
+_API: Final = "opentelemetry.trace"
+_PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 
 
 class RequestSpans:
@@ -77,7 +83,13 @@ class RequestSpans:
 
 
 def spans() -> RequestSpans | None:
-    """Spans by the tracer that the process was set up with; None where it was not."""
+    """Spans by the tracer that the process was set up with; None where it was not.
+
+    Who sets one up imports the API, or names a provider in the environment.  Where neither was done
+    there is nothing to find, and the API, which takes long to import, is left alone.
+    """
+    if _API not in sys.modules and _PROVIDER not in os.environ:
+        return None
     try:
         from opentelemetry import trace
     except ImportError:

@@ -7,10 +7,12 @@ sockets.  Knows nothing of what is served.  The socket, the signals and the exit
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from topics.server.process import latecomers
 from topics.server.process.foreground import GRACE_S, announce, run, write_port_file
 from topics.server.process.settings import ProcessSettings
 from topics.server.process.signals import Stop
@@ -93,6 +95,8 @@ def serve(settings: ServerSettings, create: Callable[[Any], ServedRuntime] | Non
     Returns:
         The exit code, as `topics.server.process.foreground.run` has them.
     """
+    # The engine does no linear algebra, for which numpy's library would start a thread a core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     async def main(listener: socket.socket, stop: Stop) -> None:
         await _Server(settings, listener, create or _create(), stop).run()
@@ -116,10 +120,10 @@ class _Server:
         self._stop = stop
 
     async def run(self) -> None:
-        runtime = self._create(self._settings)
         collector = Collector(lambda: runtime.topics)
-        collector.start()
+        collector.start()  # first of all: the modules of the server are a hundred thousand objects
         try:
+            runtime = self._create(self._settings)
             await self._run(runtime, collector)
         finally:
             collector.close()
@@ -128,7 +132,6 @@ class _Server:
         from topics.server.exchange.holders import Holders
         from topics.server.transport.connection import Connection
         from topics.server.transport.http1 import Http1
-        from topics.server.transport.http2 import Http2
         from topics.server.transport.limits import Limits, Timeouts
         from topics.server.transport.shared import Shared
 
@@ -153,7 +156,7 @@ class _Server:
             runtime.exchange.more.append(readers.families)
         self._stop.reload = lambda: _reload(runtime, readers)
         http1 = Http1 if readers is None else readers.http1
-        server = await accept(self._listener, lambda: Connection(shared, http1, Http2))
+        server = await accept(self._listener, lambda: Connection(shared, http1, latecomers.http2))
         try:
             try:
                 write_port_file(settings, self._listener)
@@ -179,6 +182,7 @@ class _Server:
             if ready.done() and not failed.done():
                 collector.settle()
                 announce(self._settings, self._listener)
+                latecomers.load()
                 if readers is not None:
                     readers.start(shared)
                 await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,7 @@ Owns the one place of a reader that knows the store on the disk; the rest is as 
 it for the engine's process.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from topics.protocol.http.origins import OriginRule
 from topics.server.access.guard import Guard
@@ -18,8 +18,7 @@ from topics.store.files import OsFiles
 from topics.store.following import FollowingStore
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderParts:
+class ReaderParts(msgspec.Struct, frozen=True):
     """What a reader is made of, beside its follower."""
 
     settings: Settings

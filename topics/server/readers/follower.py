@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from topics.protocol.engine import Engine
-from topics.protocol.model.commands import Diff
+from topics.protocol.model.commands import Diff, ReadPage
 from topics.protocol.model.events import (
     Event,
     RouterConfigured,
@@ -182,7 +182,7 @@ class Follower:
         """Whether the log has every record of the topic."""
         return topic.durability.is_logged and topic.topic_id not in self.state.lossy
 
-    def serves(self, command: Diff) -> bool:
+    def serves(self, command: Diff | ReadPage) -> bool:
         """Whether the answer here is the engine's: a topic that there is not has the same answer."""
         topic = self.state.topics.get(command.topic)
         return topic is None or self.serves_topic(topic)

@@ -26,7 +26,7 @@ from topics.server.access.keys import Entry
 from topics.server.exchange.exchange import TopicsExchange
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.shell import Phase
-from topics.server.process import logs
+from topics.server.process import latecomers, logs
 from topics.server.process.foreground import run_on_loop
 from topics.server.readers.assembly import ReaderParts, parts_of
 from topics.server.readers.channel import Channel, Handed
@@ -37,7 +37,6 @@ from topics.server.readers.page import PageView, page_bytes
 from topics.server.readers.shell import ReaderShell
 from topics.server.readers.sorting import Sorting, asked
 from topics.server.transport.connection import Connection
-from topics.server.transport.http2 import Http2
 from topics.server.transport.listener import max_connections
 from topics.server.transport.shared import Shared
 
@@ -99,6 +98,7 @@ class Reader:
         await self._begin()
         self._tick()
         self._channel.send({"ready": True})
+        latecomers.load(latecomers.OF_READERS)
         await self._ended.wait()
         return self._code
 
@@ -137,6 +137,7 @@ class Reader:
         )
         self._exchange = exchange
         gc.freeze()
+        gc.enable()
 
     # ------------------------------------------------------------------ the page
 
@@ -191,7 +192,7 @@ class Reader:
         made = Connection(
             self._shared,
             lambda connection: Sorting(connection, self._sort, returns=handed.returns),
-            Http2,
+            latecomers.http2,
         )
         if handed.lent:
             self._borrow(*pickle.loads(handed.lent))

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from topics.protocol.decide.topics import note_read
 from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http.metrics import Process
-from topics.protocol.model.commands import Command, Diff
+from topics.protocol.model.commands import Command, Diff, ReadPage
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment
@@ -142,7 +142,7 @@ class ReaderShell:
         Raises:
             Rejection: Refused.
         """
-        assert isinstance(command, Diff)
+        assert isinstance(command, Diff | ReadPage)
         self.requests += 1
         if self.look():
             return self._decide(command, deliver)
@@ -166,7 +166,7 @@ class ReaderShell:
         self.when_current(decide)
         return Ticket(waiting.cancel)
 
-    def _decide(self, command: Diff, deliver: Deliver) -> Reply | Ticket:
+    def _decide(self, command: Diff | ReadPage, deliver: Deliver) -> Reply | Ticket:
         if not self.follower.serves(command):
             raise _moved()
         token = object()
@@ -177,10 +177,11 @@ class ReaderShell:
             self.reads[topic.topic_id] = self.now_ms
         self._work_soon()
         if isinstance(result, Parked):
+            assert isinstance(command, Diff)  # a page of a cache waits for nothing
             return self._park(command, token, result, deliver)
         return Reply(result)
 
-    def _looked_again(self, command: Diff, token: object) -> Any:
+    def _looked_again(self, command: Diff | ReadPage, token: object) -> Any:
         """The decision; a file that is gone may be one that the log let go meanwhile."""
         for _ in range(LOOKS_AGAIN):
             try:

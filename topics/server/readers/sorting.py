@@ -16,6 +16,9 @@ LINE_BYTES_MAX: Final = 2048
 """A request line that is not whole within so many bytes is the engine's."""
 
 _DIFF: Final = re.compile(rb"POST /v0/topics/([A-Za-z0-9._:-]+)/diff(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
+_RECORDS: Final = re.compile(
+    rb"(?:GET|HEAD) /v0/topics/([A-Za-z0-9._:-]+)/records(?:\?[^ ]*)? HTTP/1\.[01]\r\n"
+)
 _WATCH: Final = re.compile(rb"GET /v0/watch/([A-Za-z0-9._-]+)(?:\?[^ ]*)? HTTP/1\.[01]\r\n")
 
 
@@ -33,6 +36,7 @@ class Asked(NamedTuple):
 
 ROUTES: Final[tuple[tuple[re.Pattern[bytes], Callable[[str], Asked]], ...]] = (
     (_DIFF, lambda name: Asked(topic=name)),
+    (_RECORDS, lambda name: Asked(topic=name)),
     (_WATCH, lambda wid: Asked(wid=wid)),
 )
 """What readers serve.  A name with percent-escapes is the engine's."""

@@ -38,7 +38,7 @@ class Collector:
         self._thresholds = gc.get_threshold()
 
     def start(self) -> None:
-        """Switch the collector off: the data is about to be read."""
+        """Switch the collector off: modules are about to be loaded, and the data to be read."""
         gc.set_threshold(*COLLECT_AFTER)
         gc.disable()
 

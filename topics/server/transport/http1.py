@@ -26,7 +26,6 @@ from topics.server.transport.http1_parser import Malformed, Parser
 from topics.server.transport.http1_stream import Stream
 from topics.server.transport.outgoing import Outgoing
 from topics.server.transport.pump import source_of
-from topics.server.transport.websocket import open_on_http1
 
 SLOW: Final = sse.encode_error(408, "nothing was taken for too long; connect again")
 """The last frame for a client that does not read its stream; it resumes from its last id."""
@@ -447,5 +446,8 @@ class Http1:
         if isinstance(verdict, Answer):
             self._answer(verdict)
         else:
+            # Few connections are WebSockets, and the library takes long to import.
+            from topics.server.transport.websocket import open_on_http1
+
             self._move(Input.ENDED)
             open_on_http1(self._connection, head, verdict)

@@ -5,7 +5,6 @@ Owns status lines, header lines, chunks.  Knows nothing of when they are written
 
 import time
 from collections.abc import Callable
-from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
@@ -17,6 +16,8 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CHUNKED: Final = (b"transfer-encoding", b"chunked")
 CLOSE: Final = (b"connection", b"close")
 KEEP_ALIVE: Final = (b"connection", b"keep-alive")
+_DAYS: Final = (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun")
+_MONTHS: Final = tuple(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())
 LAST_CHUNK: Final = b"0\r\n\r\n"
 KEPT_BYTES_MAX: Final = 4 << 10
 """A larger chunk is not kept for the next stream: its bytes take longer than its frame."""
@@ -43,7 +44,7 @@ class Dates:
         now_s = int(self._clock())
         if now_s != self._made_s:
             self._made_s = now_s
-            self._line = b"\r\ndate: " + formatdate(now_s, usegmt=True).encode()
+            self._line = b"\r\ndate: " + _imf_date(now_s)
         return self._line
 
     def value(self) -> bytes:
@@ -51,6 +52,13 @@ class Dates:
 
 
 DATES: Final = Dates()
+
+
+def _imf_date(now_s: int) -> bytes:
+    """A date of RFC 9110 §5.6.7, which names days and months in English whatever the locale."""
+    at = time.gmtime(now_s)
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    return b"%b, %02d %b %04d %02d:%02d:%02d GMT" % (day, at.tm_mday, month, at.tm_year, *at[3:6])
 
 
 def head(status: int, headers: Headers, *more: tuple[bytes, bytes]) -> bytes:

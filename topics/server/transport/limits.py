@@ -3,16 +3,16 @@
 Owns numbers and the reason for each.  Knows nothing of the code that applies them.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 HEAD_BYTES_MAX: Final = 32 << 10
 """Target, names and values of one head; its line ends do not count."""
 HEADERS_MAX: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """How long a client may take.  All in seconds.
 
     Attributes:
@@ -39,8 +39,7 @@ class Timeouts:
     farewell_s: float = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What clients may make the server hold and do.
 
     Attributes:

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -59,6 +62,20 @@ def test_it_is_openapi() -> None:
     """It is a valid document of the version that it names."""
     assert DOCUMENT["openapi"] == "3.1.0"
     OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_redocly_finds_no_error(tmp_path: Path) -> None:
+    """By its recommended rules, where it is installed."""
+    redocly = shutil.which("redocly")
+    if redocly is None:
+        pytest.skip("no redocly")
+    (tmp_path / "openapi.json").write_bytes(openapi.document())
+    asked = [redocly, "lint", "openapi.json", "--format=json"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
+
+    problems = json.loads(done.stdout)["problems"]
+    assert [p["message"] for p in problems if p["severity"] == "error"] == []
+    assert "no-invalid-media-type-examples" not in {p["ruleId"] for p in problems}
 
 
 def test_building_it_leaves_no_trace() -> None:

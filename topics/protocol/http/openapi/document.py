@@ -2,8 +2,9 @@
 
 Made of the tables that the server itself goes by: which routes there are is `http.ROUTES`, what a
 body may say is its Struct, which codes there are is `ErrorCode`.  What no table of the server knows
-is in `operations` (what a route is for), `field_docs` (what a field means) and `answer_models` (what
-is answered).  A route or a field that these leave out is an error, not a gap.
+is in `operations` (what a route is for), `descriptions` (the same in sentences), `examples`,
+`field_docs` (what a field means) and `answer_models` (what is answered).  A route or a field that
+these leave out is an error, not a gap.
 """
 
 import re
@@ -15,6 +16,8 @@ import msgspec
 import orjson
 
 from topics.protocol.http import answer_models as models
+from topics.protocol.http.openapi.descriptions import ANSWERS, BODIES, DESCRIPTIONS
+from topics.protocol.http.openapi.examples import EXAMPLES, Example, refusal_of
 from topics.protocol.http.openapi.field_docs import FIELDS, WHOLE
 from topics.protocol.http.openapi.operations import (
     JSON,
@@ -108,7 +111,7 @@ def build() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "topics", "version": VERSION, "description": DESCRIPTION},
-        "servers": [{"url": "../", "description": "The server that this document comes from."}],
+        "servers": [{"url": "..", "description": "The server that this document comes from."}],
         "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
         "paths": paths,
         "components": {
@@ -130,20 +133,28 @@ def _path(route: Route) -> str:
 
 
 def _operation(route: Route, operation: Operation, responses: dict[str, Any]) -> dict[str, Any]:
+    example = EXAMPLES[route.line]
     found: dict[str, Any] = {
         "tags": [operation.tag],
         "operationId": operation.name,
         "summary": operation.summary,
+        "description": DESCRIPTIONS[route.line],
     }
-    parameters = [*_names(route), *operation.parameters]
-    found["parameters"] = [*map(_parameter, parameters), {"$ref": _PARAMETER.format(name="Prefer")}]
+    found["parameters"] = [
+        *(_parameter(each, example.name) for each in _names(route)),
+        *(_parameter(each, example.query.get(each.name)) for each in operation.parameters),
+        {"$ref": _PARAMETER.format(name="Prefer")},
+    ]
     if operation.body is not None:
+        asked = {"schema": _ref(operation.body), "example": orjson.loads(example.body)}
         found["requestBody"] = {
+            "description": BODIES[route.line],
             "required": route.body is BodyRule.JSON,
-            "content": {JSON: {"schema": _ref(operation.body)}},
+            "content": {JSON: asked},
         }
     found["security"] = _security(route)
-    found["responses"] = {**_good(operation), **_refused(route, operation, responses)}
+    good = _good(operation, ANSWERS[route.line], example)
+    found["responses"] = {**good, **_refused(route, operation, responses)}
     return found
 
 
@@ -163,31 +174,41 @@ def _names(route: Route) -> Iterator[Parameter]:
         yield Parameter(name, f"The {name}'s name.", schema, "path", required=True)
 
 
-def _parameter(each: Parameter) -> dict[str, Any]:
-    return {
+def _parameter(each: Parameter, example: str | None = None) -> dict[str, Any]:
+    parameter: dict[str, Any] = {
         "name": each.name,
         "in": each.place,
         "required": each.required,
         "description": each.description,
         "schema": each.schema,
     }
+    if example is not None:
+        is_text = each.schema.get("type") == "string"
+        parameter["example"] = example if is_text else orjson.loads(example)
+    return parameter
 
 
 def _ref(shape: Shape) -> Schema:
     return {"$ref": _REF.format(name=shape.__name__)}
 
 
-def _good(operation: Operation) -> dict[str, Any]:
+def _good(operation: Operation, said: str, example: Example) -> dict[str, Any]:
     if operation.messages:
-        said = {op: {"allOf": [*map(_ref, parts)]} for op, parts in operation.messages.items()}
-        return {"101": {"description": "A WebSocket from here on.", "x-messages": said}}
+        asked = {
+            op: {"allOf": [*map(_ref, parts)], "examples": [example.messages[op]]}
+            for op, parts in operation.messages.items()
+        }
+        return {"101": {"description": said, "x-messages": asked}}
     content = {
-        media: {"schema": shape if isinstance(shape, dict) else _ref(shape)}
+        media: {
+            "schema": shape if isinstance(shape, dict) else _ref(shape),
+            "example": example.answer[media],
+        }
         for media, shape in operation.answer.items()
     }
-    good: dict[str, Any] = {"description": "Done.", "content": content}
+    good: dict[str, Any] = {"description": said, "content": content}
     if operation.events:
-        good["description"] = "Events; each one's `data` is one line of JSON."
+        good["description"] = f"{said} Each event's `data` is one line of JSON."
         good["x-events"] = {event: _ref(shape) for event, shape in operation.events.items()}
     if operation.is_stable:
         good["headers"] = _VALIDATORS
@@ -196,8 +217,23 @@ def _good(operation: Operation) -> dict[str, Any]:
             "304": {"description": "The page is as it was.", "headers": _VALIDATORS},
         }
     if operation.creates:
-        return {"200": good, "201": {**good, "description": "Done, and something was made."}}
+        return {
+            "200": {**good, "content": _made(content, False)},
+            "201": {
+                **good,
+                "description": f"{said} Something was made.",
+                "content": _made(content, True),
+            },
+        }
     return {"200": good}
+
+
+def _made(content: dict[str, Any], created: bool) -> dict[str, Any]:
+    """Contents whose examples say whether something was made."""
+    return {
+        media: {**each, "example": {**each["example"], "created": created}}
+        for media, each in content.items()
+    }
 
 
 # ---------------------------------------------------------------------- refusals
@@ -220,22 +256,26 @@ def codes(route: Route) -> list[ErrorCode]:
 
 def _refused(route: Route, operation: Operation, responses: dict[str, Any]) -> dict[str, Any]:
     """A response for each status, which routes with the same codes share."""
-    by_status: dict[int, list[str]] = {}
+    by_status: dict[int, list[ErrorCode]] = {}
     for code in codes(route):
-        by_status.setdefault(STATUSES[code], []).append(code.code)
+        by_status.setdefault(STATUSES[code], []).append(code)
     refused = {}
-    for status, names in by_status.items():
-        name = ".".join(names)
-        responses.setdefault(name, _refusal(status, names))
+    for status, found in by_status.items():
+        name = ".".join(code.code for code in found)
+        responses.setdefault(name, _refusal(status, found))
         refused[str(status)] = {"$ref": _RESPONSE + name}
     return refused
 
 
-def _refusal(status: int, names: list[str]) -> dict[str, Any]:
-    own = {"properties": {"error": {"properties": {"code": {"enum": names}}}}}
+def _refusal(status: int, found: list[ErrorCode]) -> dict[str, Any]:
+    names = [code.code for code in found]
+    examples = {code.code: {"value": refusal_of(code)} for code in found}
+    # Those beside the code are named for checkers that look at this part of the schema alone.
+    others: Schema = {"message": {"type": "string"}, "detail": {"type": "object"}}
+    own = {"properties": {"error": {"properties": {"code": {"enum": names}, **others}}}}
     refusal: dict[str, Any] = {
         "description": ", ".join(f"`{name}`" for name in names),
-        "content": {JSON: {"schema": {**_ref(models.Error), **own}}},
+        "content": {JSON: {"schema": {**_ref(models.Error), **own}, "examples": examples}},
     }
     if status in (429, 503):
         seconds = {"description": "In seconds.", "schema": {"type": "integer", "minimum": 1}}

@@ -36,8 +36,7 @@ TAGS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """A parameter of the query, or a header."""
 
     name: str

@@ -10,10 +10,10 @@ call of `feed` added are in memory.
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+import msgspec
 from h2.errors import ErrorCodes
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -61,8 +61,7 @@ class Broken(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One frame, or a HEADERS frame with its CONTINUATION frames.
 
     Attributes:
