@@ -34,6 +34,7 @@ class FakePending:
     cancelled: bool = False
     then_called: bool = False
     waits_for_news: bool = False
+    is_apart: bool = False
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
         self.deliver = deliver

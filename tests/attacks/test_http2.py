@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from socket import socket
 
 import pytest
-from contract.server import Server
+from contract.server import DEADLINE_S, Server
 
 from bench.frames import PREFACE, frame, head, literal, setting
 
@@ -18,6 +18,7 @@ DIFF = head(b"POST", b"/v0/topics/page/diff", (b"content-type", b"application/js
 POST = head(b"POST", b"/v0/topics/t", (b"content-type", b"application/json"))
 PAGE = b'{"from_seq":0,"limit":1000,"max_batch_bytes":8388608}'
 GOAWAY, RST_STREAM = 7, 3
+CALM = struct.pack(">I", 11)
 ONE = struct.pack(">I", 1)
 
 
@@ -62,13 +63,25 @@ ENDLESS = {
     "empty CONTINUATION": lambda: same(frame(9, 0, 1), frame(1, 1, 1, HEALTH)),
     "PING": lambda: same(frame(6, 0, 0, b"12345678")),
     "SETTINGS": lambda: same(frame(4, 0, 0, setting(4, 65_535))),
+    "SETTINGS without an entry": lambda: same(frame(4, 0, 0)),
     "SETTINGS ACK": lambda: same(frame(4, 1, 0)),
+    "PING ACK": lambda: same(frame(6, 1, 0, b"12345678")),
     "PRIORITY": lambda: same(frame(2, 0, 101, struct.pack(">IB", 0, 15))),
     "unknown frames": lambda: same(frame(0xBE, 0, 0, b"x")),
     "WINDOW_UPDATE": lambda: same(frame(8, 0, 0, ONE)),
+    "WINDOW_UPDATE of a stream": lambda: same(frame(8, 0, 1, ONE), frame(1, 4, 1, POST)),
+    "WINDOW_UPDATE, closed": lambda: same(frame(8, 0, 1, ONE), frame(1, 5, 1, HEALTH)),
+    "RST_STREAM, closed": lambda: same(frame(3, 0, 1, ONE), frame(1, 5, 1, HEALTH)),
+    "DATA, closed": lambda: same(frame(0, 0, 1, b"x"), frame(1, 5, 1, HEALTH)),
     "empty DATA": lambda: same(frame(0, 0, 1), frame(1, 4, 1, POST)),
+    "padding": lambda: same(frame(0, 8, 1, b"\x05" + bytes(5)), frame(1, 4, 1, POST)),
+    "1-byte DATA": lambda: same(frame(0, 0, 1, b" "), frame(1, 4, 1, POST)),
     "malformed heads": malformed,
 }
+
+
+ANSWERED = "malformed heads"
+"""Each is answered with 400, as any request is answered: it has the connection's share of the CPU."""
 
 
 @pytest.mark.parametrize("flood", ENDLESS)
@@ -87,6 +100,34 @@ def test_a_flood_has_an_end_or_rests(server: Server, flood: str) -> None:
             except OSError:
                 break
         assert asked(server)[0] == 200
+
+
+@pytest.mark.parametrize("flood", [*(each for each in ENDLESS if each != ANSWERED), "rapid reset"])
+def test_a_flood_that_is_read_ends_with_goaway(server: Server, flood: str) -> None:
+    """A client that reads what it is sent is told why its connection ends: ENHANCE_YOUR_CALM, once,
+    within 200 frames that ask for nothing, or eight times as many with a byte in each."""
+    received = b""
+    with greeted(server) as connection:
+        for piece in ENDLESS[flood]() if flood in ENDLESS else resets():
+            if not send(connection, piece):
+                break
+            received += arrived(connection)
+            if GOAWAY in [kind for kind, _, _ in frames(received)]:
+                break
+        received += rest(connection)
+
+    assert [text[4:8] for kind, _, text in frames(received) if kind == GOAWAY] == [CALM]
+
+
+def arrived(connection: socket) -> bytes:
+    """What has come by now."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1 << 20)
+    except OSError:  # nothing has, or the connection is gone
+        return b""
+    finally:
+        connection.settimeout(DEADLINE_S)
 
 
 def test_a_rapid_reset_costs_no_more_than_its_requests(server: Server) -> None:

@@ -9,6 +9,7 @@ from protocol.harness import Harness, refusal
 from protocol.workers import queue
 from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.codec import encode
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.events import RecordsAppended
@@ -195,3 +196,31 @@ def test_a_store_over_its_quota_takes_what_makes_it_no_larger() -> None:
 
     assert engine.append("five")["seqs"] == [2]
     assert refusal(engine.append, "longer").code is ErrorCode.THROTTLED
+
+
+def test_a_batch_pushes_out_no_more_of_its_own_than_the_rest_leaves_over() -> None:
+    """All that was there goes first, and counts: one record of the batch goes besides. (§2)"""
+    size = one_record_bytes()
+    engine = Harness()
+    engine.put(cap_bytes=3 * size)
+    engine.append("x", "x")
+    engine.append("a", "b", "c", "d")
+
+    assert engine.datas("t") == [(1, 3, "cap"), "b", "c", "d"]
+
+
+@pytest.mark.parametrize("field", ["node", "tag"])
+def test_the_room_for_a_batch_counts_its_names(field: str) -> None:
+    """A node of each record, or a tag, stands in the frame beside its text: what is asked of the log
+    is never less than what the frame takes. (§11)"""
+    engine = Harness()
+    engine.put()
+    names = [f"{field}-{i:03}-{'x' * 90}" for i in range(500)]
+    body = orjson.dumps({"records": [{"data": 1, field: name} for name in names]})
+    command = bodies.parse_append("t", body, Limits(), return_seqs=True, header_key=None)
+    admission = engine.engine.unit.admission
+
+    event, log_bytes = admission.appended(engine.topic(), command, engine.now_ms)
+
+    assert sum(map(len, encode(event))) <= log_bytes
+    assert sum(map(len, names)) + len(event.batch.text) <= log_bytes

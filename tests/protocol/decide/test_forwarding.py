@@ -106,6 +106,23 @@ def test_cursors_that_only_moved_are_told_together(engine: Harness) -> None:
     assert slice_of(engine) == []
 
 
+def test_a_loss_at_the_end_of_a_source_moves_the_cursor_by_itself(engine: Harness) -> None:
+    """All that was left is lost: the event of the loss says where the router stands, and no other
+    one says it again. (§3.3)"""
+    engine.put("s", ttl_ms=100)
+    engine.auto = False
+    engine.append(1, 2, name="s")
+    engine.sync()
+    engine.now_ms += 200
+
+    events = slice_of(engine)
+
+    assert [event for event in events if isinstance(event, CursorsMoved)] == []
+    engine.auto = True
+    assert engine.router()["cursor"] == 2
+    assert engine.router()["lost_total"] == 2
+
+
 def test_a_long_backlog_of_one_holds_nobody_up(engine: Harness) -> None:
     """Sources take turns, a pass each; so do the routers of a source."""
     engine.put("s2")

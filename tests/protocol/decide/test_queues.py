@@ -4,12 +4,14 @@ import re
 
 import pytest
 
-from protocol.harness import START_MS, Harness, refusal, tagged
+from protocol.harness import START_MS, Harness, refusal, shown, tagged
 from protocol.workers import Puller, alarm, given, parked, queue
 from topics.protocol.decide import queues
 from topics.protocol.decide.wait_queue import JobWaiter
+from topics.protocol.http import bodies
 from topics.protocol.http.metrics import Process, Source, families
 from topics.protocol.http.statuses import STATUSES
+from topics.protocol.model.outcomes import Gate
 
 # ---------------------------------------------------------------------- claim (§10.2)
 
@@ -616,6 +618,91 @@ def test_one_answer_holds_eight_megabytes_of_jobs() -> None:
     assert [len(part) for part in found] == [9, 3, 0]
     assert [seq for part in found for seq in part] == list(range(1, 13))
     assert engine.counters() == (0, 12, 0)
+
+
+def test_eight_jobs_of_the_largest_size_are_one_answer() -> None:
+    """What a record may have is data and meta; its text is a little longer, and no reason to leave the
+    eighth behind. (§11)"""
+    engine = Harness()
+    engine.put("q", type="queue")
+    for _ in range(9):
+        engine.append("x" * ((1 << 20) - 2), name="q")
+
+    assert engine.claimed(max=8) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_jobs_of_eight_megabytes_to_the_byte_are_one_answer() -> None:
+    """And one byte more is left for the next. (§11)"""
+    engine = Harness()
+    engine.put("q", type="queue")
+    engine.append("", name="q")
+    around = engine.state("q")["bytes"]
+    engine.ack(*engine.claimed())
+    for _ in range(8):
+        engine.append("x" * ((1 << 20) - around), name="q")
+    engine.append("y", name="q")
+
+    assert engine.claimed(max=9) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert engine.claimed(max=9) == [10]
+
+
+def test_a_job_that_is_larger_than_an_answer_is_one_by_itself() -> None:
+    """Never none, and never two. (§11)"""
+    engine = Harness(max_record_bytes=16 << 20)
+    engine.put("q", type="queue")
+    for _ in range(2):
+        engine.append("x" * (9 << 20), name="q")
+
+    assert [engine.claimed(max=9), engine.claimed(max=9)] == [[1], [2]]
+
+
+def test_a_claim_that_moved_a_job_is_answered_when_its_dead_letter_is_safe() -> None:
+    """The claim says by its silence that the job is gone: the dead letter's class is waited for, whatever
+    the queue's own is. (§10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="dead", durability="memory")
+    engine.put("dead", durability="fsync")
+    engine.append(1, 2, name="q")
+    engine.claimed(max=1)
+    engine.nack(1)
+
+    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+
+    assert shown(found)["count"] == 1
+    assert found.gate is Gate.SYNCED
+
+
+def test_jobs_of_a_queue_that_went_meanwhile_are_not_set_aside() -> None:
+    """Their text was being read when it was deleted: there is no claim to answer any more."""
+    engine = queue()
+    engine.append(1, 2, name="q")
+    found = engine.ask(bodies.parse_claim("q", b'{"node":"w","max":2}', engine.limits))
+    engine.drop("q")
+    set_aside = engine.engine.queue_commands.set_aside
+
+    assert set_aside(found.jobs.grant, {1: OSError("unreadable")}, [], engine.moment) is None
+
+
+def test_a_stream_is_given_what_one_look_had_no_room_for() -> None:
+    """Twelve jobs are more than one answer holds; it has all of them without other news. (§10.8)"""
+    engine = queue()
+    worker = Puller(engine, 100)
+    worker.pull()
+    engine.append(*["x" * 900_000] * 12, name="q")
+    engine.work_off()
+    worker.pull()
+
+    assert [seq for seq, _, _ in worker.jobs] == list(range(1, 13))
+
+
+def test_a_claim_that_got_what_it_wanted_leaves_no_work() -> None:
+    """Only a claim that left jobs behind, for their size or for the dead ones among them, has its queue
+    looked at again. (§10.2)"""
+    engine = queue()
+    engine.append(1, 2, name="q")
+    engine.work_off()
+
+    assert engine.claimed("q", max=1) == [1]
+    assert not engine.engine.has_work
 
 
 def test_a_claim_that_only_met_dead_jobs_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:

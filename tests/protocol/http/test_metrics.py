@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from protocol.harness import Harness
 from topics.protocol.http import metrics
 from topics.protocol.http.metrics import Process
@@ -148,6 +150,84 @@ def test_a_slice_looks_at_so_many_topics() -> None:
     whole = b"".join(pieces).decode()
     assert whole.endswith("\n")
     assert whole.count("topics_topic_head_seq{") == 3 * metrics.TOPICS_A_SLICE
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_slice_renders_so_many_samples(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One family of a thousand samples is many slices: its samples are made where they are rendered.
+    (§8.3)"""
+    engine = Harness()
+    for i in range(1000):
+        engine.put(f"topic-with-a-name-{i}")
+    made: list[int] = []
+    taken = metrics.Column.__getitem__
+
+    def counted(column: metrics.Column, part: slice) -> list[metrics.Sample]:
+        found = taken(column, part)
+        made[-1] += len(found)
+        return found
+
+    monkeypatch.setattr(metrics.Column, "__getitem__", counted)
+    work = metrics.rendering(source(engine), PROCESS, as_json=as_json)
+    pieces = None
+    while pieces is None:
+        made.append(0)
+        try:
+            next(work)
+        except StopIteration as done:
+            pieces = done.value
+
+    assert sum(made) == 4000
+    assert max(made) <= 2 * metrics.SAMPLES_A_SLICE
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_family_in_pieces_reads_as_a_whole(as_json: bool) -> None:
+    """The edges of its pieces show nowhere; nor does a family without samples. (§8.3)"""
+    names = [f"t{i}" for i in range(2 * metrics.SAMPLES_A_SLICE + 1)]
+    lag = metrics.Family("lag", "gauge", "Lag.", metrics.Column("topic", names, range(len(names))))
+    none = metrics.Family("none", "gauge", "None.", metrics.Column("topic", [], []))
+
+    if as_json:
+        found = json.loads(metrics.as_json([lag, none]) + b"}")
+        assert found["none"] == []
+        assert found["lag"] == [{"topic": name, "value": i} for i, name in enumerate(names)]
+    else:
+        told = metrics.as_text([lag, none]).decode().splitlines()
+        samples = [f'lag{{topic="{name}"}} {i}' for i, name in enumerate(names)]
+        assert told == [
+            "# HELP lag Lag.", "# TYPE lag gauge", *samples, "# HELP none None.", "# TYPE none gauge",
+        ]  # fmt: skip
+
+
+def test_topics_and_routers_of_others_are_passed_over_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key that sees none of many names costs others no more than one that sees them. (§0.2, §8.3)"""
+    monkeypatch.setattr(metrics, "NAMES_A_SLICE", 10)
+    engine = Harness()
+    for i in range(50):
+        engine.put(f"theirs.{i}")
+        engine.route(f"theirs.r{i}", "theirs.0", f"theirs.d{i}")
+    caller = Caller("k", prefixes=("mine.",))
+    asked = [0]
+    covers, covers_all = Caller.covers, Caller.covers_all
+
+    def counted(caller: Caller, name: str) -> bool:
+        asked[-1] += 1
+        return covers(caller, name)
+
+    def counted_all(caller: Caller, *names: str) -> bool:
+        asked[-1] += 1
+        return covers_all(caller, *names)
+
+    monkeypatch.setattr(Caller, "covers", counted)
+    monkeypatch.setattr(Caller, "covers_all", counted_all)
+    for _ in metrics.rendering(source(engine, caller=caller), PROCESS, as_json=False):
+        asked.append(0)
+
+    assert sum(asked) >= 150
+    assert max(asked) <= 20
 
 
 def test_json_in_pieces_is_one_object() -> None:

@@ -39,6 +39,8 @@ def test_words_are_listed_as_a_sentence_has_them() -> None:
         (b"/v0/topics/a%2Fb/clam", "/v0/topics/a%2Fb/claim"),
         (b"/v0/topics/" + b"a" * 250 + b"/difff", f"/v0/topics/{'a' * 250}/diff"),
         (b"/V0/topics", "/v0/topics"),
+        (b"/v0/topics/", "/v0/topics"),
+        (b"/v0/routers/", "/v0/routers"),
         (b"/v0/routrs/r1", "/v0/routers/r1"),
         (b"/metrics", "/v0/metrics"),
         (b"/v0", "/v0/docs"),

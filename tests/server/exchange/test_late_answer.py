@@ -79,6 +79,7 @@ def test_a_large_page_is_compressed_on_a_thread() -> None:
     told: list[Answer] = []
     pending.then(told.append)
     assert not told
+    assert pending.is_apart
     shell.works.pop()()
 
     assert header(told[0], b"content-encoding") == b"gzip"
@@ -90,12 +91,26 @@ def test_a_large_page_is_compressed_on_a_thread() -> None:
 def test_a_large_body_is_made_a_command_elsewhere(raw: bytes) -> None:
     """Other clients do not wait meanwhile; the response comes when it is decoded. (§0.3)"""
     shell = Slow()
-    _, answers = pending(shell, raw)
+    waits, answers = pending(shell, raw)
+    assert waits.is_apart
 
     shell.works.pop()()
 
     assert [answer.status for answer in answers] == [201]
     assert shell.works == []
+
+
+def test_a_long_poll_keeps_no_thread_busy() -> None:
+    """It waits for records, and as many may as the limits allow. (§3)"""
+    desk = Desk()
+    desk.ask("POST", "/v0/topics/jobs", {"records": [{"data": 1}]})
+    admitted = desk.exchange.begin(Head("POST", b"/v0/topics/jobs/diff", b"", (JSON,)))
+    assert not isinstance(admitted, Answer)
+    waits = admitted.finish([b'{"from_seq":1,"wait_ms":30000}'])
+    assert not isinstance(waits, Answer | Streaming)
+
+    assert waits.waits_for_news
+    assert not waits.is_apart
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from topics.protocol.model.errors import Corrupt, InUse, Unusable
-from topics.server.process.foreground import EXIT_CORRUPT, EXIT_UNUSABLE, exit_code
+from topics.server.process.foreground import (
+    EXIT_CORRUPT,
+    EXIT_UNUSABLE,
+    SWITCH_S,
+    exit_code,
+    run_on_loop,
+)
 from topics.server.process.port_file import BadPortFile
 from topics.server.process.signals import EXIT_HUNG
 from topics.server.transport.listener import Unbindable
@@ -68,3 +74,18 @@ def test_what_the_store_refuses_is_one_line(tmp_path: Path) -> None:
     code, said = ended(tmp_path, raising)
 
     assert (code, said) == (2, "topics: /da\\nta: no\n")
+
+
+def test_threads_give_way_to_the_loop(tmp_path: Path) -> None:
+    """A thread that computes hands the interpreter over within the fifth part of a millisecond, for as
+    long as the server runs; a program that runs a server has its own interval back behind it."""
+    body = "print(f'{sys.getswitchinterval():.6f}', file=sys.stderr); raise OSError('ends')"
+    code, said = ended(tmp_path, body)
+    assert (code, said) == (2, "0.000200\ntopics: ends\n")
+
+    async def nothing() -> None:
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+
+    before_s = sys.getswitchinterval()
+    run_on_loop(nothing())
+    assert sys.getswitchinterval() == before_s != pytest.approx(SWITCH_S)

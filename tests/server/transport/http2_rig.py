@@ -156,6 +156,7 @@ class Waiting:
     deliver: Callable[[Answer], None] | None = None
     is_cancelled: bool = False
     waits_for_news: bool = False
+    is_apart: bool = False
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
         self.deliver = deliver
@@ -240,8 +241,8 @@ class Admitted:
         match self.head.path:
             case b"/big":
                 return ok(*self.exchange.big)
-            case b"/wait":
-                self.exchange.waits.append(Waiting())
+            case b"/wait" | b"/page":
+                self.exchange.waits.append(Waiting(is_apart=self.head.path == b"/page"))
                 return self.exchange.waits[-1]
             case b"/feed":
                 kind = [(b"content-type", b"text/event-stream")]
@@ -263,7 +264,8 @@ class Admitted:
 
 @dataclass
 class Exchange:
-    """`/echo` answers its body, `/big` answers `big`, `/wait` when the test says so, `/feed` is a
+    """`/echo` answers its body, `/big` answers `big`, `/wait` and `/page` (which a
+    thread makes) when the test says so, `/feed` is a
     stream, `/refuse` is refused by its head, `/socket` is a WebSocket."""
 
     max_body_bytes: int = 1 << 20

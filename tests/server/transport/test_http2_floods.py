@@ -184,6 +184,29 @@ def test_one_byte_of_data_at_a_time_is_paid_for() -> None:
     assert rig.transport.has_eof
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+def test_data_of_a_stream_that_is_over_is_paid_for(size: int) -> None:
+    """h2 answers each frame with a reset, and opens the connection's window again: they had no end.
+    What is on its way when a stream ends is no attack."""
+    rig = Rig()
+    stream = rig.ask(body=b"x")
+    rig.exchanged()
+    assert rig.has_ended(stream)
+    late = frame(0, 0, stream, bytes(size))
+    for _ in range(1500):
+        rig.send(late)
+        rig.loop.advance(0.001)
+    assert not rig.transport.has_eof
+    for _ in range(1500):
+        rig.send(late)
+        rig.loop.advance(0.001)
+        if rig.transport.has_eof:
+            break
+    codes = [payload[4:8] for kind, _, _, payload in rig.frames() if kind == 7]
+
+    assert codes == [struct.pack(">I", CALM)]
+
+
 def test_continuations_without_end_are_cut() -> None:
     """Whatever is in them."""
     rig = Rig()

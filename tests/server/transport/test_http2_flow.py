@@ -142,6 +142,49 @@ def test_a_client_that_takes_nothing_is_asked_nothing_more() -> None:
     assert rig.shared.answers.held_bytes == 0
 
 
+def test_a_connection_keeps_few_threads_busy() -> None:
+    """A hundred streams ask for a page each: four are in the making, and each that is made lets the
+    next one be asked for.  Other connections' pages wait for four at most."""
+    rig = Rig()
+    streams = [rig.ask(b"/page") for _ in range(100)]
+    rig.exchanged()
+    waits = rig.exchange.waits
+    assert len(waits) == 4
+
+    for made in range(100):
+        waits[made].deliver(ok(b"page"))
+        rig.exchanged()
+        assert len(waits) == min(made + 5, 100)
+
+    assert all(rig.body(stream) == b"page" for stream in streams)
+    assert rig.exchange.open == 0
+
+
+def test_pages_that_are_given_up_let_others_be_made() -> None:
+    """By a reset of their streams, and with the connection."""
+    rig = Rig()
+    streams = [rig.ask(b"/page") for _ in range(10)]
+    rig.exchanged()
+    for stream in streams[:4]:
+        rig.h2.reset_stream(stream)
+    rig.exchanged()
+    assert [each.is_cancelled for each in rig.exchange.waits] == [True] * 4 + [False] * 4
+
+    rig.leave()
+    assert rig.exchange.open == 0
+    assert all(each.is_cancelled for each in rig.exchange.waits)
+
+
+def test_answers_that_no_thread_makes_do_not_wait_for_each_other() -> None:
+    """Long polls, and writes that wait for one sync together."""
+    rig = Rig()
+    for _ in range(100):
+        rig.ask(b"/wait")
+    rig.exchanged()
+
+    assert len(rig.exchange.waits) == 100
+
+
 def test_a_client_that_resets_what_waits_is_asked_no_more_for_it() -> None:
     """A request that had to wait and is given up is never made."""
     rig = Rig(window=0)

@@ -6,7 +6,7 @@ columns finds where to cut, one join makes the text (§6.1, §10.6).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -40,11 +40,11 @@ class Copies:
         nodes, tags: One (or None) each, or None where none has one.
     """
 
-    tails: list[JsonText] = field(default_factory=list)
-    seqs: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    hops: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    data_size: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
-    meta_size: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    tails: list[JsonText]
+    seqs: NDArray[np.uint64]
+    hops: NDArray[np.uint8]
+    data_size: NDArray[np.uint32]
+    meta_size: NDArray[np.uint32]
     nodes: list[str | None] | None = None
     tags: list[str | None] | None = None
 
@@ -74,7 +74,10 @@ class Copies:
         """The batch of the copies, with consecutive seqs from `first_seq`."""
         stamp = b',"$ts":%d' % ts_ms
         seqs = range(first_seq, first_seq + len(self.tails))
-        parts = [b'{"$seq":%d%b%b,' % (s, stamp, t) for s, t in zip(seqs, self.tails, strict=True)]
+        parts = [
+            b"".join((b'{"$seq":%d%b' % (seq, stamp), tail, b","))
+            for seq, tail in zip(seqs, self.tails, strict=True)
+        ]
         return Batch(
             text=b"".join(parts),
             ts_ms=ts_ms,
@@ -182,7 +185,7 @@ def _cut(
             (view[cut:end], stamped(bytes(view[end : end + more][META_KEY_SIZE:]), stamp(seq)))
             for seq, cut, end, more in zip(*columns_of_cuts, strict=True)
         ]
-        tails = [b'%b,"meta":%b}' % part for part in metas]
+        tails = [b"".join((text, b',"meta":', meta, b"}")) for text, meta in metas]
         meta_size = np.fromiter((len(meta) for _, meta in metas), np.uint32, len(metas))
     hops = columns.hops[rows]
     return Copies(
@@ -221,7 +224,8 @@ def _cut_one(
         tail = view[cut:size]
     else:
         meta = stamped(bytes(view[data_end + META_KEY_SIZE : size - 1]), stamp(seq))
-        tail, meta_size = b'%b,"meta":%b}' % (view[cut:data_end], meta), len(meta)
+        tail = b"".join((view[cut:data_end], b',"meta":', meta, b"}"))
+        meta_size = len(meta)
     hops = min(int(columns.hops[row]), 254) + 1 if hop else 0
     node_id, tag_id = int(columns.node_id[row]), int(columns.tag_id[row])
     return Copies(

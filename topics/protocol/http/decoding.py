@@ -58,8 +58,15 @@ def decode(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:
                 raise FieldTooLong(field, len(text))
         # Of a field that comes twice the last counts.  The first one was not bounded, and what is
         # decoded now no longer has it.
-        body = b"{%b}" % b",".join([b'"%b":%b' % (f.encode(), text) for f, text in found if text])
+        body = _object([(field, text) for field, text in found if text])
     return decode_whole(decoder, body)
+
+
+def _object(fields: list[tuple[str, Raw]]) -> bytes:
+    pieces: list[Any] = []
+    for name, text in fields:
+        pieces += (b'"%b":' % name.encode(), text, b",")
+    return b"".join([b"{", *pieces[:-1], b"}"])
 
 
 def decode_whole(decoder: msgspec.json.Decoder[T], body: Buffer) -> T:

@@ -4,10 +4,9 @@ Bounded whatever the number of topics: so many topics have gauges of their own, 
 written to last, and of the others there are sums.  All of it is made in slices (`rendering`).
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import orjson
@@ -32,10 +31,13 @@ ROUTERS_SHOWN_MAX: Final = 1000
 """The same for routers, and `topics_router_metrics_truncated`."""
 TOPICS_A_SLICE: Final = 100
 QUEUES_A_SLICE: Final = 500
-"""Looked at in one slice: some hundred microseconds."""
+NAMES_A_SLICE: Final = 1000
+SAMPLES_A_SLICE: Final = 200
+SLICE_BYTES: Final = 8 << 10
+"""Looked at, or rendered, in one slice: some hundred microseconds."""
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(NamedTuple):
     """One line: the suffix of the family's name, labels, value."""
 
     value: float
@@ -43,11 +45,29 @@ class Sample(msgspec.Struct, frozen=True):
     suffix: str = ""
 
 
+class Column(msgspec.Struct, frozen=True):
+    """One number for each of many names: samples, made where they are rendered."""
+
+    label: str
+    names: Sequence[str]
+    values: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self[:])
+
+    def __getitem__(self, part: slice) -> list[Sample]:
+        pairs = zip(self.names[part], self.values[part], strict=True)
+        return [Sample(value, {self.label: name}) for name, value in pairs]
+
+
 class Family(msgspec.Struct, frozen=True):
     name: str
     kind: Kind
     help: str
-    samples: Sequence[Sample]
+    samples: Sequence[Sample] | Column
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -113,7 +133,8 @@ def collecting(source: Source, process: Process) -> Generator[None, None, list[F
             jobs.damaged += queue.damaged
             if n % QUEUES_A_SLICE == 0:
                 yield
-        for n, topic in enumerate(_shown(state, source), 1):
+        shown = yield from _shown(state, source)
+        for n, topic in enumerate(shown, 1):
             rows.append(_row(topic, state, source.caller))
             if n % TOPICS_A_SLICE == 0:
                 yield
@@ -129,16 +150,17 @@ def collecting(source: Source, process: Process) -> Generator[None, None, list[F
     ]
 
 
-def _shown(state: State, source: Source) -> list[Topic]:
+def _shown(state: State, source: Source) -> Generator[None, None, list[Topic]]:
     """The topics with gauges of their own: those that were written to last, then any."""
     shown: dict[int, Topic] = {}
-    topic_id: int
-    for topic_id in chain(reversed(source.active), state.by_id):
+    for n, topic_id in enumerate([*reversed(source.active), *state.by_id], 1):
         if len(shown) >= source.shown_max:
             break
         topic = state.by_id.get(topic_id)
         if topic is not None and source.caller.covers(topic.name):
             shown[topic_id] = topic
+        if n % NAMES_A_SLICE == 0:
+            yield
     return [shown[topic_id] for topic_id in sorted(shown)]
 
 
@@ -293,17 +315,20 @@ def _per_topic(source: Source, rows: Sequence[_Row]) -> Iterable[Family]:
             state.total_bytes if state is not None and has_rest else None,
         ),
     )
+    names = [row.name for row in rows]
     for name, text, values, total in columns:
-        samples = [Sample(v, {"topic": row.name}) for row, v in zip(rows, values, strict=True)]
-        if total is not None:
-            samples.append(Sample(max(total - sum(values), 0), {"topic": REST}))
-        yield Family(f"topics_topic_{name}", "gauge", text, samples)
+        if total is None:
+            column = Column("topic", names, values)
+        else:
+            column = Column("topic", [*names, REST], [*values, max(total - sum(values), 0)])
+        yield Family(f"topics_topic_{name}", "gauge", text, column)
     jobs = [row for row in rows if row.ready is not None]
-    ready = [Sample(row.ready or 0, {"topic": row.name}) for row in jobs]
-    leased = [Sample(row.leased, {"topic": row.name}) for row in jobs]
+    queues = [row.name for row in jobs]
+    ready = Column("topic", queues, [row.ready or 0 for row in jobs])
+    leased = Column("topic", queues, [row.leased for row in jobs])
     yield Family("topics_topic_queue_ready", "gauge", "Claimable jobs per queue.", ready)
     yield Family("topics_topic_queue_in_flight", "gauge", "Leased jobs per queue.", leased)
-    damaged = [Sample(row.damaged, {"topic": row.name}) for row in jobs]
+    damaged = Column("topic", queues, [row.damaged for row in jobs])
     yield Family("topics_topic_queue_damaged", "gauge", "Unreadable jobs per queue.", damaged)
     text = "1 where not every topic has gauges of its own."
     yield _one("topics_topic_metrics_truncated", "gauge", text, int(is_truncated))
@@ -311,18 +336,25 @@ def _per_topic(source: Source, rows: Sequence[_Row]) -> Iterable[Family]:
 
 def _per_queue(rows: Sequence[_Row]) -> Iterable[Family]:
     jobs = [row for row in rows if row.ready is not None]
-    delayed = [Sample(row.delayed, {"topic": row.name}) for row in jobs]
+    delayed = Column("topic", [row.name for row in jobs], [row.delayed for row in jobs])
     yield Family("topics_topic_queue_delayed", "gauge", "Jobs that wait for their time.", delayed)
-    dead = [Sample(row.dead, {"topic": row.name}) for row in jobs if row.dead is not None]
+    dead = [(row.name, row.dead) for row in jobs if row.dead is not None]
+    letters = Column("topic", [name for name, _ in dead], [count for _, count in dead])
     text = "Live records of the queue's dead-letter topic."
-    yield Family("topics_topic_queue_dead", "gauge", text, dead)
+    yield Family("topics_topic_queue_dead", "gauge", text, letters)
 
 
 def _per_router(source: Source) -> Generator[None, None, list[Family]]:
     state, caller = source.state, source.caller
     routers: list[Router] = [] if state is None else list(state.routers.by_name.values())
     if caller.prefixes:
-        routers = [router for router in routers if caller.covers_all(*router.names)]
+        covered: list[Router] = []
+        for n, router in enumerate(routers, 1):
+            if caller.covers_all(*router.names):
+                covered.append(router)
+            if n % NAMES_A_SLICE == 0:
+                yield
+        routers = covered
     lags, blocks, forwarded, lost = [], [], [], []
     for n, router in enumerate(routers[: min(source.shown_max, ROUTERS_SHOWN_MAX)], 1):
         assert state is not None
@@ -351,40 +383,50 @@ def _per_router(source: Source) -> Generator[None, None, list[Family]]:
 
 
 def as_text(metrics: Iterable[Family]) -> bytes:
-    """Prometheus text exposition, version 0.0.4.  Label values are names: nothing to escape."""
-    return b"".join(text_of(family) for family in metrics)
+    """Prometheus text exposition, version 0.0.4."""
+    return b"".join(piece for family in metrics for piece in text_of(family))
 
 
-def text_of(family: Family) -> bytes:
-    """The lines of one family."""
+def text_of(family: Family) -> Iterator[bytes]:
+    """The lines of one family, in pieces.  Label values are names: nothing to escape."""
     name = family.name
-    lines = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
-    for sample in family.samples:
-        value = f"{sample.value:g}" if isinstance(sample.value, float) else f"{sample.value}"
-        labels = ",".join([f'{key}="{label}"' for key, label in sample.labels.items()])
-        lines.append(f"{name}{sample.suffix}{{{labels}}} {value}" if labels else
-                     f"{name}{sample.suffix} {value}")  # fmt: skip
-    lines.append("")
-    return "\n".join(lines).encode()
+    yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n".encode()
+    for part in _parts(family):
+        lines = []
+        for value, labels, suffix in part:
+            shown = f"{value:g}" if isinstance(value, float) else f"{value}"
+            within = ",".join([f'{key}="{label}"' for key, label in labels.items()])
+            lines.append(f"{name}{suffix}{{{within}}} {shown}\n" if within else
+                         f"{name}{suffix} {shown}\n")  # fmt: skip
+        yield "".join(lines).encode()
 
 
 def as_json(metrics: Iterable[Family]) -> bytes:
     """One key a family: a number, or a list of `{labels..., "value"}`; the last brace is left out."""
-    return b"{" + b",".join(json_of(family) for family in metrics)
+    return b"{" + b",".join(b"".join(json_of(family)) for family in metrics)
 
 
-def json_of(family: Family) -> bytes:
-    """The key and the value of one family."""
-    samples = family.samples
-    value: object
-    if len(samples) == 1 and not samples[0].labels:
-        value = samples[0].value
-    else:
-        value = [
+def json_of(family: Family) -> Iterator[bytes]:
+    """The key and the value of one family, in pieces."""
+    key = b'"%b":' % family.name.encode()
+    if len(family.samples) == 1 and not (only := family.samples[:1][0]).labels:
+        yield key + orjson.dumps(only.value)
+        return
+    before = key + b"["
+    for part in _parts(family):
+        values = [
             {**s.labels, **({"sample": s.suffix[1:]} if s.suffix else {}), "value": s.value}
-            for s in samples
+            for s in part
         ]
-    return b'"%b":%b' % (family.name.encode(), orjson.dumps(value))
+        yield before + orjson.dumps(values)[1:-1]
+        before = b","
+    yield b"]" if before == b"," else before + b"]"
+
+
+def _parts(family: Family) -> Iterator[Sequence[Sample]]:
+    samples = family.samples
+    for at in range(0, len(samples), SAMPLES_A_SLICE):
+        yield samples[at : at + SAMPLES_A_SLICE]
 
 
 def rendering(
@@ -393,12 +435,17 @@ def rendering(
     """The document in pieces, in slices between which commands may run; of JSON without the last
     brace."""
     found = yield from collecting(source, process)
+    if any(len(family.samples) > SAMPLES_A_SLICE for family in found):
+        yield
     pieces = [b"{"] if as_json else []
+    left = SLICE_BYTES
     for n, family in enumerate(found):
-        if as_json:
-            pieces.append((b"," if n else b"") + json_of(family))
-        else:
-            pieces.append(text_of(family))
-        if len(family.samples) >= TOPICS_A_SLICE:
-            yield
+        if as_json and n:
+            pieces.append(b",")
+        for piece in json_of(family) if as_json else text_of(family):
+            pieces.append(piece)
+            left -= len(piece)
+            if left <= 0:
+                left = SLICE_BYTES
+                yield
     return pieces

@@ -58,7 +58,7 @@ def encode(
             data, event = orjson.dumps(_named(frame)), b"caught-up"
         case DeletedFrame():
             data, event = orjson.dumps({**_named(frame), "reason": "deleted"}), b"topic-deleted"
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (composite_id, event, data)
+    return b"".join((b"id: %b\nevent: %b\ndata: " % (composite_id, event), data, b"\n\n"))
 
 
 def record_data(frame: RecordFrame, texts: Sequence[bytes | memoryview | bytearray]) -> bytes:
@@ -110,4 +110,4 @@ def unreadable(topic: str, refusal: Rejection) -> bytes:
 
 def encode_job(seq: int, text: JsonText) -> bytes:
     """One leased job (§10.8); `text` is its record with its queue and its lease."""
-    return b"id: %d\nevent: job\ndata: %b\n\n" % (seq, text)
+    return b"".join((b"id: %d\nevent: job\ndata: " % seq, text, b"\n\n"))

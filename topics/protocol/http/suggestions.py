@@ -62,6 +62,8 @@ def nearest_path(path: bytes, patterns: Iterable[tuple[bytes, ...]]) -> str | No
         names = {i for i, part in enumerate(known) if part == ":"}
         if abs(len(known) - len(asked)) > 1 or max(names, default=0) >= len(asked):
             continue
+        if not all(asked[i] for i in names):
+            continue  # a name that is missing is no name: `/v0/topics/` means the list
         # Names are nobody's mistake, and may be long.
         bare = "/".join(":" if i in names else part[:WORD_MAX] for i, part in enumerate(asked))
         matcher = SequenceMatcher(None, "/".join(known), bare, autojunk=False)

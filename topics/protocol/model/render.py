@@ -16,7 +16,10 @@ from topics.protocol.model.ports import Run, Span
 from topics.protocol.model.records import DATA_KEY_SIZE, META_KEY_SIZE, Batch, Buffer
 
 JsonText: TypeAlias = Any
-"""Anything that `b"%b"` takes: bytes, a memoryview, `msgspec.Raw` (a buffer without the ABC)."""
+"""Anything that `b"".join` takes: bytes, a memoryview, `msgspec.Raw` (a buffer without the ABC).
+
+Text that may be long is joined and not formatted: `b"%b"` grows its result as it goes, which takes
+0.5 ms for a megabyte, where a join takes 10 µs.  Up to 16 KB they cost the same."""
 
 _DATA_AND_BRACE: Final = DATA_KEY_SIZE + 1
 _COPIED_BYTES: Final = 64 << 10
@@ -78,12 +81,8 @@ def _render_one(
     data: JsonText, seq: int, ts_ms: int, node: str | None, tags: Sequence[str | None] | None
 ) -> Batch:
     """A single record, the common case, without the arrays that pay for many."""
-    text = b'{"$seq":%d,"$ts":%d%b,"data":%b},' % (
-        seq,
-        ts_ms,
-        b"" if node is None else _node_part(node),
-        data,
-    )
+    part = b"" if node is None else _node_part(node)
+    text = b"".join((b'{"$seq":%d,"$ts":%d%b,"data":' % (seq, ts_ms, part), data, b"},"))
     if b"\n" in text or b"\r" in text:
         text = text.translate(_ONE_LINE)
     # An empty array that is filled takes a third of the time of one that is made of a number.
@@ -161,13 +160,15 @@ def _projected(
         data_end = at + size[i] - 1 - meta_full
         head_end = data_end - data_size[i] - DATA_KEY_SIZE
         out.append(
-            b"%b%b%b%b%b}"
-            % (
-                view[at:head_end],
-                next(inserts),
-                shown[tag_id[i]],
-                view[head_end:data_end] if data else b"",
-                view[data_end : data_end + meta_full] if meta else b"",
+            b"".join(
+                (
+                    view[at:head_end],
+                    next(inserts),
+                    shown[tag_id[i]],
+                    view[head_end:data_end] if data else b"",
+                    view[data_end : data_end + meta_full] if meta else b"",
+                    b"}",
+                )
             )
         )
     return out

@@ -75,6 +75,10 @@ class Pending(Protocol):
         """Whether it waits for records or jobs: then a client that has closed its half is gone, and
         jobs must not be leased to it (§10.2)."""
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether a thread parses its request, or makes it: there are a few for all clients."""
+
 
 class Feed(Protocol):
     """A stream of events, pulled by its driver: the next piece is made when the last is taken."""

@@ -61,6 +61,10 @@ class LateAnswer(msgspec.Struct, eq=False):
     def waits_for_news(self) -> bool:
         return self.ticket is not None and self.ticket.waits_for_news
 
+    @property
+    def is_apart(self) -> bool:
+        return self._work is not None
+
     def cancel(self) -> None:
         self._is_cancelled = True
         self._deliver = None

@@ -100,6 +100,7 @@ class _File:
     """
 
     waits_for_news = False
+    is_apart = True
 
     def __init__(self, call: Responder, name: str, files: Files) -> None:
         if name not in files.FILES:
@@ -141,6 +142,7 @@ class _Metrics:
     """Implements `interface.Pending`: a scrape, which is answered in slices (§8.3)."""
 
     waits_for_news = False
+    is_apart = False
 
     def __init__(self, call: Responder, scraping: Scraping) -> None:
         self._call = call

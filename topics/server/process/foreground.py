@@ -25,6 +25,12 @@ from topics.server.transport.listener import Unbindable, bound_address, listen
 GRACE_S: Final = 5.0
 """How long requests in flight may take to complete after a SIGTERM."""
 
+SWITCH_S: Final = 0.0002
+"""How long a thread computes before it hands the interpreter to the event loop, which waits for it.
+The loop gives it away at each of its system calls, so a request waits up to three times as long while
+a thread computes: 15 ms with CPython's 5 ms (bugs.python.org/issue7946).  A thread that computes
+beside a busy loop is 3 % slower with this than with 5 ms."""
+
 EXIT_STOPPED, EXIT_UNUSABLE, EXIT_CORRUPT = 0, 2, 3
 
 log = logging.getLogger("topics")
@@ -75,7 +81,7 @@ async def _run_main(main: Main, listener: socket.socket) -> None:
 
 
 def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where it is installed."""
+    """Run on uvloop where it is installed, beside threads that give way to it (`SWITCH_S`)."""
     new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
         import uvloop
@@ -83,8 +89,13 @@ def run_on_loop(main: Coroutine[Any, Any, None]) -> None:
         new_event_loop = uvloop.new_event_loop
     except ImportError:
         log.info("uvloop is not installed; the standard event loop serves")
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main)
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(main)
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 def _leave_a_trace() -> None:

@@ -50,6 +50,8 @@ class Limits(msgspec.Struct, frozen=True):
         answers_bytes: Of all answers that wait to be taken; beyond it an answer of more than
             `answer_free_bytes` becomes a 429.
         connection_answers_bytes: The same of one connection.
+        connection_threads: Answers of one HTTP/2 connection that threads make at a time.  There are
+            one to four threads of each kind, for all: whoever comes next waits for so many.
         answer_free_bytes: An answer up to this size is never refused for want of room.
         answer_whole_bytes: An answer up to this size is joined and written at once; a larger one a slice
             at a time, as its client takes it.
@@ -73,6 +75,7 @@ class Limits(msgspec.Struct, frozen=True):
     body_free_bytes: int = 64 << 10
     answers_bytes: int = 64 << 20
     connection_answers_bytes: int = 32 << 20
+    connection_threads: int = 4
     answer_free_bytes: int = 64 << 10
     answer_whole_bytes: int = 256 << 10
     inbox_bytes: int = 64 << 10

@@ -40,6 +40,8 @@ class Link:
         self.h2, self.lists = library.connection(streams=shared.limits.streams)
         self.asks: deque[Stream] = deque()
         """Streams whose requests are whole and wait until `is_full` has ended."""
+        self.apart: set[Stream] = set()
+        """Streams whose answers are in the making on a thread."""
         self.hears: dict[int, Stream] = {}
         """Tunnels with frames that may be taken."""
         self.is_over = False
@@ -53,8 +55,11 @@ class Link:
 
     @property
     def is_full(self) -> bool:
-        """So many bytes wait for the client that another large answer may find no room: no further
-        request goes to the exchange now.  A client is served as fast as it reads its answers."""
+        """So many bytes wait for the client that another large answer may find no room, or so many
+        threads are busy for it that others would wait for one: no further request goes to the
+        exchange now.  A client is served as fast as it reads its answers."""
+        if len(self.apart) >= self.limits.connection_threads:
+            return True
         return self.answers.held_bytes > self.limits.connection_answers_bytes // 2
 
     def open(self, stream: Stream) -> None:
@@ -76,6 +81,7 @@ class Link:
             stream.move(Input.RESET)
         self.answers.give_back(stream.held_bytes)
         stream.held_bytes = 0
+        self.apart.discard(stream)
         stream.close()
         del self.streams[stream.id]
         if not self.streams and not self.is_over:

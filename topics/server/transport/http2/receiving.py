@@ -275,10 +275,13 @@ class Receiver:
             self._sender.answer(stream, made)
         else:
             stream.pending = made
+            if made.is_apart:
+                self._link.apart.add(stream)
             made.then(partial(self._deliver, stream))
 
     def _deliver(self, stream: Stream, answer: Answer) -> None:
         stream.pending = None
+        self._link.apart.discard(stream)
         if stream.state is State.WAITING:
             self._sender.answer(stream, answer)
             self._link.connection.work_soon()

@@ -204,6 +204,12 @@ class Http2:
             if handle is not None:
                 handle(self, event)
 
+    def _on_data_frame(self, frame: Frame) -> None:
+        link = self._link
+        if frame.stream_id not in link.streams and not link.toll.late_data(link.now_s()):
+            raise Broken(ErrorCodes.ENHANCE_YOUR_CALM, "too much DATA of streams that are over")
+        self._give(frame)
+
     def _on_headers_frame(self, frame: Frame) -> None:
         if frame.size > LONG_BYTES:
             block = block_of(without_priority(frame)[0])
@@ -312,7 +318,7 @@ class Http2:
 
 
 _FRAMES: Final[dict[int, Callable[[Http2, Frame], None]]] = {
-    Kind.DATA: Http2._give,
+    Kind.DATA: Http2._on_data_frame,
     Kind.HEADERS: Http2._on_headers_frame,
     Kind.PRIORITY: Http2._on_priority_frame,
     Kind.RST_STREAM: Http2._on_reset_frame,

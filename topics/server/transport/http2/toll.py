@@ -70,6 +70,14 @@ class Toll:
             return True
         if not size:
             return self.charge(now_s)
+        return self._small_one(now_s)
+
+    def late_data(self, now_s: float) -> bool:
+        """Count DATA of a stream that is over, of any size: each is answered by a reset.  What was on
+        its way when a body was refused is no more than a window, 64 KiB."""
+        return self._small_one(now_s)
+
+    def _small_one(self, now_s: float) -> bool:
         self._small += 1
         return self._small % SMALL_PER_CHARGE != 0 or self.charge(now_s)
 
