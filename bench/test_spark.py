@@ -1,12 +1,14 @@
 """Spark over topics beside Spark over JSON lines, in one session: ratios, best of three.
 
 `pytest bench/test_spark.py --benchmark-only -m spark` measures two million records, five with
-TOPICS_BENCH_FULL=1, and prints the table; `make test-spark` runs everything once and small.  Each ratio
-is one of wall clock, and one of the CPU of the JVM and its workers, which other processes disturb less.
+TOPICS_BENCH_FULL=1, and prints the table; `make test-spark` runs everything once and small.  What is
+compared takes turns.  Each ratio is one of wall clock, and one of the CPU of this process, the JVM, its
+workers and the server, which other processes disturb less.
 """
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +18,14 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from bench.flights import Server
+from bench.test_export import Silent
 from topics import NewRecord
+from topics.arrow.local import LocalSource
+from topics.export.engines import FileExport, engine
+from topics.export.lake import OsLake
+from topics.export.manifest import Settings
+from topics.export.run import Job, Run
+from topics.export.target import open_target
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default"), pytest.mark.timeout(1800)]
@@ -60,19 +69,39 @@ class Ground:
         schema = f"topic STRING, seq BIGINT, ts BIGINT, node STRING, tag STRING, data {data}, meta STRING"
         return self.spark.read.schema(schema).json(str(self.lines))
 
-    def best(self, make: Callable[[], Any], rounds: int | None = None) -> Took:
-        """The least that a whole read into nothing takes; the first run is not counted."""
-        times = []
-        for n in range((rounds or self.rounds) + 1):
-            began_s, before = time.perf_counter(), cpu_below_s(os.getpid())
-            make().write.format("noop").mode("overwrite").save()
-            if n or self.rounds == 1:
-                wall_s = time.perf_counter() - began_s
-                after = cpu_below_s(os.getpid())
-                # A worker that Spark ended meanwhile had nothing to do.
-                cpu_s = sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
-                times.append((wall_s, max(cpu_s, 0.01)))
-        return Took(*map(min, zip(*times, strict=True)))
+    def compare(
+        self, *makes: Callable[[], Any], act: Callable[[Any], None] | None = None
+    ) -> list[Took]:
+        """The least that each takes, in turns; the first round is not counted.
+
+        Args:
+            act: What is done with a frame; by default all of it is read into nothing.
+        """
+        act = act or read_whole
+        times: list[list[tuple[float, float]]] = [[] for _ in makes]
+        for n in range(self.rounds + 1):
+            for make, found in zip(makes, times, strict=True):
+                took = timed(lambda make=make: act(make()))  # type: ignore[misc]
+                if n or self.rounds == 1:
+                    found.append(took)
+        return [Took(*map(min, zip(*found, strict=True))) for found in times]
+
+
+def read_whole(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def timed(act: Callable[[], None]) -> tuple[float, float]:
+    """Wall clock of it, and the CPU of this process, the JVM and its workers."""
+    before, began_s = cpu_below_s(os.getpid()), time.perf_counter()
+    own_s = time.process_time()
+    act()
+    wall_s = time.perf_counter() - began_s
+    own_s = time.process_time() - own_s
+    after = cpu_below_s(os.getpid())
+    # A worker that Spark ended meanwhile had nothing to do.
+    below_s = sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
+    return wall_s, max(own_s + below_s, 0.01)
 
 
 def records(count: int) -> Iterator[tuple[str, str]]:
@@ -140,28 +169,30 @@ def test_reading(benchmark: Any, ground: Ground, report: Report) -> None:
     assert ground.topics(**seqs, url=ground.server.url).count() == ground.records
     assert ground.json("STRING").count() == ground.records
 
-    whole = benchmark.pedantic(ground.best, args=[ground.topics])
-    report("Spark: records a second of a local read", f"{ground.records / whole.wall_s:,.0f}", "")
-    lines = ground.best(lambda: ground.json("STRING"))
-    report(
-        "Spark: topics, faster than spark.read.json, data as a string",
-        lines.times(whole),
-        ">= 2.0 x",
-    )
-    narrow = ground.best(lambda: ground.topics("seq BIGINT, ts TIMESTAMP"))
-    report(
-        "Spark: a full read takes so much longer than two columns", whole.times(narrow), ">= 1.6 x"
-    )
-    remote = ground.best(lambda: ground.topics(url=ground.server.url), rounds=1)
-    report("Spark: speed of a remote read, of a local one", whole.times(remote), ">= 0.15 x")
     last = ground.records // 2
     first = last - ground.records // 500
-    some = ground.best(
-        lambda: ground.topics(path=ground.server.data_dir, pushFilters="true").where(
-            f"seq > {first} and seq <= {last}"
-        )
+
+    def some() -> Any:
+        found = ground.topics(path=ground.server.data_dir, pushFilters="true")
+        return found.where(f"seq > {first} and seq <= {last}")
+
+    whole, lines, narrow, remote, part = benchmark.pedantic(
+        ground.compare,
+        args=[
+            ground.topics,
+            lambda: ground.json("STRING"),
+            lambda: ground.topics("seq BIGINT, ts TIMESTAMP"),
+            lambda: ground.topics(url=ground.server.url),
+            some,
+        ],
     )
-    report("Spark: time of 0.2 % of the seqs, of a full read", some.times(whole), "<= 0.5 x")
+    report("Spark: records a second of a local read", f"{ground.records / whole.wall_s:,.0f}", "")
+    name = "Spark: topics, faster than spark.read.json, data as a string"
+    report(name, lines.times(whole), ">= 2.0 x")
+    name = "Spark: a full read takes so much longer than two columns"
+    report(name, whole.times(narrow), ">= 1.6 x")
+    report("Spark: speed of a remote read, of a local one", whole.times(remote), ">= 0.15 x")
+    report("Spark: time of 0.2 % of the seqs, of a full read", part.times(whole), "<= 0.5 x")
 
 
 def test_reading_typed(benchmark: Any, ground: Ground, report: Report) -> None:
@@ -172,21 +203,67 @@ def test_reading_typed(benchmark: Any, ground: Ground, report: Report) -> None:
     typed = ground.topics(schema)
     assert typed.agg(f.sum("data.id")).first()[0] == sum(range(ground.records))
 
-    made = benchmark.pedantic(ground.best, args=[lambda: ground.topics(schema)])
     struct = schema.split("data ", 1)[1]
-    lines = ground.best(lambda: ground.json(struct))
-    report(
-        "Spark: typed, faster than spark.read.json, data as a struct", lines.times(made), ">= 1.2 x"
-    )
-    parsed = f.from_json("data", DATA).alias("data")
     text = "seq BIGINT, ts TIMESTAMP, tag STRING, data STRING"
-    behind = ground.best(lambda: ground.topics(text).select("seq", "ts", "tag", parsed))
-    report("Spark: typed, faster than the same read with from_json", behind.times(made), ">= 1.4 x")
+    parsed = f.from_json("data", DATA).alias("data")
+    made, lines, behind = benchmark.pedantic(
+        ground.compare,
+        args=[
+            lambda: ground.topics(schema),
+            lambda: ground.json(struct),
+            lambda: ground.topics(text).select("seq", "ts", "tag", parsed),
+        ],
+    )
+    name = "Spark: typed, faster than spark.read.json, data as a struct"
+    report(name, lines.times(made), ">= 1.2 x")
+    name = "Spark: typed, faster than the same read with from_json"
+    report(name, behind.times(made), ">= 1.4 x")
+
+
+def test_exporting(benchmark: Any, ground: Ground, report: Report, tmp_path: Path) -> None:
+    """All records into Parquet: by the engine `direct`, which is this process alone, by the engine
+    `spark`, and by Spark's own writer from topics and from JSON lines."""
+
+    def by_engine(name: str) -> Callable[[], Path]:
+        def export() -> Path:
+            to = tmp_path / name
+            with LocalSource(ground.server.data_dir) as source:
+                settings = Settings("parquet", "none")
+                with open_target(OsLake(to), settings) as target:
+                    exported = FileExport(target, engine=engine(name), target_bytes=256 << 20)
+                    done = Run(source, exported, Job(("t",)), Silent()).once()
+            assert done.rows == ground.records
+            return to
+
+        return export
+
+    def by_spark(make: Callable[[], Any]) -> Callable[[], Path]:
+        def write() -> Path:
+            make().write.option("compression", "zstd").parquet(str(tmp_path / "own"))
+            return tmp_path / "own"
+
+        return write
+
+    direct, spark, own, lines = benchmark.pedantic(
+        ground.compare,
+        args=[
+            by_engine("direct"),
+            by_engine("spark"),
+            by_spark(ground.topics),
+            by_spark(lambda: ground.json("STRING")),
+        ],
+        kwargs={"act": shutil.rmtree},
+    )
+    name = "Spark: engine direct, faster than Spark's own Parquet writer"
+    report(name, own.times(direct), ">= 1.5 x (CPU 2.5 x)")
+    report("Spark: engine direct, faster than engine spark", spark.times(direct), "")
+    name = "Spark: Parquet from topics, faster than from JSON lines"
+    report(name, lines.times(own), ">= 1.25 x")
 
 
 def test_memory_of_a_worker(benchmark: Any, ground: Ground, report: Report) -> None:
     """Anonymous memory of the Python process that reads, at the default batch."""
-    benchmark.pedantic(ground.best, args=[ground.topics, 1])
+    benchmark.pedantic(ground.compare, args=[ground.topics])
     sizes = [size for pid in workers() if (size := anonymous_bytes(pid))]
     assert sizes
     report("Spark: anonymous memory of a worker", f"{max(sizes) / 1e6:,.0f} MB", "<= 250 MB")

@@ -99,6 +99,12 @@ def test_an_export_keeps_its_settings(
     assert other.exit_code == 2
     assert "another --by: tag, not date; give the same, or another directory" in other.stderr
 
+    text = tmp_path / "text"
+    assert run("export", "t", "--to", text, *place).exit_code == 0
+    other = run("export", "t", "--to", text, *place, "--data-schema", "variant")
+    assert other.exit_code == 2
+    assert "another --data-schema; give the same" in other.stderr
+
 
 @pytest.fixture
 def lossy(engine: Durable) -> None:
@@ -168,7 +174,8 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("t", "--target-file-size", "big"), "'big' is no size such as 256MB"),
     (("--follow", "t"), "'t' is no duration such as 10s; write --follow last"),
     (("t", "--then-delete", "--follow=1s"), "exclude each other"),
-    (("t", "--data-schema", "variant"), "parse_json(data) makes a VARIANT"),
+    (("t", "--data-schema", "variant", "--engine", "direct"), "needs --engine spark: pyarrow"),
+    (("t", "--data-schema", "variant", "--format", "delta"), "for parquet, and not for delta"),
     (("t", "--data-schema", "/nowhere.json"), "/nowhere.json: No such file"),
     (("t", "--format", "jsonl", "--data-schema", "infer"), "lines of JSON have none"),
     (("t", "--format", "jsonl", "--compression", "snappy"), "snappy is not for jsonl"),

@@ -48,6 +48,19 @@ def test_the_columns_of_parquet(memory: MemoryTopics) -> None:
     assert first["topic"] == "t"
 
 
+def test_a_column_of_sparks_is_not_read() -> None:
+    """`data_variant` is made again of `data` wherever rows are written anew."""
+    lake, columns = MemoryLake(), {"seq": [1, 2], "data": ["1", "2"]}
+    variant = {"data_variant": [{"value": b"", "metadata": b""}] * 2}
+    written = io.BytesIO()
+    pq.write_table(pa.table({**columns, **variant}), written)
+    sink = lake.create("x")
+    sink.write(written.getvalue())
+
+    [batch] = ParquetCodec().batches(lake, "x")
+    assert batch.to_pydict() == columns
+
+
 def file_of(lake: MemoryLake) -> pq.ParquetFile:
     [path] = [path for path in lake.files() if path.startswith("t/")]
     return pq.ParquetFile(io.BytesIO(lake.read(path)))

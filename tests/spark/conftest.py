@@ -1,5 +1,6 @@
 """One session of Spark and one server for all tests of this folder that are marked `spark`."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,17 @@ def spark() -> Iterator["SparkSession"]:
     from topics.spark.errors import SparkFailure
     from topics.spark.sessions import session
 
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.task.maxFailures": "1"}
+    # Every JVM of these tests lives for moments: neither a second compiler nor threads for garbage
+    # pay for themselves, and the drivers that are killed begin a fifth sooner.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "1",
+        # A server of Spark Connect in the same JVM, at a port of its own choice.
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+    }
     try:
         found = session("tests", master="local[2,4]", settings=settings)
     except SparkFailure as missing:

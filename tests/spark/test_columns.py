@@ -87,6 +87,22 @@ def test_rows_in_the_form_of_kafkas_source() -> None:
     ]  # fmt: skip
 
 
+def test_columns_by_types_of_arrow() -> None:
+    """Sail's own way to name them: batches have these types to the letter, times without a zone."""
+    wanted = pa.schema(
+        [("ts", pa.timestamp("us")), ("data", pa.struct([("n", pa.int64())])), ("tag", pa.string())]
+    )
+
+    made = layout(options(), wanted, "here")
+    rows = {"ts": [1_700_000_000_000_000], "tag": ["a"], "data": ['{"n": 7}']}
+    arrays = [pa.array(rows[name], FIELDS[name]) for name in made.scanned]
+    batch = made.build(pa.record_batch(arrays, names=list(made.scanned)), "epoch-1")
+
+    assert batch.schema.equals(wanted)
+    assert batch.column("data").to_pylist() == [{"n": 7}]
+    assert batch.column("ts").cast(pa.int64()).to_pylist() == [1_700_000_000_000_000]
+
+
 def test_data_that_does_not_fit_is_handled_by_the_mode() -> None:
     """Null and its text, nothing, or an error that names the record."""
     rows = {"seq": [1, 2], "data": ['{"n": 1}', '{"n": "x"}']}

@@ -3,7 +3,7 @@
 import pytest
 
 from topics.arrow import DataLoss, Gap, NoSuchTopic, NotReadable
-from topics.client import Forbidden, NotReady, Unauthorized, Unreachable
+from topics.client import BadAnswer, Forbidden, NotReady, Unauthorized, Unreachable
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.spark.errors import BadOption, SparkFailure, advice, explained
 
@@ -14,6 +14,7 @@ MENDABLE = [
     (Unauthorized("unauthorized", 401, "no"), "the option apiKey, or TOPICS_API_KEY"),
     (Forbidden("forbidden", 403, "no"), "the option apiKey"),
     (Unreachable("unreachable", 0, "http://h"), "is `topics serve` running there"),
+    (BadAnswer("bad_answer", 404, "HTTP 404"), "is option url that of a topics server?"),
     (NotReady("not_ready", 503, "replaying"), "replaying"),
     (
         Corrupt("/d/1.seg", 77, "digest"),

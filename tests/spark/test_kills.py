@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from bench.flights import Server
 from topics import Client, NewRecord
@@ -18,12 +19,11 @@ from topics import Client, NewRecord
 from . import driver
 from .conftest import Reads
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 RECORDS = 9000
+KILLS = 5
 PATIENCE_S = 300.0
-TOO_BUSY = "Python worker failed to connect back"
-"""Spark gives a worker 10 s to start, and ends the query where it takes longer."""
 
 
 def planned(home: Path) -> int:
@@ -69,27 +69,21 @@ class Driver:
 
     def was_too_busy(self) -> bool:
         # The workers that came too late say more behind it.
-        return TOO_BUSY in (self.home / "driver.log").read_text()
+        return driver.TOO_BUSY in (self.home / "driver.log").read_text()
 
     def words(self) -> str:
         return (self.home / "driver.log").read_text()[-3000:]
 
 
-@pytest.fixture
-def kills_wanted(request: pytest.FixtureRequest) -> int:
-    """A JVM is started for each, so the usual run has a sample, and `-m "spark and long"` all."""
-    return 5 if "long" in request.config.option.markexpr else 3
-
-
 def test_each_record_is_in_every_sink_once(
-    reads: Reads, client: Client, server: Server, home: Path, name: str, kills_wanted: int
+    reads: Reads, client: Client, server: Server, home: Path, name: str
 ) -> None:
-    """Kills in the middle of batches, and then to the end: topic, staged topic, folder and Spark's
-    files have the records of the source, none twice and none missing."""
+    """Kills in the middle of batches, and then to the end: topic, staged topic, folder, Delta table
+    and Spark's files have the records of the source, none twice and none missing."""
     chance = random.Random(7)
     client.append_many(name, [NewRecord({"n": n}, tag=f"t{n % 5}") for n in range(RECORDS)])
     kills = 0
-    while kills < kills_wanted:
+    while kills < KILLS:
         kills += Driver(server, name, home).kill_after(chance.randrange(2, 5))
     while not Driver(server, name, home).finish():
         pass
@@ -105,4 +99,6 @@ def test_each_record_is_in_every_sink_once(
     for sink, frame in found.items():
         counted = Counter(tuple(row) for row in frame.select("tag", "data").collect())
         assert counted == expected, sink
+    in_delta = DeltaTable(str(home / "delta")).to_pyarrow_table(columns=["tag", "data"]).to_pylist()
+    assert Counter((row["tag"], row["data"]) for row in in_delta) == expected
     assert list((home / "staging").rglob("*.chunks")) == []

@@ -91,6 +91,13 @@ def test_wrong_values(options: dict[str, str], line: str) -> None:
         read(**options)
 
 
+def test_a_stream_has_no_end() -> None:
+    """As Kafka's: an end that did not hold would be worse than none."""
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        with pytest.raises(BadOption, match=f"option {name} is for batch reads"):
+            read_options({**HERE, name.lower(): "5"}, is_stream=True)
+
+
 def test_places() -> None:
     """A URI of a file is a path, a list of one path as well; the key is not shown."""
     assert read(path="file:/data").place.path == "/data"
@@ -113,6 +120,8 @@ def test_sizes_and_times() -> None:
     assert read(maxBytesPerTrigger="1kb").max_bytes_per_trigger == 1024
     assert read(maxTriggerDelay="15m").max_trigger_delay_ms == 900_000
     assert read(maxTriggerDelay="250").max_trigger_delay_ms == 250
+    assert read().place.retry_for_s == 15
+    assert read(retryFor="2m").place.retry_for_s == 120
 
 
 def test_a_write_goes_through_a_server() -> None:

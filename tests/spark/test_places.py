@@ -10,6 +10,7 @@ from topics.arrow.local import LocalSource
 from topics.arrow.source import Source
 from topics.client import Unreachable
 from topics.spark import places
+from topics.spark.errors import BadOption
 from topics.spark.options import Place
 from topics.spark.places import settle
 
@@ -64,7 +65,14 @@ def test_the_directory_of_the_server_is_read(
 def test_a_server_that_is_away(engine: Durable) -> None:
     """Without it nobody knows whose directory that is."""
     with pytest.raises(Unreachable):
-        settle(Place(path=str(engine.files.path), url=URL), None, ".*")
+        settle(Place(path=str(engine.files.path), url=URL, retry_for_s=0), None, ".*")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://h:99999"])
+def test_a_url_that_is_none(url: str) -> None:
+    """The line names the option."""
+    with pytest.raises(BadOption, match="option url: "):
+        places.open_place(Place(url=url))
 
 
 def test_what_is_only_in_memory_comes_from_the_server(

@@ -322,7 +322,7 @@ MISTAKES = [
     ({"batchRows": "0"}, "option batchRows: 0 is below 1"),
     ({"subscribePattern": "a", "subscribe": "b"}, "exclude each other"),
     ({"columns": "seq,dat"}, 'no column "dat"; did you mean data\\?'),
-    ({"url": "http://127.0.0.1:9"}, "is `topics serve` running there"),
+    ({"url": "http://127.0.0.1:9", "retryFor": "0s"}, "is `topics serve` running there"),
 ]
 
 

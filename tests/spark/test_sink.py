@@ -1,5 +1,6 @@
 """Chunks to a server: each once, under keys and without; what a version leaves behind."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from topics.spark.chunks import Chunk
 from topics.spark.encoding import Row
 from topics.spark.errors import SparkFailure
 from topics.spark.options import write_options
-from topics.spark.sink import Sink, key_of, require_window
+from topics.spark.sink import Sink, Written, key_of, require_window
 from topics.spark.transactions import Known, Marker, find, put, stamps
 from topics.testing import MemoryTopics
 
@@ -49,6 +50,29 @@ def test_sent_again_is_known_by_its_key(memory: MemoryTopics) -> None:
 
     assert datas(memory) == list(range(40))
     assert (written.rows, written.deduped, written.heads) == (40, 30, {"t": 40})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_attempts_at_once(memory: MemoryTopics, seed: int) -> None:
+    """A speculative duplicate of a task runs beside it: whichever of both appends a chunk first,
+    it is there once. (§0.8)"""
+    chance = random.Random(seed)
+    written: list[Written] = []
+
+    def attempt(chunks: list[Chunk]) -> Iterator[Chunk]:
+        """The chunks; between two of them the other attempt may go on."""
+        for chunk in chunks:
+            yield chunk
+            if others and chance.random() < 0.5:
+                written.append(sink(memory, memory.now_ms).send([others.pop(0)], 0))
+
+    others = list(CHUNKS)
+    written.append(sink(memory, memory.now_ms).send(attempt(CHUNKS), 0))
+    written.append(sink(memory, memory.now_ms).send(others, 0))
+
+    assert sorted(datas(memory)) == list(range(40))
+    assert sum(each.rows for each in written) == 80
+    assert sum(each.deduped for each in written) == 40
 
 
 def test_sent_again_later_is_known_by_its_stamp(memory: MemoryTopics) -> None:

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pyarrow as pa
+import pytest
+
 import pyspark_topics
+from topics.spark.errors import SparkFailure
 from topics.spark.source import TopicsDataSource
 
 
@@ -46,3 +50,11 @@ def test_without_pyspark_nothing_breaks() -> None:
         "print(hasattr(pyspark_topics, 'DefaultSource'))"
     )
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_an_engine_that_only_reads() -> None:
+    """Sail names columns by types of Arrow; its tasks have no numbers to make keys of."""
+    source = TopicsDataSource({"url": "http://127.0.0.1:9", "topic": "t"})
+
+    with pytest.raises(SparkFailure, match="only Spark writes topics"):
+        source.writer(pa.schema([("data", pa.string())]), overwrite=False)

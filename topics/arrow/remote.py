@@ -19,13 +19,14 @@ import pyarrow as pa
 from topics.arrow.columns import GAP
 from topics.arrow.loss import Gap
 from topics.arrow.source import Bounds, NoSuchTopic, Wanted
-from topics.client import Client, TopicNotFound
+from topics.client import Client, Retry, TopicNotFound
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
 
 PAGE_RECORDS: Final = 1000
 """The most that a server gives (§3.1)."""
 PAGE_BYTES: Final = 8 << 20
+PATIENCE: Final = Retry()
 AHEAD: Final = 4
 """Pages asked for at once: one is decoded while the server makes others."""
 
@@ -66,16 +67,23 @@ class RemoteSource:
     """
 
     def __init__(
-        self, server: str | Client, *, api_key: str | None = None, ahead: int = AHEAD
+        self,
+        server: str | Client,
+        *,
+        api_key: str | None = None,
+        retry: Retry = PATIENCE,
+        ahead: int = AHEAD,
     ) -> None:
-        """A client that is given stays its owner's.
+        """A client that is given stays its owner's, with its key and its patience.
 
         Args:
             ahead: Pages asked for at once.
         """
         self._ahead = ahead
         self._owns = isinstance(server, str)
-        self._client = Client(server, api_key=api_key) if isinstance(server, str) else server
+        self._client = (
+            Client(server, api_key=api_key, retry=retry) if isinstance(server, str) else server
+        )
         self._threads = ThreadPoolExecutor(ahead, "topics-scan")
 
     def __enter__(self) -> "RemoteSource":

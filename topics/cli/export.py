@@ -109,9 +109,10 @@ for each in (status, verify, compact, reconcile, repair):
 )
 @click.option(
     "--data-schema",
-    metavar="infer|FILE|string",
+    metavar="infer|FILE|variant|string",
     help="data as columns: of a sample, or of a JSON file as docs/export.md shows. Rows that do not "
-    "fit keep their text in _corrupt. string, the default: data is its text.",
+    "fit keep their text in _corrupt. variant: data once more as a VARIANT, by Spark. string, the "
+    "default: data is its text.",
 )
 @click.option(
     "--from-seq",
@@ -323,6 +324,17 @@ def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> 
         there = None
     form = given["format"] or (there.format if there else "parquet")
     fields = _fields(given["data_schema"], there, source, job)
+    has_variant = given["data_schema"] == "variant" or (
+        given["data_schema"] is None and there is not None and there.has_variant
+    )
+    if has_variant and form != "parquet":
+        raise Stop(f"--data-schema variant is for parquet, and not for {form}", UNUSABLE)
+    if has_variant and given["engine"] == "direct":
+        raise Stop(
+            "--data-schema variant needs --engine spark: pyarrow, by which direct writes, knows no "
+            "VARIANT",
+            UNUSABLE,
+        )
     if form == "jsonl" and fields is not None:
         raise Stop("--data-schema makes columns, and lines of JSON have none", UNUSABLE)
     if form == "jsonl" and given["compression"] not in (None, "none", "gzip", "zstd"):
@@ -333,6 +345,7 @@ def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> 
         given["by"] or (there.by if there else "none"),
         tag_prefix=prefix if prefix is not None or there is None else there.tag_prefix,
         fields=fields,
+        has_variant=has_variant,
     )
 
 
@@ -341,13 +354,7 @@ def _fields(
 ) -> dict[str, object] | None:
     from topics.export.schema_file import written
 
-    if given == "variant":
-        raise Stop(
-            "--data-schema variant: no library here writes or keeps Parquet's VARIANT; export data as "
-            "text, which Spark's parse_json(data) makes a VARIANT of, or as columns (infer, FILE)",
-            UNUSABLE,
-        )
-    if given == "string" or (given is None and there is None):
+    if given in ("string", "variant") or (given is None and there is None):
         return None
     if there is not None and (given is None or (given == "infer" and there.fields is not None)):
         return there.fields
@@ -382,7 +389,7 @@ def _exporting(to: Path, settings: "Settings", given: dict[str, Any]) -> Iterato
     is_spark = given["engine"] == "spark" or (
         given["engine"] is None
         and settings.format in ("parquet", "jsonl")
-        and bool(given["master"] or os.environ.get("SPARK_REMOTE"))
+        and bool(given["master"] or os.environ.get("SPARK_REMOTE") or settings.has_variant)
     )
     if settings.format in ("delta", "iceberg"):
         from topics.export.tables import open_tables

@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, tag="export", tag_field="kind", omit
 
     Attributes:
         fields: The typed members of `data` in the form of a schema file; None: `data` is text.
+        has_variant: `data` is text, and `data_variant` the same as a VARIANT.
     """
 
     format: Format
@@ -79,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, tag="export", tag_field="kind", omit
     version: int = VERSION
     tag_prefix: str | None = None
     fields: dict[str, object] | None = None
+    has_variant: bool = False
 
 
 class Commit(msgspec.Struct, frozen=True, tag="commit", tag_field="kind", omit_defaults=True):

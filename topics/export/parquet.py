@@ -25,6 +25,11 @@ GROUP_BYTES: Final = 64 << 20
 REPEATED: Final = ("topic", "node", "tag")
 GROWING: Final = ("seq", "ts")
 
+VARIANT: Final = "data_variant"
+"""Column behind the others that Spark adds (`topics.spark.variant`).  pyarrow (26) takes it for a
+struct of two binaries and does not keep the mark by which Parquet knows a VARIANT, so it is never
+read here, and is made again of `data` when a file is written anew."""
+
 COMPRESSIONS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 
 
@@ -57,7 +62,9 @@ class ParquetCodec:
     def batches(self, lake: Lake, path: str) -> Iterator[pa.RecordBatch]:
         with lake.open(path) as file:
             try:
-                yield from pq.ParquetFile(file).iter_batches(batch_size=1 << 16)
+                found = pq.ParquetFile(file)
+                names = [name for name in found.schema_arrow.names if name != VARIANT]
+                yield from found.iter_batches(batch_size=1 << 16, columns=names)
             except pa.ArrowException as error:
                 raise Damaged(path, str(error)) from None
 

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from importlib import import_module
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -101,13 +102,19 @@ class Target:
     """
 
     def __init__(
-        self, lake: Lake, catalogue: Catalogue, codec: Codec, now_ms: Callable[[], int]
+        self,
+        lake: Lake,
+        catalogue: Catalogue,
+        codec: Codec,
+        now_ms: Callable[[], int],
+        compression: str = "zstd",
     ) -> None:
         self.lake = lake
         self.catalogue = catalogue
         self.codec = codec
         self.notes: list[str] = []
         self._now_ms = now_ms
+        self._compression = compression
         self._is_broken = False
         self._made: set[str] = set()
 
@@ -134,7 +141,9 @@ class Target:
 
         Raises:
             OSError: It is not committed, or whether it is shows when the export is next opened.
+            Unusable: Its files want a VARIANT, and there is no Spark.
         """
+        chunk.files = self._finished(chunk.files)
         files = self._named(chunk.topic, chunk.files)
         commit = Commit(
             topic=chunk.topic,
@@ -156,6 +165,7 @@ class Target:
         Args:
             swap: Without `added`.
         """
+        added = self._finished(added)
         files = self._named(swap.topic, added)
         waiting = [(s.path, staged_path(f.path)) for s, f in zip(added, files, strict=True)]
         for source, target in waiting:
@@ -168,6 +178,20 @@ class Target:
     def hand_off(self, topic: str, epoch: str, before_seq: int) -> Handoff:
         """Write down that the topic's records below a seq are about to be deleted."""
         return self._append(Handoff(topic, epoch, before_seq))
+
+    def _finished(self, staged: Sequence[Staged]) -> list[Staged]:
+        """The files with what only Spark writes.  Raises Unusable: It is not installed."""
+        if not self.settings.has_variant or not staged:
+            return list(staged)
+        try:
+            made: Any = import_module("topics.spark.variant")
+        except ImportError as error:
+            raise Unusable(
+                f"{self.lake.path}: its files have a VARIANT, which only Spark writes: pip install "
+                f'"topics-server[spark]" ({error})'
+            ) from None
+        found: list[Staged] = made.with_variants(self.lake, staged, self._compression)
+        return found
 
     def _named(self, topic: str, staged: Sequence[Staged]) -> list[File]:
         n = self.catalogue.n + 1
@@ -309,7 +333,8 @@ def open_target(
         raise Unusable(f"{lake.path}: another export is writing it; wait for it, or stop it")
     try:
         catalogue, notes = _loaded(lake, settings)
-        target = Target(lake, catalogue, codec_of(catalogue.settings, compression), now_ms)
+        codec = codec_of(catalogue.settings, compression)
+        target = Target(lake, catalogue, codec, now_ms, compression or "zstd")
         target.notes += notes
         target.mend()
     except BaseException:
@@ -357,11 +382,12 @@ def _loaded(lake: Lake, settings: Settings | None) -> tuple[Catalogue, list[str]
 
 
 def _require_same(lake: Lake, there: Settings, given: Settings) -> None:
-    for name in ("format", "by", "tag_prefix", "fields"):
+    for name in ("format", "by", "tag_prefix", "fields", "has_variant"):
         old, new = getattr(there, name), getattr(given, name)
         if old != new:
-            option = {"fields": "data-schema"}.get(name, name.replace("_", "-"))
-            shown = "" if name == "fields" else f" {old or 'none'}, not {new or 'none'}"
+            is_schema = name in ("fields", "has_variant")
+            option = "data-schema" if is_schema else name.replace("_", "-")
+            shown = "" if is_schema else f" {old or 'none'}, not {new or 'none'}"
             raise Unusable(
                 f"{lake.path}: it was exported with another --{option}{':' + shown if shown else ''};"
                 " give the same, or another directory"

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyarrow.types import is_timestamp
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -25,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from topics.arrow.columns import FIELDS
+from topics.arrow.columns import FIELDS, TIMESTAMP
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import Parsing, ReadOptions
 
@@ -189,22 +190,25 @@ _MAKERS: Final[dict[str, Callable[[dict[str, pa.Array], int], pa.Array]]] = {
 }
 
 
-def layout(options: ReadOptions, wanted: StructType, source: str) -> Layout:
+def layout(options: ReadOptions, given: StructType | pa.Schema, source: str) -> Layout:
     """How a read's rows are made.
 
     Args:
-        wanted: What Spark wants: the default, or what `.schema(...)` said.
+        given: What the engine wants: the default, or what `.schema(...)` said.  Spark gives its own
+            types, Sail those of Arrow, and each wants batches to the letter.
 
     Raises:
         BadOption: A column that there is not, or of a type that it does not have.
     """
+    wanted = spark_schema(given)
+    exact = given if isinstance(given, pa.Schema) else to_arrow_schema(wanted, timezone="UTC")
     known = available(options)
     typed: pa.Schema | None = None
     for each in wanted.fields:
         if each.name not in known:
             raise BadOption(f"schema: {no_column(each.name, known)}")
         if each.name == "data" and isinstance(each.dataType, StructType):
-            typed = to_arrow_schema(each.dataType, timezone="UTC")
+            typed = pa.schema(list(exact.field("data").type))
         elif each.dataType != known[each.name]:
             raise BadOption(_wrong_type(each, known[each.name]))
     sources = [KAFKA_SOURCE.get(name, name) if options.is_kafka else name for name in wanted.names]
@@ -213,7 +217,7 @@ def layout(options: ReadOptions, wanted: StructType, source: str) -> Layout:
         needed.add("seq")  # for the message
     scanned = tuple(name for name in FIELDS if name in needed) or ("seq",)
     return Layout(
-        schema=to_arrow_schema(wanted, timezone="UTC"),
+        schema=exact,
         scanned=scanned,
         typed=typed,
         is_kafka=options.is_kafka,
@@ -221,6 +225,15 @@ def layout(options: ReadOptions, wanted: StructType, source: str) -> Layout:
         source=source,
         has_loss_rows=options.loss == "rows",
     )
+
+
+def spark_schema(given: StructType | pa.Schema) -> StructType:
+    """The columns that an engine names, as Spark's types; a time is UTC, also without a zone."""
+    if not isinstance(given, pa.Schema):
+        return given
+    times = [each.with_type(TIMESTAMP) if is_timestamp(each.type) else each for each in given]
+    found: StructType = from_arrow_schema(pa.schema(times))
+    return found
 
 
 def _wrong_type(each: StructField, kind: DataType) -> str:

@@ -63,7 +63,18 @@ def _advice_of_client(error: BaseException) -> str | None:
             return f"{error}; the key is the option apiKey, or TOPICS_API_KEY of the driver"
         case client.Unreachable():
             return f"{error}; is `topics serve` running there, and reachable from this machine?"
+        case client.BadAnswer():
+            return f"{error}; is option url that of a topics server?"
     return str(error)
+
+
+@contextmanager
+def url_checked() -> Iterator[None]:
+    """While a client is made: it knows best what is a URL."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadOption(f"option url: {error}") from None
 
 
 @contextmanager

@@ -23,13 +23,14 @@ WriteMode = Literal["direct", "staged"]
 Where = int | str
 """A place in a topic: the first seq, or a word (`topics.arrow.scan.PLACES`)."""
 
-PLACE: Final = ("path", "url", "apiKey", "access")
+PLACE: Final = ("path", "url", "apiKey", "access", "retryFor")
 NAMES: Final = ("subscribe", "subscribePattern", "assign")
 BOUNDS: Final = (
     *("startingOffsets", "endingOffsets", "fromSeq", "startingTimestamp", "endingTimestamp"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
     "startingOffsetsByTimestampStrategy",
 )
+OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 KEPT: Final = ("tag", "tagPrefix", "excludeNode")
 SHAPE: Final = (
     *("columns", "includeMeta", "includeMetadata", "kafkaCompat", "includeHeaders"),
@@ -58,16 +59,23 @@ CHUNK_RECORDS: Final = 10_000
 CHUNK_BYTES: Final = 32 << 20
 IDEMPOTENCY_WINDOW_MS: Final = 86_400_000
 RETRY_FOR_S: Final = 120.0
+READ_RETRY_FOR_S: Final = 15.0
+"""The client's own: a query that cannot begin says so soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where topics lie; `repr` does not show the key."""
+    """Where topics lie; `repr` does not show the key.
+
+    Attributes:
+        retry_for_s: How long a read waits for a server that is busy or away.
+    """
 
     path: str | None = None
     url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     access: Access = "auto"
+    retry_for_s: float = READ_RETRY_FOR_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +267,8 @@ def _place(given: _Given) -> Place:
     if (access == "local" and path is None) or (access == "remote" and url is None):
         raise BadOption(f"access {access} needs option {'path' if access == 'local' else 'url'}")
     key = given.text("apiKey") or os.environ.get("TOPICS_API_KEY") or None
-    return Place(path, url, key, access)
+    retry_for_ms = given.delay_ms("retryFor", int(READ_RETRY_FOR_S * 1000))
+    return Place(path, url, key, access, retry_for_ms / 1000)
 
 
 def _topics(given: _Given) -> tuple[tuple[str, ...] | None, str | None]:
@@ -358,6 +367,9 @@ def read_options(
         BadOption: One does not exist, has no such value, or does not go with another.
     """
     given = _Given(options, READ)
+    ends = [name for name in OF_BATCHES if given.has(name)]
+    if is_stream and ends:
+        raise BadOption(f"option {ends[0]} is for batch reads: a stream has no end")
     given.one_of("maxRecordsPerTrigger", "maxOffsetsPerTrigger")
     given.one_of("minRecordsPerTrigger", "minOffsetsPerTrigger")
     given.one_of("tag", "tagPrefix")

@@ -18,7 +18,7 @@ from topics.arrow.scan import Range, choose, open_source, read, resolve, tombsto
 from topics.arrow.source import NoSuchTopic, NotReadable, Source, Wanted
 from topics.protocol.model.errors import StoreError
 from topics.spark.columns import Layout
-from topics.spark.errors import BadOption, SparkFailure
+from topics.spark.errors import BadOption, SparkFailure, url_checked
 from topics.spark.filters import Pushed
 from topics.spark.options import Bound, Place, ReadOptions
 from topics.spark.planning import Item
@@ -30,10 +30,21 @@ REWOUND: Final = "rewound"
 
 
 def open_place(place: Place) -> Source:
-    """The topics of a place whose `access` is settled.  Raises as `open_source`."""
-    where = place.path if place.path is not None else place.url
-    assert where is not None
-    return open_source(where, api_key=place.api_key if place.path is None else None)
+    """The topics of a place whose `access` is settled.
+
+    Raises:
+        BadOption: The URL is none.
+        Unusable, Corrupt: As `open_source`.
+    """
+    if place.path is not None:
+        return open_source(place.path)
+    from topics.arrow.remote import RemoteSource
+    from topics.client import Retry
+
+    assert place.url is not None
+    retry = Retry(for_s=place.retry_for_s)
+    with url_checked():
+        return RemoteSource(place.url, api_key=place.api_key, retry=retry)
 
 
 def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = None) -> Place:

@@ -21,7 +21,7 @@ from topics.client import (
 from topics.client.endpoints import append_batch
 from topics.client.options import WriteOptions as AppendWriteOptions
 from topics.spark.chunks import Chunk
-from topics.spark.errors import SparkFailure
+from topics.spark.errors import SparkFailure, url_checked
 from topics.spark.options import WriteOptions
 from topics.spark.transactions import stamps
 
@@ -31,7 +31,8 @@ KEY_CHARS_MAX: Final = 256
 
 def client_of(options: WriteOptions) -> Client:
     retry = Retry(for_s=options.retry_for_s)
-    return Client(options.place.url, api_key=options.place.api_key, retry=retry)
+    with url_checked():
+        return Client(options.place.url, api_key=options.place.api_key, retry=retry)
 
 
 def key_of(app: str, version: int, part: int, name: str) -> str:

@@ -46,6 +46,14 @@ def _missing(error: ImportError) -> str:
     )
 
 
+def _require_spark(schema: object) -> None:
+    """Raises SparkFailure: The engine is another one, whose tasks do not say which they are."""
+    from topics.spark.errors import SparkFailure
+
+    if not hasattr(schema, "fields"):
+        raise SparkFailure("only Spark writes topics; Sail reads them")
+
+
 class TopicsDataSource(DataSource):
     """Records of topics as rows, and rows as records of topics (docs/spark.md)."""
 
@@ -79,6 +87,7 @@ class TopicsDataSource(DataSource):
         with _explained():
             from topics.spark.writer import TopicsWriter, refuse_overwrite
 
+            _require_spark(schema)
             refuse_overwrite(overwrite)
             return TopicsWriter(self._write_options(), schema)
 
