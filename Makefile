@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark sim sim-soak coverage java demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
+.PHONY: serve test test-spark sim sim-soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -39,6 +39,9 @@ coverage: .venv/ready  ## branches of the core and the store that neither their 
 java: .venv/ready  # that of the machine, else one in .venv
 	@$(BIN)/python -c 'from topics.spark.java import find_java; find_java()' 2>/dev/null || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[java]'
+
+screenshots: .venv/ready  ## the pictures of docs/console.md, where a browser is installed
+	PYTHONPATH=tests $(BIN)/python -m browser.screenshots
 
 demo: java  ## 336,776 real records through a real server and through Spark
 	$(BIN)/python -m bench.demo

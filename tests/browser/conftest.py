@@ -98,16 +98,28 @@ def api(server: Server) -> Iterator[Api]:
 
 @pytest.fixture
 def visit(server: Server, page: Any) -> Callable[..., None]:
-    """Open the page, and tail a topic if one is named, once the first records are there."""
+    """Open the list of topics, and tail a topic if one is named, once the first records are there."""
 
     def visit(topic: str = "", state: str = "live") -> None:
-        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.goto(f"http://127.0.0.1:{server.port}/#/topics")
         shows(page, "#phase", "ready")
         if topic:
-            page.get_by_role("button", name=topic, exact=True).click()
+            page.get_by_role("link", name=topic, exact=True).click()
+            page.get_by_role("link", name="Live", exact=True).click()
             shows(page, "#state", state)
 
     return visit
+
+
+@pytest.fixture
+def at(server: Server, page: Any) -> Callable[[str], None]:
+    """Open a place of the console: what stands behind its `#`."""
+
+    def at(place: str) -> None:
+        page.goto(f"http://127.0.0.1:{server.port}/#{place}")
+        shows(page, "#phase", "ready")
+
+    return at
 
 
 def shows(page: Any, selector: str, text: str) -> None:

@@ -153,7 +153,7 @@ def test_the_page_asks_for_a_key_where_the_server_does(
     wire = server.connect(Http1)
     head = {"authorization": f"Bearer {KEY}"}
     ask(wire, "POST", "/v0/topics/in.jobs", dumps({"records": [{"data": "x"}]}), head)
-    page.goto(f"http://127.0.0.1:{server.port}/")
+    page.goto(f"http://127.0.0.1:{server.port}/#/topics")
 
     shows(page, "#trouble", "This server asks for a key. Type it in above.")
     assert page.locator("#access").is_visible()
@@ -162,10 +162,10 @@ def test_the_page_asks_for_a_key_where_the_server_does(
     shows(page, "#trouble", "The server does not know this key.")
     page.locator("#key").fill(KEY)
     page.keyboard.press("Enter")
-    page.get_by_role("button", name="in.jobs").click()
+    page.get_by_role("link", name="in.jobs").click()
 
-    page.wait_for_selector('.row[data-seq="1"]')
-    assert not page.locator("#trouble").is_visible()
+    page.wait_for_selector('.record[data-seq="1"]')
+    assert not page.locator("#topic-trouble").is_visible()
     assert page.locator("#access").is_visible()
     assert KEY not in page.url
 

@@ -170,6 +170,8 @@ def seen_of_the_server(seen: Seen) -> None:
     for path in ("/", "/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/limits", "/v0/docs"):
         seen.ok("GET", path)
     seen.ok("GET", "/v0/docs/swagger-ui.css")
+    seen.ok("GET", "/v0/console/main.js")
+    seen.ok("GET", "/v0/stats/history?step_ms=1000&after_ms=1")
     seen.ok(*GET)
     seen.ok("GET", "/v0/metrics")
     seen.ok("GET", "/v0/metrics", accept="application/json")

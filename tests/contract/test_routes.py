@@ -24,6 +24,8 @@ ROUTES = {
     "/v0/openapi.json": {"GET"},
     "/v0/docs": {"GET"},
     "/v0/docs/swagger-ui.css": {"GET"},
+    "/v0/console/main.js": {"GET"},
+    "/v0/stats/history": {"GET"},
 }
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
 

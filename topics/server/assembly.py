@@ -34,7 +34,7 @@ def create(settings: Settings) -> Runtime:
         limits, store, flush_ms=settings.flush_ms, sync_timeout_ms=settings.sync_timeout_ms
     )
     slow_s = settings.slow_request_ms / 1000 if settings.slow_request_ms else None
-    runtime.exchange = TopicsExchange(
+    exchange = runtime.exchange = TopicsExchange(
         runtime,
         origins_of(settings, has_keys=guard is not None),
         Observer(slow_s, spans()),
@@ -42,6 +42,8 @@ def create(settings: Settings) -> Runtime:
         guard=guard,
         trace_meta=settings.trace_meta,
     )
+    # Sockets write without an answer of HTTP.
+    runtime.after_turn = exchange.history.note
     return runtime
 
 

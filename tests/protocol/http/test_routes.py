@@ -83,7 +83,13 @@ def test_every_route_asks_for_a_scope() -> None:
     assert scopes["GET /v0/health"] == scopes["GET /readyz"] == "probe"
     # What has no data in it.
     is_open = [line for line, scope in scopes.items() if scope == "open"]
-    assert is_open == ["GET /", "GET /v0/openapi.json", "GET /v0/docs", "GET /v0/docs/:"]
+    assert is_open == [
+        "GET /",
+        "GET /v0/openapi.json",
+        "GET /v0/docs",
+        "GET /v0/docs/:",
+        "GET /v0/console/:",
+    ]
 
 
 # Queries.

@@ -85,3 +85,17 @@ def test_every_route_has_a_label_of_its_own() -> None:
     assert len(set(labels)) == len(ROUTES)
     assert "POST /v0/topics/:name/claim" in labels
     assert {LABELS[id(route)] for route in ROUTES} == set(labels)
+
+
+def test_routes_together_have_totals_and_one_histogram() -> None:
+    """Requests, those of them that answer with records, and all times in the same buckets. (§8.6)"""
+    measures = RequestMeasures()
+    assert measures.totals() == (0, 0)
+    assert measures.buckets() == [0] * (len(BOUNDS_S) + 1)
+    measures.answered(APPEND, 200, 0.0001)
+    measures.answered("POST /v0/topics/:name/diff", 200, 0.0001)
+    measures.answered("POST /v0/topics/:name/diff", 200, None)
+    measures.answered("GET /v0/health", 200, 100.0)
+
+    assert measures.totals() == (4, 2)
+    assert (measures.buckets()[0], measures.buckets()[-1], sum(measures.buckets())) == (2, 1, 3)

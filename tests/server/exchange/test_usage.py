@@ -42,3 +42,9 @@ def test_prometheus_reads_them() -> None:
 
     assert found["process_cpu_seconds"] == "counter"
     assert found["process_resident_memory_bytes"] == "gauge"
+
+
+def test_resident_memory_alone_is_a_number(tmp_path: Path) -> None:
+    """0 where the system does not tell. (§8.6)"""
+    assert usage.resident_bytes() > 1 << 20
+    assert usage.resident_bytes(tmp_path / "no-proc") == 0

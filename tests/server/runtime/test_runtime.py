@@ -179,6 +179,22 @@ def test_a_start_with_an_earlier_clock_goes_on_from_the_log(
     assert "3600000 ms behind" in caplog.text
 
 
+def test_a_turn_that_wrote_is_told() -> None:
+    """Once for all its commands; a read that changes nothing is no turn. (§8.6)"""
+
+    async def story(runtime: Runtime, store: WatchedStore) -> None:
+        turns: list[int] = []
+        runtime.after_turn = lambda: turns.append(len(store.writes))
+        before = len(store.writes)
+        await asyncio.gather(*(told(runtime, append("jobs", n)) for n in range(3)))
+        assert turns == [before + 1]
+
+        await told(runtime, diff("jobs"))
+        assert turns == [before + 1]
+
+    play(story)
+
+
 def test_all_commands_of_one_turn_are_one_write() -> None:
     """Group commit: all commands of one turn of the loop are one write. (§0.10)"""
 

@@ -472,6 +472,30 @@ class Ready(msgspec.Struct, kw_only=True):
     topics: Annotated[Natural, Meta(description="How many there are.")]
 
 
+class QueueHistory(msgspec.Struct, kw_only=True):
+    """Columns of one queue, a value for each row, at ten seconds."""
+
+    topic: TopicName
+    at_ms: Annotated[list[float], Meta(description="When; rises.")]
+    ready: Annotated[list[float], Meta(description="Could be claimed.")]
+    in_flight: Annotated[list[float], Meta(description="Under a lease.")]
+    delayed: Annotated[list[float], Meta(description="Waited.")]
+    dead_lettered: Annotated[list[float], Meta(description="Moved away up to then.")]
+
+
+class History(msgspec.Struct, kw_only=True):
+    """The last hour in figures (§8.6)."""
+
+    step_ms: Annotated[int, Meta(description="Of the rows of `series`.")]
+    now_ms: Annotated[int, Meta(description="The server's time.")]
+    series: Annotated[
+        dict[str, list[float]], Meta(description="Columns, a value for each row; `at_ms` rises.")
+    ]
+    queues: Annotated[
+        list[QueueHistory], Meta(description="The 20 queues that were written to last.")
+    ]
+
+
 LimitsInForce: Final = msgspec.defstruct(
     "LimitsInForce",
     [(limit.name, Natural) for limit in fields(Limits)],

@@ -18,7 +18,7 @@ import orjson
 
 from topics.protocol.http import bodies
 from topics.protocol.http.decoding import invalid
-from topics.protocol.http.suggestions import nearest_path
+from topics.protocol.http.suggestions import listed, nearest_path
 from topics.protocol.model.access import SCOPES, Scope
 from topics.protocol.model.commands import (
     Claim,
@@ -66,6 +66,8 @@ class Probe(Enum):
     LIMITS = "limits"
     OPENAPI = "openapi"
     DOCS = "docs"
+    CONSOLE = "console"
+    HISTORY = "history"
 
 
 class StreamKind(Enum):
@@ -231,6 +233,18 @@ def parse_work(name: str, query: Mapping[str, str], limits: Limits) -> Claim:
     return Claim(name, node, limit, lease_ms, 0)
 
 
+HISTORY_STEPS_MS: Final = (1000, 10_000)
+"""Of the tables of `GET /v0/stats/history`."""
+
+
+def parse_history(query: Mapping[str, str]) -> tuple[int, int]:
+    """(step, time after which rows are asked for) of the last hour's figures, milliseconds (§8.6)."""
+    step_ms = query_natural(query, "step_ms", HISTORY_STEPS_MS[-1])
+    if step_ms not in HISTORY_STEPS_MS:
+        raise invalid(f"expected {listed(map(str, HISTORY_STEPS_MS))}", "?step_ms")
+    return step_ms, query_natural(query, "after_ms", 0)
+
+
 def _put_router(request: Request) -> Command:
     return bodies.parse_put_router(require_router_name(request.name), request.body, request.limits)
 
@@ -316,6 +330,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /v0/openapi.json", "open", Probe.OPENAPI),
     _route("GET /v0/docs", "open", Probe.DOCS),
     _route("GET /v0/docs/:", "open", Probe.DOCS),
+    _route("GET /v0/console/:", "open", Probe.CONSOLE),
+    _route("GET /v0/stats/history", "read", Probe.HISTORY),
 )
 
 

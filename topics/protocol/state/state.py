@@ -74,6 +74,7 @@ class State:
         attention: Topics in which a run may have lost its last live record.
         segments: What of each segment file is referred to; once nothing is, the file may go.
         total_bytes, records_total: Live text and live records of all topics.
+        appended_total: Records that were appended since the start, those of the replay included.
         keys: Idempotency keys.
         expiry: When the next record of a topic with a `ttl_ms` may be past its time.
         lossy: Topics whose counters include records that a restart lost.
@@ -96,6 +97,7 @@ class State:
         self.segments = SegmentUsage()
         self.total_bytes = 0
         self.records_total = 0
+        self.appended_total = 0
         self.keys = IdempotencyKeys(self._key_window_ms)
         self.expiry = DueTimes()
         self.lossy: dict[int, Topic] = {}
@@ -247,6 +249,7 @@ class State:
             topic.floors = risen(topic.floors, event.floors)
             self._floors_moved(topic)
         self._set_totals(topic, event.count, event.size_bytes)
+        self.appended_total += n
         if event.key:
             self.keys.remember(
                 topic.topic_id, event.key, first_seq, n, event.now_ms, volatile=volatile

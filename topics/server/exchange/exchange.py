@@ -35,6 +35,7 @@ from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
 from topics.server.exchange import usage
 from topics.server.exchange.beats import Beats
+from topics.server.exchange.history import History
 from topics.server.exchange.holders import Holders
 from topics.server.exchange.in_flight import InFlight
 from topics.server.exchange.inflation import at_once, inflate, too_large
@@ -42,7 +43,7 @@ from topics.server.exchange.interface import Answer, Head, Headers, Pending, Soc
 from topics.server.exchange.late_answer import LateAnswer, shutting_down
 from topics.server.exchange.measures import LABELS, OTHER
 from topics.server.exchange.observer import Observer
-from topics.server.exchange.probes import answer_probe
+from topics.server.exchange.probes import Sources, answer_probe
 from topics.server.exchange.responder import Responder
 from topics.server.exchange.scraping import Scraping
 from topics.server.exchange.shell import Phase, Shell
@@ -151,6 +152,8 @@ class TopicsExchange:
         self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
+        self.history = History(runtime, self._observer.measures)
+        self._observer.on_answer = self.history.note
         self._beats = Beats()
         self.more: list[Callable[[], Iterable[metrics.Family]]] = []
         """What else metrics are made of: the transport's."""
@@ -187,6 +190,7 @@ class TopicsExchange:
                 self.in_flight,
                 slot,
                 self._scraping,
+                self.history,
                 self._trace_meta,
                 self._runtime.limits.max_body_bytes,
                 self._beats,
@@ -307,6 +311,7 @@ class _Admitted(msgspec.Struct, eq=False):
     _in_flight: "InFlight[_Admitted]"
     _slot: Slot
     _scraping: Scraping
+    _history: History
     _traces: bool
     max_body_bytes: int
     _beats: Beats
@@ -323,7 +328,8 @@ class _Admitted(msgspec.Struct, eq=False):
             if judged.is_strict and self._query:
                 require_known_parameters(route, routes.parse_query(self._query))
             if isinstance(route.target, Probe):
-                return answer_probe(call, route.target, judged.name, self._scraping)
+                sources = Sources(self._scraping, self._history)
+                return answer_probe(call, route.target, judged.name, self._query, sources)
             if isinstance(route.target, StreamKind):
                 streaming = self._stream(route.target)
                 self.close()  # a stream is no request in flight (§11)

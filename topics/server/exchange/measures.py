@@ -24,6 +24,12 @@ def label_of(route: Route) -> str:
 
 
 LABELS: Final = {id(route): label_of(route) for route in ROUTES}
+READS: Final = frozenset(
+    f"{method} /v0/topics/:name/{action}"
+    for method, action in (("POST", "diff"), ("GET", "records"), ("POST", "claim"))
+)
+"""Routes that answer with records."""
+assert set(LABELS.values()) >= READS
 
 
 class RequestMeasures:
@@ -57,6 +63,21 @@ class RequestMeasures:
     def refused(self, code: ErrorCode) -> None:
         """Count an error envelope by its code."""
         self._refusals[code] = self._refusals.get(code, 0) + 1
+
+    def totals(self) -> tuple[int, int]:
+        """(requests, those of them that read records) that were answered so far."""
+        requests = reads = 0
+        for (route, _), count in self._counts.items():
+            requests += count
+            if route in READS:
+                reads += count
+        return requests, reads
+
+    def buckets(self) -> list[int]:
+        """The histogram of all routes together: a count for each bound, and of what is beyond."""
+        return [sum(counts) for counts in zip(*self._buckets.values(), strict=True)] or [0] * (
+            len(BOUNDS_S) + 1
+        )
 
     def families(self) -> Iterator[Family]:
         counts = [

@@ -21,10 +21,14 @@ class Observer:
     """Args:
     slow_s: A request that took longer has a line in the log, seconds; None: none has.
     spans: Where spans go; None: nowhere.
+
+    Attributes:
+        on_answer: Called with each answer.
     """
 
     def __init__(self, slow_s: float | None = None, spans: RequestSpans | None = None) -> None:
         self.measures = RequestMeasures()
+        self.on_answer: Callable[[], None] | None = None
         self._slow_s = slow_s
         self._lines = RequestLog(slow_s)
         self._spans = spans
@@ -49,6 +53,8 @@ class Observer:
         """
         took_s = time.perf_counter() - begun_s
         self.measures.answered(route, status, took_s if is_timed else None)
+        if self.on_answer is not None:
+            self.on_answer()
         if is_timed and self._slow_s is not None and took_s > self._slow_s:
             now_s = begun_s + took_s
             self._lines.answered(head.path, head.method, status, took_s, head.client, now_s)

@@ -4,9 +4,10 @@ Knows which of them is answered in which phase; routes and refusals are the exch
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from topics.protocol.driver.group_commit import Reply
 from topics.protocol.http import answer_models as models
@@ -15,6 +16,7 @@ from topics.protocol.http.answers import open_object
 from topics.protocol.http.routes import Probe
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
+from topics.server.exchange.history import History
 from topics.server.exchange.interface import Answer, Pending
 from topics.server.exchange.late_answer import shutting_down
 from topics.server.exchange.responder import JSON, Responder
@@ -26,11 +28,21 @@ from topics.version import VERSION
 log = logging.getLogger("topics.exchange")
 
 
-def answer_probe(call: Responder, probe: Probe, name: str, scraping: Scraping) -> Answer | Pending:
+class Sources(NamedTuple):
+    """What figures are made of."""
+
+    scraping: Scraping
+    history: History
+
+
+def answer_probe(
+    call: Responder, probe: Probe, name: str, query: bytes, sources: Sources
+) -> Answer | Pending:
     """The page, probes and metrics (§8): answered in every phase.
 
     Args:
         name: The last segment of the path, where the route has one.
+        query: As it came.
     """
     runtime = call.runtime
     match probe:
@@ -54,22 +66,48 @@ def answer_probe(call: Responder, probe: Probe, name: str, scraping: Scraping) -
 
             if not name:
                 return call.fixed(docs.HEADERS, docs.DOCUMENT)
-            if name not in docs.FILES:
-                raise Rejection(ErrorCode.NOT_FOUND, "no such file")
-            return _File(call, name)
+            return _File(call, name, docs)
+        case Probe.CONSOLE:
+            from topics.server.page import console
+
+            return _File(call, name, console)
+        case Probe.HISTORY:
+            return _plain(call, _history(call, query, sources.history))
         case Probe.METRICS:
-            return _Metrics(call, scraping)
+            return _Metrics(call, sources.scraping)
+
+
+def _history(call: Responder, query: bytes, history: History) -> bytes:
+    step_ms, after_ms = routes.parse_history(routes.parse_query(query))
+    return history.document(step_ms, after_ms, call.caller)
+
+
+class Files(Protocol):
+    """A module with files of a page."""
+
+    FILES: Mapping[str, bytes]
+
+    def file_headers(self, name: str) -> tuple[tuple[bytes, bytes], ...]: ...
+
+    def read_file(self, name: str, *, zipped: bool) -> bytes: ...
 
 
 class _File:
-    """Implements `interface.Pending`: a file of `/v0/docs`, which a thread reads."""
+    """Implements `interface.Pending`: a file of a page, which a thread reads.
+
+    Raises:
+        Rejection: 404; names are those of a table, never of the disk.
+    """
 
     waits_for_news = False
     is_apart = True
 
-    def __init__(self, call: Responder, name: str) -> None:
+    def __init__(self, call: Responder, name: str, files: Files) -> None:
+        if name not in files.FILES:
+            raise Rejection(ErrorCode.NOT_FOUND, "no such file")
         self._call = call
         self._name = name
+        self._files = files
         self._deliver: Callable[[Answer], None] | None = None
 
     def then(self, deliver: Callable[[Answer], None]) -> None:
@@ -81,10 +119,8 @@ class _File:
         self._deliver = None
 
     def _read(self) -> bytes | None:
-        from topics.server.page import docs
-
         try:
-            return docs.read_file(self._name, zipped=self._call.accepts_gzip)
+            return self._files.read_file(self._name, zipped=self._call.accepts_gzip)
         except OSError:
             log.exception("a file of the package cannot be read")
             return None
@@ -94,12 +130,12 @@ class _File:
             self._deliver(self._answer(text))
 
     def _answer(self, text: bytes | None) -> Answer:
-        from topics.server.page import docs
-
         call = self._call
         if text is None:
             return call.refuse(Rejection(ErrorCode.INTERNAL, "internal error"))
-        return call.document(docs.file_headers(self._name), text, is_zipped=call.accepts_gzip)
+        return call.document(
+            self._files.file_headers(self._name), text, is_zipped=call.accepts_gzip
+        )
 
 
 class _Metrics:

@@ -37,6 +37,12 @@ def families(proc: Path = PROC) -> Iterator[Family]:
         yield _one("process_max_fds", "gauge", "Bound of open file descriptors.", soft)
 
 
+def resident_bytes(proc: Path = PROC) -> int:
+    """Resident memory, mapped files included; 0 where the system does not tell."""
+    memory = _memory(proc)
+    return 0 if memory is None else memory[1]
+
+
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:
     return Family(name, kind, text, [Sample(value, {})])
 

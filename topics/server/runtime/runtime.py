@@ -81,6 +81,8 @@ class Runtime:
         self.engine = self.driver.engine
         self.phase = Phase.STARTING
         self.exchange: Exchange
+        self.after_turn: Callable[[], None] | None = None
+        """Called after each turn, which had something to write."""
         self._started_ms = self.clock.steady_ms
         self._loop: asyncio.AbstractEventLoop
         self._soon: Callable[[Callable[[], None]], object]
@@ -275,6 +277,8 @@ class Runtime:
         self.driver.lagged((time.perf_counter() - self._asked_s) * 1000)
         self.driver.end_turn()
         self._set_alarm()
+        if self.after_turn is not None:
+            self.after_turn()
 
     def work_soon(self) -> None:
         self._loop.call_soon(self._work_off)

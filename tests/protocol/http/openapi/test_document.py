@@ -254,13 +254,21 @@ def named_in(route: Route) -> set[tuple[str, str]]:
     if b":" not in route.path:
         return set()
     noun = route.path[route.path.index(b":") - 1]
-    names = {b"topics": "topic", b"routers": "router", b"watch": "wid", b"docs": "file"}
+    names = {
+        b"topics": "topic",
+        b"routers": "router",
+        b"watch": "wid",
+        b"docs": "file",
+        b"console": "file",
+    }
     return {("path", names[noun])}
 
 
 def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:
     query, headers = Asked("node"), Asked()
     match route.target:
+        case Probe.HISTORY:
+            routes.parse_history(query)
         case Probe() | StreamKind.SOCKET:
             pass
         case StreamKind.WATCH:

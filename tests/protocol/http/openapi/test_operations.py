@@ -40,6 +40,8 @@ def command(route: routes.Route, query: dict[str, str]) -> object:
     body = BODIES.get(route.line, b"{}")
     if route.target is StreamKind.WORK:
         return routes.parse_work("t", {"node": "w", **query}, Limits())
+    if route.target is Probe.HISTORY:
+        return routes.parse_history(query)
     assert not isinstance(route.target, Probe | StreamKind)
     return route.target(Request("t", query, lambda name: None, body, Limits(), lambda: "wid"))
 

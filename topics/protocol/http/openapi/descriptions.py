@@ -88,6 +88,10 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "GET /v0/openapi.json": "OpenAPI 3.1, made of the tables that the server goes by.",
     "GET /v0/docs": "Swagger UI, served by this server alone.",
     "GET /v0/docs/:": "Script and style sheet of `/v0/docs`.",
+    "GET /v0/console/:": "Modules and style sheets of the console at `/`.",
+    "GET /v0/stats/history": "What the charts of the console are drawn of. A step without a row is "
+    "one in which nothing was asked of the server and nothing was written. An answer has 900 rows of "
+    "a table at most: continue with its last `at_ms` as `after_ms`.",
 }
 """By `Route.line`."""
 
@@ -138,5 +142,7 @@ ANSWERS: Final[Mapping[str, str]] = {
     "GET /v0/openapi.json": "The document.",
     "GET /v0/docs": "The page.",
     "GET /v0/docs/:": "The file.",
+    "GET /v0/console/:": "The file.",
+    "GET /v0/stats/history": "The rows.",
 }
 """What a good answer is."""

@@ -49,6 +49,7 @@ _NAMES: Final[dict[str, tuple[str, Schema]]] = {
     "routers": ("router", {"type": "string", "pattern": f"^{ROUTER_PATTERN}$"}),
     "watch": ("wid", {"type": "string"}),
     "docs": ("file", {"type": "string"}),
+    "console": ("file", {"type": "string"}),
 }
 """What `:` stands for, by the noun before it."""
 

@@ -264,6 +264,29 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         {"text/css": ".swagger-ui{}", "text/javascript": "SwaggerUIBundle({})"},
         name="swagger-ui.css",
     ),
+    "GET /v0/console/:": Example(
+        {"text/css": ":root {}", "text/javascript": "export {};"}, name="main.js"
+    ),
+    "GET /v0/stats/history": Example(
+        {
+            _JSON: {
+                "step_ms": 10_000,
+                "now_ms": 1795254924012,
+                "series": {"at_ms": [1795254920000.0], "records_in_per_s": [12.5]},
+                "queues": [
+                    {
+                        "topic": "mails",
+                        "at_ms": [1795254920000.0],
+                        "ready": [2.0],
+                        "in_flight": [0.0],
+                        "delayed": [0.0],
+                        "dead_lettered": [0.0],
+                    }
+                ],
+                "performance": {"server_total_ms": 0.214, "throttle_wait_ms": 0.0},
+            }
+        }
+    ),
 }
 """By `Route.line`."""
 

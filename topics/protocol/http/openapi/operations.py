@@ -358,6 +358,21 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "GET /v0/limits": Operation(
         "server", "limits", "Every bound in force.", _json(models.LimitsInForce)
     ),
+    "GET /v0/stats/history": Operation(
+        "server",
+        "history",
+        "The last hour in figures: what the console's charts are drawn of. A step without a row is one "
+        "in which nothing was asked of the server.",
+        _json(models.History),
+        parameters=(
+            Parameter(
+                "step_ms",
+                "Of the rows.",
+                {"type": "integer", "enum": [1000, 10000], "default": 10000},
+            ),
+            _natural("after_ms", "Rows of later times only; at most 900 are in one answer.", 0),
+        ),
+    ),
     "GET /v0/openapi.json": Operation(
         "server",
         "openapi",
@@ -371,6 +386,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "server",
         "docsFile",
         "A file of that page.",
+        {"text/javascript": TEXT, "text/css": TEXT},
+        refusals=(ErrorCode.NOT_FOUND,),
+    ),
+    "GET /v0/console/:": Operation(
+        "server",
+        "consoleFile",
+        "A file of the page at `/`.",
         {"text/javascript": TEXT, "text/css": TEXT},
         refusals=(ErrorCode.NOT_FOUND,),
     ),

@@ -1,29 +1,31 @@
-
 // The routers as a graph: what flows where, how far it has come, and what stops it.
 //
-// A destination has one source (§6), so the graph is trees, and rings with trees on them: a ring is
-// drawn as a tree whose last leaf leads back to its root.  The nested lists are the graph for text,
-// keyboard and screen reader; the wires are drawn behind them, from where the boxes have come to lie.
-// Nothing here counts on that one source: a topic met twice is a leaf that names it.
-//
-// `$`, `make`, `set`, `ask` and their like are of the script that comes after this one.
+// The nested lists are the graph for text, keyboard and screen reader; the lines are drawn behind them.
+
+import { getJson, onKey, why } from "./api.js";
+import { $, clock, count, digits, make, set, svg } from "./dom.js";
+import { REASONS } from "./loss.js";
+import { anyLog, known, summary } from "./topics.js";
+import { trees } from "./trees.js";
+import { setWires, wire } from "./wires.js";
 
 const ROUTERS_MAX = 300, DETAILS_A_ROUND = 8;
 
 let hasRouters = true; // until a server says that it knows no such path
-let shape = "", cards = new Map(), nodes = new Map(), wires = [];
+let shape = "", cards = new Map(), nodes = new Map(), watched = "", round = 0, isPaused = false;
 
-async function refreshRouters(mine) {
-  if (!hasRouters) return;
+export async function refreshRouters(isCurrent = () => true) {
+  if (!hasRouters || isPaused) return;
+  const mine = ++round;
   const asked = new URLSearchParams({ page_size: ROUTERS_MAX, prefix: $("router-prefix").value.trim() });
   try {
-    const page = await askJson("/v0/routers?" + asked);
-    if (mine !== round) return;
+    const page = await getJson("/v0/routers?" + asked);
+    if (!isCurrent() || isPaused || mine !== round) return;
     $("routers-trouble").hidden = true;
     showRouters(page);
     await refreshDetails(mine);
   } catch (error) {
-    if (mine !== round) return;
+    if (!isCurrent() || isPaused || mine !== round) return;
     hasRouters = error.status !== 404;
     const isShown = !$("trouble").hidden && $("trouble").textContent === why(error); // by the topics
     if (error.status === 401 || error.status === 404) {
@@ -41,13 +43,14 @@ async function refreshDetails(mine) {
   const due = [...cards.values()].sort((a, b) => b.box.open - a.box.open || a.asked - b.asked);
   await Promise.allSettled(due.slice(0, DETAILS_A_ROUND).map(async (card) => {
     card.asked = mine;
-    Object.assign(card.state, await askJson("/v0/routers/" + encodeURIComponent(card.name)));
+    Object.assign(card.state, await getJson("/v0/routers/" + encodeURIComponent(card.name)));
     if (cards.get(card.name) === card) fillCard(card);
   }));
   if (mine === round) showAlarm();
 }
 
-function showRouters({ routers, next_cursor: next }) {
+function showRouters({ routers: all, next_cursor: next }) {
+  const routers = $("only-blocked").checked ? all.filter(({ blocked }) => blocked) : all;
   const now = performance.now(), before = cards;
   cards = new Map(routers.map(({ router }) => [router, before.get(router) ?? newCard(router)]));
   for (const router of routers) {
@@ -62,12 +65,12 @@ function showRouters({ routers, next_cursor: next }) {
   shape = seen;
   nodes.forEach(fillNode);
   markNodes();
-  const isAll = $("router-prefix").value === "", log = [...rows.values()].find((row) => !row.jobs);
-  const from = log?.tr.dataset.topic ?? "hello";
+  const isAll = $("router-prefix").value === "" && !$("only-blocked").checked, from = anyLog() ?? "hello";
   set($("router-curl"), `curl -X PUT ${new URL(`v0/routers/${from}-copy`, document.baseURI)}`
     + ` -H content-type:application/json -d '${JSON.stringify({ source: from, dest: from + ".copy" })}'`);
   set($("routers-count"), routers.length ? digits(routers.length) + (next === undefined ? "" : "+") : "");
   $("routers").hidden = false;
+  $("routers").classList.toggle("bare", !routers.length);
   $("drawing").hidden = !routers.length;
   $("first-router").hidden = routers.length > 0 || !isAll;
   $("no-router").hidden = routers.length > 0 || isAll;
@@ -162,56 +165,22 @@ function newLeaf(topic) {
 
 /** Counters, of topics that are on the current page of the list. */
 function fillNode({ button, facts }, topic) {
-  const row = rows.get(topic);
-  set(facts, !row ? "" : row.jobs
-    ? [...row.jobs.counters].filter((span) => !span.hidden).map((span) => span.textContent).join(" · ")
-    : count(row.records, "record"));
+  const row = known(topic);
+  set(facts, row ? summary(row) : "");
   facts.hidden = !row;
 }
 
 function markNodes() {
-  for (const button of $("graph").querySelectorAll(".node")) button.setAttribute("aria-pressed", button.dataset.topic === tail?.topic);
-}
-
-// ---- which topic stands where
-
-/** The trees of the graph: `{topic, branches: [{routers, topic, branches} or {routers, back}]}`. */
-function trees(routers) {
-  const flows = new Map(), sources = new Map(), seen = new Set();
-  for (const { router, source, dest } of routers) {
-    const into = flows.get(source) ?? new Map();
-    flows.set(source, into.set(dest, [...(into.get(dest) ?? []), router]));
-    sources.set(dest, source);
-  }
-  // What is on a ring comes last, so that the way back runs below everything and crosses nothing.
-  const tree = (topic, ring) => {
-    seen.add(topic);
-    const into = [...(flows.get(topic) ?? [])].sort(([a], [b]) => ring.has(a) - ring.has(b) || (a < b ? -1 : 1));
-    const branches = into.map(([dest, routers]) => ({ routers, ...(seen.has(dest) ? { back: dest } : tree(dest, ring)) }));
-    return { topic, branches };
-  };
-  const ringAbove = (topic) => {
-    const walked = [];
-    for (; !walked.includes(topic); topic = sources.get(topic)) walked.push(topic);
-    return walked.slice(walked.indexOf(topic)).sort();
-  };
-  const topics = [...flows.keys()].sort(), found = [];
-  for (const topic of topics) if (!sources.has(topic)) found.push(tree(topic, new Set()));
-  for (const topic of topics) {
-    if (seen.has(topic)) continue;
-    const ring = ringAbove(topic);
-    found.push(tree(ring[0], new Set(ring)));
-  }
-  return found;
+  for (const button of $("graph").querySelectorAll(".node")) button.setAttribute("aria-pressed", button.dataset.topic === watched);
 }
 
 function lay(routers) {
   const focused = document.activeElement, before = nodes;
   nodes = new Map();
-  wires = [];
+  const wires = [];
   cards.forEach((card) => { card.wires = []; });
   const path = (card) => {
-    const found = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    const found = svg("path");
     if (card) { found.setAttribute("class", card.box.className.slice(7)); card.wires.push(found); }
     return found;
   };
@@ -240,51 +209,62 @@ function lay(routers) {
     return li;
   };
   $("graph").replaceChildren(...trees(routers).map((place) => item(place)));
-  $("wires").replaceChildren(...wires.map((wire) => wire.path));
+  setWires(wires);
   if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
 }
 
-// ---- the wires, after the boxes
+// ---- folding, resizing, pausing
 
-let wiring = 0;
-const wire = () => { wiring ||= requestAnimationFrame(drawWires); };
+const LEAST_PX = 120;
+let height = 0; // as it was dragged; 0: what the style says
 
-function drawWires() {
-  wiring = 0;
-  const origin = $("wires").getBoundingClientRect();
-  const boxes = new Map();
-  const box = (node) => {
-    if (!boxes.has(node)) {
-      const { left, right, top, bottom } = node.getBoundingClientRect();
-      const x = left - origin.left, y = top - origin.top;
-      boxes.set(node, { left: x, right: right - origin.left, top: y, bottom: bottom - origin.top, middle: (y + bottom - origin.top) / 2 });
-    }
-    return boxes.get(node);
-  };
-  const drawn = wires.map(({ from, to, home }) => (home ? ringPath(box(from), box(to), box(home)) : wirePath(box(from), box(to), to)));
-  wires.forEach(({ path }, i) => path.setAttribute("d", drawn[i]));
+function resize(px) {
+  const most = $("view-topics").clientHeight - 200;
+  height = Math.round(Math.min(Math.max(px, LEAST_PX), Math.max(most, LEAST_PX)));
+  $("routers").style.height = height + "px";
+  $("grip").setAttribute("aria-valuenow", height);
 }
 
-const ARROW = { right: "l-6 -4m6 4l-6 4", down: "l-4 -6m4 6l4 -6", up: "l-4 6m4 -6l4 6" };
-
-function wirePath(from, to, node) {
-  const arrow = (way) => (node.matches(".node") ? ARROW[way] : "");
-  if (to.left >= from.right) {
-    const half = (from.right + to.left) / 2;
-    return `M${from.right} ${from.middle}C${half} ${from.middle} ${half} ${to.middle} ${to.left} ${to.middle}${arrow("right")}`;
-  }
-  const x = Math.round(from.left) + 14.5; // one above the other, where there is little room
-  return to.left > x ? `M${x} ${from.bottom}V${to.middle}H${to.left}${arrow("right")}` : `M${x} ${from.bottom}V${to.top}${arrow("down")}`;
+function fold(isFolded) {
+  $("routers").classList.toggle("folded", isFolded);
+  $("routers").style.height = isFolded || !height ? "" : height + "px";
+  $("fold").setAttribute("aria-expanded", !isFolded);
+  set($("fold"), isFolded ? "Unfold" : "Fold");
+  wire();
 }
 
-const NARROW = matchMedia("(max-width: 620px)");
+$("fold").onclick = () => fold(!$("routers").classList.contains("folded"));
+$("grip").onpointerdown = (event) => {
+  const from = event.clientY, before = $("routers").getBoundingClientRect().height;
+  $("grip").setPointerCapture(event.pointerId);
+  $("grip").onpointermove = ({ clientY }) => resize(before + from - clientY);
+  $("grip").onpointerup = $("grip").onlostpointercapture = () => { $("grip").onpointermove = null; };
+};
+$("grip").onkeydown = (event) => {
+  const by = { ArrowUp: 24, ArrowDown: -24 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  resize($("routers").getBoundingClientRect().height + by);
+};
+$("router-pause").onclick = () => {
+  isPaused = !isPaused;
+  set($("router-pause"), isPaused ? "Resume view" : "Pause view");
+  set($("router-paused"), isPaused ? `as of ${clock(Date.now()).replace(/\.\d+$/, "")}` : "");
+  $("router-pause").setAttribute("aria-pressed", isPaused);
+  if (!isPaused) refreshRouters();
+};
+$("only-blocked").onchange = () => refreshRouters();
+$("router-prefix").oninput = () => refreshRouters();
+$("routers-scroll").onscroll = wire; // some nodes stay in sight
+new ResizeObserver(wire).observe($("drawing"));
+$("graph").onclick = ({ target }) => {
+  const topic = target.closest("[data-topic]")?.dataset.topic;
+  if (topic) location.hash = `#/topics/${topic}`;
+};
+onKey(() => { hasRouters = true; });
 
-/** From the last leaf back to the root: below the tree, or left of it where it grows downwards. */
-function ringPath(from, to, home) {
-  const y = home.bottom - 8, x = (box) => (box.left + box.right) / 2;
-  if (!NARROW.matches) {
-    return `M${x(from)} ${from.bottom}V${y - 8}q0 8 -8 8H${x(to) + 8}q-8 0 -8 -8V${to.bottom}${ARROW.up}`;
-  }
-  const gutter = home.left + 4;
-  return `M${from.left} ${from.middle}H${gutter + 8}q-8 0 -8 -8V${to.middle + 8}q0 -8 8 -8H${to.left}${ARROW.right}`;
+/** The topic whose page was open last is marked. */
+export function markTopic(topic) {
+  watched = topic;
+  markNodes();
 }
