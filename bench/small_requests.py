@@ -146,11 +146,14 @@ class Watching:
         """Write again and again, each time when all have the record before."""
         for _ in range(times):
             self._writer.sendall(append("watched"))
-            left = set(self._sockets)
-            while left:
+            waiting = dict.fromkeys(self._sockets, b"")  # and the end of what each got so far
+            while waiting:
                 for file, _ in self._poll.poll():
-                    if b"event: record" in received(self._sockets[file]):
-                        left.discard(file)
+                    got = waiting.get(file, b"") + received(self._sockets[file])
+                    if b"event: record" in got:
+                        waiting.pop(file, None)
+                    elif file in waiting:
+                        waiting[file] = got[-len(b"event: record") :]
             answer(self._writer)
         return times * len(self._sockets)
 
