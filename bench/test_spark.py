@@ -21,7 +21,8 @@ from bench.flights import Server
 from bench.test_export import Silent
 from topics import NewRecord
 from topics.arrow.local import LocalSource
-from topics.export.engines import FileExport, engine
+from topics.cli.export_engine import engine
+from topics.export.engines import FileExport
 from topics.export.lake import OsLake
 from topics.export.manifest import Settings
 from topics.export.run import Job, Run
