@@ -9,6 +9,7 @@ Refuses to know what answers mean, and decides nothing of what a server decides.
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 from topics.protocol.commit.admission import FRAME_BYTES
@@ -32,12 +33,15 @@ from topics.protocol.model.render import project
 from topics.protocol.state.topic import Topic
 from topics.store.runs import SealedRun
 
-from .invariants import i32_nothing_is_decided_after_a_failure
+from .invariants import check, i32_nothing_is_decided_after_a_failure
 
 Told = Callable[[int], None]
 """Called with the lsn of the write that carried the command, once its answer may be sent."""
 Woken = Callable[[Outcome | Exception], Told]
 """Called with the answer of a parked command; returns what is called when it is sent."""
+
+STEPS_OF_A_READ = 5000
+"""Slices of copies, and syncs, that a read of a derived topic waits for at most: some hundred are made."""
 
 
 class Process(InlineHost):
@@ -295,7 +299,10 @@ class Process(InlineHost):
             self.finish_log()
 
     def _pay(self, debt: ReadBarrier) -> None:
-        while not debt.is_passed and not self.failed:
+        for steps in count():
+            if debt.is_passed or self.failed:
+                return
+            check(steps < STEPS_OF_A_READ, "I33", "a read waits for copies without end")
             debt.advance(self.driver.moment)
             self.driver.nudge()
             self.reading += self.engine.take_fetches()
