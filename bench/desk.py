@@ -95,6 +95,9 @@ class Desk:
     def in_memory(cls, limits: Limits | None = None) -> Self:
         return cls(MemoryStore(), limits)
 
+    def later(self, delay_s: float, call: Callable[[], object]) -> None:
+        """The clock stands still."""
+
     # ------------------------------------------------------------------ commands
 
     def run(self, command: Command) -> Outcome:

@@ -46,6 +46,7 @@ ELSEWHERE: Final = {
 """By page and first words: which test runs it; the name of a file without a path is one of `tests`."""
 
 NOT_RUN: Final = {
+    ("api.md", '{"step_ms":10000'): "an answer, shortened; tests/contract/test_openapi.py",
     ("README.md", 'spark.read.format("topics")'): "needs a JVM; tests/spark reads so",
     ("cli.md", "topics serve"): "the list of commands, half of which do not end; test_shell.py "
     "holds each line against the options that there are",
