@@ -73,6 +73,7 @@ class Key:
         certain: False where a crash, or a window that was widened again, leaves both answers open.
         before: What it stood for in the log, under a batch that lives in memory only.
         forgotten: Its window had closed; a replay under a wider one may find it again.
+        rivals: Other writes that a crash may have left it with.
     """
 
     first_seq: int
@@ -82,10 +83,11 @@ class Key:
     certain: bool = True
     before: "Key | None" = None
     forgotten: bool = False
+    rivals: tuple["Key", ...] = ()
 
     def copy(self) -> "Key":
         known = self.first_seq, self.count, self.ts_ms, self.volatile, self.certain
-        return Key(*known, self.before, self.forgotten)
+        return Key(*known, self.before, self.forgotten, self.rivals)
 
     def surviving(self) -> "Key | None":
         """The part of it that a restart keeps."""
@@ -477,8 +479,13 @@ class Model:
         known = self._remembered(topic, key) if topic is not None else None
         return known is not None and not known.certain
 
-    def settle_key(self, name: str, key: str, *, remembered: bool) -> None:
+    def settle_key(self, name: str, key: str, *, remembered: bool, first_seq: int) -> None:
+        """What the server's answer to a batch with this key says of it."""
         known = self.topics[name].keys[key]
+        for rival in known.rivals if remembered else ():
+            if rival.first_seq == first_seq:
+                known = self.topics[name].keys[key] = rival.copy()
+        known.rivals = ()
         known.certain = known.certain or remembered
         known.forgotten = not remembered
 

@@ -360,7 +360,7 @@ class Traffic:
         if isinstance(command, Append) and command.key:
             key = command.key.decode().rstrip()
             if self.world.model.is_open_question(command.topic, key):
-                self.world.model.settle_key(command.topic, key, remembered=False)
+                self.world.model.settle_key(command.topic, key, remembered=False, first_seq=0)
         try:
             act()
         except Refused as refused:
@@ -392,7 +392,9 @@ class Traffic:
         if isinstance(command, Append) and command.key:
             key = command.key.decode().rstrip()
             if self.world.model.is_open_question(command.topic, key):
-                self.world.model.settle_key(command.topic, key, remembered=answer["deduped"])
+                deduped, first_seq = answer["deduped"], answer["first_seq"]
+                model = self.world.model
+                model.settle_key(command.topic, key, remembered=deduped, first_seq=first_seq)
 
     def put(self, name: str) -> None:
         self.put_config(name, self.drawn_config(name))

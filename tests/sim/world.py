@@ -717,3 +717,5 @@ def _doubt_keys(model: Model, others: list[Model]) -> None:
                 held = other.topics[name].keys.get(key)
                 if held is None or held.first_seq != known.first_seq:
                     known.certain = False
+                    if held is not None:
+                        known.rivals += (dataclasses.replace(held, certain=True, rivals=()),)
