@@ -539,10 +539,11 @@ class World:
                 self.crash(self.rng.choice(("kill", "cut")))
 
     def rest(self) -> None:
-        """Nothing disturbs the world any more: an exporter comes to the head."""
+        """Nothing disturbs the world any more: an exporter comes to the head.  Behind a log that is
+        read-only it cannot: what was written last was never synced."""
         self.files.cut_at = None
         self.files.faults.clear()
-        if self.exporting is not None:
+        if self.exporting is not None and not self.process.failed:
             self.settle()
             self.exporting.check_whole()
 
