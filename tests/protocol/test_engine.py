@@ -140,4 +140,19 @@ def test_replay_tells_the_same_story() -> None:
     assert copy.append("x", idempotency_key="k3")["deduped"] is True
 
 
+def test_a_counter_of_the_process_leaves_out_the_replay() -> None:
+    """What was appended before the start is not a rate of the first second. (§8.6)"""
+    engine = Harness()
+    engine.append("a", "b")
+    assert engine.engine.state.appended_total == 2
+    copy = Harness()
+    for event in engine.events:
+        copy.engine.state.apply(event)
+    copy.engine.finish_recovery(copy.store.recover(None), START)  # type: ignore[arg-type]
+
+    assert copy.engine.state.appended_total == 0
+    copy.append("c", name="u")
+    assert copy.engine.state.appended_total == 1
+
+
 START = 1_750_000_000_000

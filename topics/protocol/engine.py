@@ -268,6 +268,7 @@ class Engine:
         queues = self.state.queues
         queues.next_lease = max(queues.next_lease, recovery.incarnation << LEASES_BITS)
         self.router_commands.on_recovered()
+        self.state.appended_total = 0  # a replay appends what was appended before
 
     @staticmethod
     def _was_used(topic: Topic) -> bool:

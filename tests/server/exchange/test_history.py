@@ -79,21 +79,21 @@ def test_a_row_says_what_a_second_was(desk: Desk) -> None:
 
     columns = series(desk, 1000)
 
-    assert columns["records_in_per_s"] == [0.0, 30.0]
+    assert columns["records_in_per_s"] == [1.0, 30.0]
     assert columns["reads_per_s"] == [0.0, 1.0]
-    assert columns["requests_per_s"] == [0.0, 2.0]
+    assert columns["requests_per_s"] == [1.0, 2.0]
     assert columns["records"] == [1.0, 31.0]
     assert [at % 1000 for at in columns["at_ms"]] == [0.0, 0.0]
 
 
 def test_ten_seconds_are_a_row_of_their_own(desk: Desk) -> None:
     """A rate at ten seconds is the mean of them."""
-    append(desk, "jobs", 1)
+    append(desk, "jobs", 10)
     timed(desk).pass_time(10_000)
     append(desk, "jobs", 50)
     timed(desk).pass_time(10_000)
 
-    assert series(desk, 10_000)["records_in_per_s"] == [0.0, 5.0]
+    assert series(desk, 10_000)["records_in_per_s"] == [1.0, 5.0]
 
 
 def test_an_idle_server_has_no_timer(desk: Desk) -> None:
@@ -116,8 +116,8 @@ def test_what_came_before_a_silence_is_not_of_its_end(desk: Desk) -> None:
     append(desk, "jobs", 2)
     timed(desk).pass_time(10_000)
 
-    assert series(desk, 1000)["records_in_per_s"] == [0.0, 40.0, 2.0]
-    assert series(desk, 10_000)["records_in_per_s"] == [0.0, 4.0, 0.2]
+    assert series(desk, 1000)["records_in_per_s"] == [1.0, 40.0, 2.0]
+    assert series(desk, 10_000)["records_in_per_s"] == [0.1, 4.0, 0.2]
 
 
 def test_a_clock_that_is_set_back_adds_no_row(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ class State:
         attention: Topics in which a run may have lost its last live record.
         segments: What of each segment file is referred to; once nothing is, the file may go.
         total_bytes, records_total: Live text and live records of all topics.
-        appended_total: Records that were appended since the start, those of the replay included.
+        appended_total: Records that were appended since the start; a replay does not count.
         keys: Idempotency keys.
         expiry: When the next record of a topic with a `ttl_ms` may be past its time.
         lossy: Topics whose counters include records that a restart lost.

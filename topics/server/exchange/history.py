@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -96,16 +96,17 @@ class Ring:
         }
 
 
-class _Counters:
-    """What only rises, read at one moment."""
+class _Counters(NamedTuple):
+    """What only rises, read at one moment.  All of it is 0 when a server starts."""
 
-    __slots__ = ("buckets", "log_bytes", "reads", "records", "requests")
+    records: int
+    log_bytes: int
+    requests: int
+    reads: int
+    buckets: Sequence[int]
 
-    def __init__(self, state: State, log_bytes: int, measures: RequestMeasures) -> None:
-        self.records = state.appended_total
-        self.log_bytes = log_bytes
-        self.requests, self.reads = measures.totals()
-        self.buckets = measures.buckets()
+
+AT_START: Final = _Counters(0, 0, 0, 0, (0,) * (len(BOUNDS_S) + 1))
 
 
 class _Table:
@@ -114,7 +115,7 @@ class _Table:
     def __init__(self, step_ms: int) -> None:
         self.step_ms = step_ms
         self.rows = Ring(COLUMNS, HOUR_MS // step_ms)
-        self.before: _Counters | None = None
+        self.before = AT_START
         self.is_armed = False
 
 
@@ -166,9 +167,10 @@ class History:
 
     def _add(self, table: _Table, at_ms: int) -> None:
         state, rows = self._shell.engine.state, table.rows
-        now = _Counters(state, self._shell.store.stats.bytes_written_total, self._measures)
+        log_bytes, measures = self._shell.store.stats.bytes_written_total, self._measures
+        now = _Counters(state.appended_total, log_bytes, *measures.totals(), measures.buckets())
         # Counters stood still in seconds without a row, so what came is of the last step.
-        before, table.before = table.before or now, now
+        before, table.before = table.before, now
         per_s = 1000 / table.step_ms
         lags, blocked = _routers(state)
         rows.add(

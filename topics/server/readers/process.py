@@ -110,13 +110,14 @@ class ReaderProcess:
         ours.send(pickle.dumps(hello))
 
         def spawn() -> subprocess.Popen[bytes]:
-            with theirs:
-                descriptors = theirs.fileno(), page_file
-                return subprocess.Popen(
-                    command(*descriptors), pass_fds=descriptors, stdin=subprocess.DEVNULL
-                )
+            descriptors = theirs.fileno(), page_file
+            return subprocess.Popen(
+                command(*descriptors), pass_fds=descriptors, stdin=subprocess.DEVNULL
+            )
 
         def spawned(done: "asyncio.Future[subprocess.Popen[bytes]]") -> None:
+            # Here and not in the thread: the channel would end before a failure is known.
+            theirs.close()
             if done.exception() is not None:
                 log.error("reader %d cannot be started: %s", self.index, done.exception())
                 if self.channel is channel:
