@@ -1,0 +1,159 @@
+"""Questions to the brokers: where the log begins and ends, which topics there are, what they are like.
+
+Owns librdkafka's admin client.  A question is repeated until it is answered: a caller that cannot wait
+cancels it.  What repetitions do not change (a broker that forbids it) is raised.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from topics.server.cluster.kafka.failures import Forbidden
+from topics.server.cluster.kafka.library import (
+    FORBIDDEN,
+    LOGGER,
+    AdminClient,
+    KafkaException,
+    OffsetSpec,
+    TopicCollection,
+    TopicPartition,
+    error_of,
+    told,
+)
+from topics.server.cluster.kafka.library import KafkaError as Error
+from topics.server.cluster.kafka.settings import KafkaSettings
+
+T = TypeVar("T")
+
+REQUEST_SECONDS: Final = 5.0
+FIRST_PAUSE_SECONDS: Final = 0.05
+PAUSE_SECONDS_MAX: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShape:
+    """A topic as the brokers have it: its id, which a topic made anew does not share, and for each
+    partition the number of its copies."""
+
+    topic_id: str
+    copies: tuple[int, ...]
+
+
+class Brokers:
+    """Used on one event loop.
+
+    Attributes:
+        trouble: What the last question failed with; "" where it did not.
+
+    Args:
+        make: Makes librdkafka's admin client; of tests, another.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, *, make: Callable[[Any], AdminClient] = AdminClient
+    ) -> None:
+        self.trouble = ""
+        self._admin = make(settings.client())
+
+    async def ask(self, question: Callable[[AdminClient], "Future[T]"]) -> T:
+        """The answer, once there is one.
+
+        Raises:
+            Forbidden: The broker refuses it.
+            KafkaException: It answers with an error that stays (`is_passing`).
+        """
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                answer = await _answer(question(self._admin))
+                self.trouble = ""
+                return answer
+            except KafkaException as failure:
+                self._judge(failure)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    def _judge(self, failure: KafkaException) -> None:
+        self.trouble = told(failure)
+        error = error_of(failure)
+        if error is not None and error.code() in FORBIDDEN:
+            raise Forbidden(f"Kafka refuses what this node asks: {self.trouble}") from failure
+        if not is_passing(error):
+            raise failure
+        LOGGER.info("Kafka is asked again: %s", self.trouble)
+        self._admin.poll(0)  # its own log lines
+
+    # ------------------------------------------------------------------ questions
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that the log has, and the one that its next record gets, in this order in
+        time."""
+        start = await self._offset(topic, partition, OffsetSpec.earliest())
+        return start, await self.end(topic, partition)
+
+    async def end(self, topic: str, partition: int) -> int:
+        """The offset behind the last record that has all its copies.  A leader that is new does not
+        answer before it knows (KIP-207)."""
+        return await self._offset(topic, partition, OffsetSpec.latest())
+
+    async def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        place = TopicPartition(topic, partition)
+        found = await self.ask(
+            lambda admin: only(admin.list_offsets({place: spec}, request_timeout=REQUEST_SECONDS))
+        )
+        return int(found.offset)
+
+    async def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        place = TopicPartition(topic, partition, offset)
+        await self.ask(
+            lambda admin: only(admin.delete_records([place], request_timeout=REQUEST_SECONDS))
+        )
+
+    async def shape(self, topic: str) -> TopicShape | None:
+        """What the topic is like; None: there is none, as far as this broker knows."""
+        try:
+            found = await self.ask(
+                lambda admin: only(
+                    admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_SECONDS)
+                )
+            )
+        except KafkaException as failure:
+            error = error_of(failure)
+            if error is not None and error.code() in ABSENT:
+                return None
+            raise
+        return TopicShape(str(found.topic_id), tuple(len(one.replicas) for one in found.partitions))
+
+
+ABSENT: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PART, Error._UNKNOWN_TOPIC})
+
+PASSING: Final = frozenset(
+    {
+        *(Error._TRANSPORT, Error._ALL_BROKERS_DOWN, Error._TIMED_OUT, Error._RESOLVE),
+        *(Error._TIMED_OUT_QUEUE, Error._WAIT_COORD, Error._FAIL, Error._AUTHENTICATION),
+        *(Error.LEADER_NOT_AVAILABLE, Error.NOT_LEADER_FOR_PARTITION, Error.REPLICA_NOT_AVAILABLE),
+        *(Error.OFFSET_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT, Error.NETWORK_EXCEPTION),
+        *(Error.BROKER_NOT_AVAILABLE, Error.NOT_CONTROLLER, Error.KAFKA_STORAGE_ERROR),
+        *(Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH, Error.NOT_ENOUGH_REPLICAS),
+        *(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.THROTTLING_QUOTA_EXCEEDED),
+        *(Error._UNKNOWN_PARTITION, Error._SSL),
+    }
+)
+"""What another attempt may change: brokers that start, fail or elect.  `_AUTHENTICATION` and `_SSL` are
+among them, since librdkafka gives them for a connection that broke off in the handshake as well."""
+
+
+def is_passing(error: Error | None) -> bool:
+    return error is not None and (error.code() in PASSING or error.retriable())
+
+
+def only(answers: dict[Any, "Future[T]"]) -> "Future[T]":
+    """The answer of a question about one thing."""
+    (answer,) = answers.values()
+    return answer
+
+
+def _answer(future: "Future[T]") -> Awaitable[T]:
+    return asyncio.wrap_future(future)
