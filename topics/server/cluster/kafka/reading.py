@@ -137,32 +137,37 @@ class Reader:
             consumer.assign([place])
             while not self._closing.is_set():
                 self._room.acquire()
-                found = self._next(consumer)
-                if found:
-                    self._hand_over(found)
-                else:
+                if not self._pass_on(self._next(consumer)):
                     self._room.release()
         finally:
             consumer.close()
 
     def _next(self, consumer: Consumer) -> list[Message]:
-        """What there is, once there is something; [] after a while, or when the reader is closed."""
+        """What there is, once there is something; [] when the reader is closed."""
         while not self._closing.is_set():
             first = consumer.poll(POLL_SECONDS)
             if first is not None:
                 # `consume` would wait until it has as many as it was asked for.
-                found = [first, *consumer.consume(BATCH_MAX - 1, 0)]
-                kept = [message for message in found if self._is_kept(message)]
-                if kept:
-                    return kept
+                return [first, *consumer.consume(BATCH_MAX - 1, 0)]
         return []
+
+    def _pass_on(self, found: list[Message]) -> bool:
+        """Whether there was anything for the loop.  What came before a failure is handed over before
+        the failure is raised: the position is behind it."""
+        kept: list[Message] = []
+        try:
+            for message in found:
+                if self._is_kept(message):
+                    kept.append(message)
+        finally:
+            if kept:
+                self._hand_over(kept)
+        return bool(kept)
 
     def _is_kept(self, message: Message) -> bool:
         error = message.error()
         if error is None:
-            offset = message.offset()
-            assert offset is not None
-            self.position, self._epoch = offset + 1, epoch_of(message)
+            self.position, self._epoch = message.offset() + 1, epoch_of(message)
             return True
         if error.code() == KafkaError._PARTITION_EOF:
             return True

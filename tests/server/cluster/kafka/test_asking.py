@@ -1,0 +1,49 @@
+"""A question is asked until it is answered; what asking again does not change is raised."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from topics.server.cluster.kafka import asking
+from topics.server.cluster.kafka.asking import Brokers
+from topics.server.cluster.kafka.failures import Forbidden
+from topics.server.cluster.kafka.library import FORBIDDEN, KafkaError, KafkaException
+from topics.server.cluster.kafka.settings import KafkaSettings
+
+from .fakes import FakeAdmin, kafka_error
+
+
+def ask(admin: FakeAdmin) -> tuple[Any, Brokers]:
+    async def run() -> tuple[Any, Brokers]:
+        brokers = Brokers(KafkaSettings("nowhere:1"), make=lambda config: admin)  # type: ignore[arg-type, return-value]
+        return await brokers.ask(lambda asked: asked.question()), brokers
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_PAUSE_SECONDS", 0)
+
+
+@pytest.mark.parametrize("code", sorted(asking.PASSING))
+def test_what_passes_is_asked_again(code: int) -> None:
+    """A broker that starts, ends, or elects a leader."""
+    admin = FakeAdmin(kafka_error(code), kafka_error(code), "found")
+
+    found, brokers = ask(admin)
+
+    assert (found, admin.asked, brokers.trouble) == ("found", 3, "")
+
+
+@pytest.mark.parametrize("code", sorted(FORBIDDEN))
+def test_what_the_broker_forbids_is_told(code: int) -> None:
+    with pytest.raises(Forbidden, match=f"error {code}"):
+        ask(FakeAdmin(kafka_error(code)))
+
+
+def test_any_other_error_is_the_callers() -> None:
+    """`TOPIC_ALREADY_EXISTS` may be what it wants to hear."""
+    with pytest.raises(KafkaException):
+        ask(FakeAdmin(kafka_error(KafkaError.TOPIC_ALREADY_EXISTS)))
