@@ -163,6 +163,24 @@ def test_what_is_read_ahead_is_bounded() -> None:
     over_consumers(story, consumer)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [KafkaException(kafka_error(KafkaError._STATE)), failed(KafkaError._FATAL, fatal=True)],
+    ids=["raised", "given"],
+)
+def test_failures_take_no_room(
+    failure: FakeMessage | Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many: a batch that never came is none that the loop has to take."""
+    monkeypatch.setattr(reading, "BACKOFF_SECONDS", 0)
+    broken = [consumer_of([failure]) for _ in range(BATCHES_AHEAD + 1)]
+
+    async def story(reader: Reader) -> None:
+        assert await offsets(reader, 1) == [0]
+
+    over_consumers(story, *broken, consumer_of([FakeMessage(0)]))
+
+
 def test_a_reader_that_waits_for_room_can_be_closed() -> None:
     consumer = consumer_of([FakeMessage(at) for at in range(BATCH_MAX * (BATCHES_AHEAD + 3))])
 

@@ -137,8 +137,15 @@ class Reader:
             consumer.assign([place])
             while not self._closing.is_set():
                 self._room.acquire()
-                if not self._pass_on(self._next(consumer)):
-                    self._room.release()
+                kept: list[Message] = []
+                try:
+                    self._keep(self._next(consumer), kept)
+                finally:
+                    # Before a failure is raised: the position is behind what was kept.
+                    if kept:
+                        self._hand_over(kept)
+                    else:
+                        self._room.release()
         finally:
             consumer.close()
 
@@ -151,18 +158,10 @@ class Reader:
                 return [first, *consumer.consume(BATCH_MAX - 1, 0)]
         return []
 
-    def _pass_on(self, found: list[Message]) -> bool:
-        """Whether there was anything for the loop.  What came before a failure is handed over before
-        the failure is raised: the position is behind it."""
-        kept: list[Message] = []
-        try:
-            for message in found:
-                if self._is_kept(message):
-                    kept.append(message)
-        finally:
-            if kept:
-                self._hand_over(kept)
-        return bool(kept)
+    def _keep(self, found: list[Message], kept: list[Message]) -> None:
+        for message in found:
+            if self._is_kept(message):
+                kept.append(message)
 
     def _is_kept(self, message: Message) -> bool:
         error = message.error()
