@@ -7,7 +7,7 @@ import pytest
 
 from topics.server.cluster.kafka import asking
 from topics.server.cluster.kafka.asking import Brokers
-from topics.server.cluster.kafka.failures import Forbidden
+from topics.server.cluster.kafka.failures import BadKafkaConfig, Forbidden
 from topics.server.cluster.kafka.library import FORBIDDEN, KafkaError, KafkaException
 from topics.server.cluster.kafka.settings import KafkaSettings
 
@@ -47,3 +47,19 @@ def test_any_other_error_is_the_callers() -> None:
     """`TOPIC_ALREADY_EXISTS` may be what it wants to hear."""
     with pytest.raises(KafkaException):
         ask(FakeAdmin(kafka_error(KafkaError.TOPIC_ALREADY_EXISTS)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("no.such.setting", "secret", 'No such configuration property: "no.such.setting"'),
+        ("security.protocol", "sometimes", "security.protocol"),
+    ],
+)
+def test_a_setting_that_librdkafka_does_not_take_is_told(key: str, value: str, told: str) -> None:
+    """§6: a file of `key=value`."""
+    with pytest.raises(BadKafkaConfig) as raised:
+        Brokers(KafkaSettings("127.0.0.1:1", config={key: value}))
+
+    assert told in str(raised.value)
+    assert "secret" not in str(raised.value)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from topics.server.cluster.kafka.failures import Forbidden
+from topics.server.cluster.kafka.failures import BadKafkaConfig, Forbidden
 from topics.server.cluster.kafka.library import (
     FORBIDDEN,
     LOGGER,
@@ -44,18 +44,27 @@ class TopicShape:
 class Brokers:
     """Used on one event loop.
 
+    Args:
+        make: Makes librdkafka's admin client; of tests, another.
+
     Attributes:
         trouble: What the last question failed with; "" where it did not.
 
-    Args:
-        make: Makes librdkafka's admin client; of tests, another.
+    Raises:
+        BadKafkaConfig: librdkafka does not know, or take, a setting of the file.
     """
 
     def __init__(
         self, settings: KafkaSettings, *, make: Callable[[Any], AdminClient] = AdminClient
     ) -> None:
         self.trouble = ""
-        self._admin = make(settings.client())
+        try:
+            self._admin = make(settings.client())
+        except KafkaException as failure:
+            # The only thing in it that is not ours.
+            raise BadKafkaConfig(
+                f"librdkafka does not take TOPICS_CLUSTER_KAFKA_CONFIG: {told(failure)}"
+            ) from failure
 
     async def ask(self, question: Callable[[AdminClient], "Future[T]"]) -> T:
         """The answer, once there is one.

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from topics.protocol.cluster.ports import AppendRefused, OutcomeUnknown
 from topics.protocol.cluster.unit import MESSAGE_BYTES_MIN, PRELUDE
 from topics.server.cluster.kafka.asking import Brokers, TopicShape, only
 from topics.server.cluster.kafka.failures import (
@@ -37,7 +38,7 @@ from topics.server.cluster.kafka.library import (
 )
 from topics.server.cluster.kafka.reading import MakeConsumer, Reader
 from topics.server.cluster.kafka.settings import KafkaSettings
-from topics.server.cluster.kafka.writing import RECORD_OVERHEAD_BYTES, MakeProducer, Writer
+from topics.server.cluster.kafka.writing import RECORD_OVERHEAD_BYTES, MakeProducer, Writer, Written
 
 MESSAGE_BYTES_FLOOR: Final = MESSAGE_BYTES_MIN + RECORD_OVERHEAD_BYTES
 CLIENT_MESSAGE_BYTES_MAX: Final = 1_000_000_000
@@ -272,7 +273,7 @@ class _Joining:
         if start == end:
             proposed = self._known or secrets.token_bytes(16)
             control = Control(proposed.hex(), self._settings.shards)
-            await writer.send(topic, 0, msgspec.json.encode(control))
+            await self._write(writer, topic, msgspec.json.encode(control))
         raw = await self._first(topic, start)
         try:
             control = msgspec.json.decode(raw, type=Control)
@@ -328,6 +329,17 @@ class _Joining:
         finally:
             await reader.end()
 
+    async def _write(
+        self, writer: Writer, topic: str, raw: bytes, key: bytes | None = None
+    ) -> Written:
+        """Until it is known to be there; a repetition of these records does no harm."""
+        while True:
+            try:
+                return await writer.send(topic, 0, raw, key)
+            except (AppendRefused, OutcomeUnknown) as failure:
+                self._brokers.trouble = str(failure)
+            await asyncio.sleep(PAUSE_SECONDS)
+
     # ------------------------------------------------------------------ the clock
 
     async def _clock(self, writer: Writer) -> int:
@@ -339,7 +351,7 @@ class _Joining:
     async def _skew(self, writer: Writer) -> int:
         sent_ms = self._now_ms()
         # A key that no node has; compaction keeps one of them.
-        stamped = await writer.send(self._settings.nodes_topic, 0, b"", key=b"")
+        stamped = await self._write(writer, self._settings.nodes_topic, b"", key=b"")
         return skew_ms(sent_ms=sent_ms, stamped_ms=stamped.stamped_ms, received_ms=self._now_ms())
 
 
