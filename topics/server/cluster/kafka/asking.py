@@ -5,7 +5,7 @@ cancels it.  What repetitions do not change (a broker that forbids it) is raised
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -58,8 +58,12 @@ class Brokers:
         self, settings: KafkaSettings, *, make: Callable[[Any], AdminClient] = AdminClient
     ) -> None:
         self.trouble = ""
+        self._settings, self._make = settings, make
+        self._admin = self._made()
+
+    def _made(self) -> AdminClient:
         try:
-            self._admin = make(settings.client())
+            return self._make(self._settings.client())
         except KafkaException as failure:
             # The only thing in it that is not ours.
             raise BadKafkaConfig(
@@ -76,15 +80,29 @@ class Brokers:
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                answer = await _answer(question(self._admin))
+                answer = await _answered(question, self._admin)
                 self.trouble = ""
                 return answer
             except KafkaException as failure:
-                self._judge(failure)
+                is_stale = self._judge(failure)
+            if is_stale:
+                await self._renew()
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
-    def _judge(self, failure: KafkaException) -> None:
+    async def _renew(self) -> None:
+        """librdkafka's admin client keeps the leader and its epoch as it learnt them, for minutes, and
+        does not learn them anew from a broker that refuses its question."""
+        retired = [self._admin]
+        self._admin = self._made()
+        await asyncio.to_thread(retired.clear)  # it joins its threads
+
+    def _judge(self, failure: KafkaException) -> bool:
+        """Whether the question needs another client.
+
+        Raises:
+            Forbidden, KafkaException: Asking again changes nothing.
+        """
         self.trouble = told(failure)
         error = error_of(failure)
         if error is not None and error.code() in FORBIDDEN:
@@ -93,6 +111,7 @@ class Brokers:
             raise failure
         LOGGER.info("Kafka is asked again: %s", self.trouble)
         self._admin.poll(0)  # its own log lines
+        return error is not None and error.code() in STALE
 
     # ------------------------------------------------------------------ questions
 
@@ -138,15 +157,26 @@ class Brokers:
 
 ABSENT: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PART, Error._UNKNOWN_TOPIC})
 
-PASSING: Final = frozenset(
+STALE: Final = frozenset(
+    {
+        *(Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH, Error.NOT_LEADER_FOR_PARTITION),
+        *(Error.REPLICA_NOT_AVAILABLE, Error.UNKNOWN_TOPIC_ID, Error.INCONSISTENT_TOPIC_ID),
+    }
+)
+"""The broker knows another leader, or another topic of this name, than the client does."""
+
+PASSING: Final = STALE | frozenset(
     {
         *(Error._TRANSPORT, Error._ALL_BROKERS_DOWN, Error._TIMED_OUT, Error._RESOLVE),
         *(Error._TIMED_OUT_QUEUE, Error._WAIT_COORD, Error._FAIL, Error._AUTHENTICATION),
-        *(Error.LEADER_NOT_AVAILABLE, Error.NOT_LEADER_FOR_PARTITION, Error.REPLICA_NOT_AVAILABLE),
+        Error.LEADER_NOT_AVAILABLE,
         *(Error.OFFSET_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT, Error.NETWORK_EXCEPTION),
         *(Error.BROKER_NOT_AVAILABLE, Error.NOT_CONTROLLER, Error.KAFKA_STORAGE_ERROR),
-        *(Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH, Error.NOT_ENOUGH_REPLICAS),
-        *(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.THROTTLING_QUOTA_EXCEEDED),
+        *(
+            Error.NOT_ENOUGH_REPLICAS,
+            Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            Error.THROTTLING_QUOTA_EXCEEDED,
+        ),
         *(Error._UNKNOWN_PARTITION, Error._SSL),
     }
 )
@@ -164,5 +194,6 @@ def only(answers: dict[Any, "Future[T]"]) -> "Future[T]":
     return answer
 
 
-def _answer(future: "Future[T]") -> Awaitable[T]:
-    return asyncio.wrap_future(future)
+async def _answered(question: Callable[[AdminClient], "Future[T]"], admin: AdminClient) -> T:
+    # The client is held until it has answered: without an owner it would end.
+    return await asyncio.wrap_future(question(admin))
