@@ -57,6 +57,26 @@ def test_a_client_that_asks_a_broker_which_leads_no_more_is_replaced(code: int) 
     assert [client.asked for client in clients] == [1, 1]
 
 
+@pytest.mark.parametrize("code", sorted(asking.ABSENT))
+def test_a_topic_that_one_broker_does_not_know_yet_is_asked_for_again(code: int) -> None:
+    """It was made a moment ago, by another broker."""
+    found, _ = ask(FakeAdmin(kafka_error(code), "found"))
+
+    assert found == "found"
+
+
+@pytest.mark.parametrize("code", sorted(asking.ABSENT))
+def test_whether_there_is_a_topic_may_be_the_question(code: int) -> None:
+    admin = FakeAdmin(kafka_error(code))
+
+    async def run() -> None:
+        brokers = Brokers(KafkaSettings("nowhere:1"), make=lambda config: admin)  # type: ignore[arg-type, return-value]
+        await brokers.ask(lambda asked: asked.question(), may_be_absent=True)
+
+    with pytest.raises(KafkaException):
+        asyncio.run(run())
+
+
 def test_any_other_error_is_the_callers() -> None:
     """`TOPIC_ALREADY_EXISTS` may be what it wants to hear."""
     with pytest.raises(KafkaException):

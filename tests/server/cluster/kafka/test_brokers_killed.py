@@ -22,7 +22,9 @@ NAMES = count(1)
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Brokers]:
+def three(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    if request.config.option.markexpr != "long":
+        pytest.skip("minutes with three brokers: pytest -m long")
     try:
         brokers.java()
         brokers.jars()

@@ -9,12 +9,128 @@ import pytest
 
 from tests.cluster.log_promises import LogPromises, Run, Story, fill, records
 from topics.protocol.cluster.ports import AppendRefused, LogTruncated
-from topics.server.cluster.kafka.asking import only
-from topics.server.cluster.kafka.library import NewTopic, Producer
+from topics.server.cluster.kafka import log as log_module
+from topics.server.cluster.kafka.asking import TopicShape, only
+from topics.server.cluster.kafka.library import KafkaError, NewTopic, Producer
+from topics.server.cluster.kafka.log import KafkaLog
+from topics.server.cluster.kafka.settings import KafkaSettings
+from topics.server.cluster.kafka.writing import Writer
 
+from .fakes import FakeConsumer, FakeMessage, FakeProducer, consumer_of, failed
 from .joined import Node
 
 WithNode = Callable[[Callable[[Node], Awaitable[None]]], None]
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "DOUBT_SECONDS", 0)
+
+
+class StaleBrokers:
+    """A broker that was paused, and tells the end as it was before."""
+
+    async def shape(self, topic: str) -> TopicShape:
+        return TopicShape("id", (1,))
+
+    async def end(self, topic: str, partition: int) -> int:
+        return 3
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        return 0, 3
+
+
+def over_stale_brokers(
+    story: Callable[[KafkaLog], Awaitable[None]], *consumers: FakeConsumer
+) -> None:
+    """A story over a log, each of whose attempts to read has the next of these."""
+
+    async def run() -> None:
+        settings, coming = KafkaSettings("nowhere:1"), iter(consumers)
+        writer = Writer(settings, message_bytes_max=4096, make=lambda config: FakeProducer())  # type: ignore[arg-type, return-value]
+        log = KafkaLog(
+            settings,
+            shard=0,
+            topic_id="id",
+            writer=writer,
+            brokers=StaleBrokers(),  # type: ignore[arg-type]
+            make=lambda config: next(coming),  # type: ignore[arg-type, return-value]
+        )
+        await story(log)
+        await log.close()
+        await writer.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("code", [KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION])
+def test_one_brokers_word_is_no_loss(code: int) -> None:
+    """It was paused, and another one led meanwhile.  The reader looks again for the last record that
+    it read, and goes on behind that."""
+
+    async def story(log: KafkaLog) -> None:
+        async with aclosing(log.read(4)) as reading:
+            found = [await anext(reading) for _ in range(3)]
+        assert found == [(4, b"a", 2), (5, b"b", 2), (6, b"c", 3)]
+
+    first = consumer_of(
+        [FakeMessage(4, b"a", epoch=2), FakeMessage(5, b"b", epoch=2), failed(code)]
+    )
+    second = consumer_of([FakeMessage(5, b"b", epoch=2), FakeMessage(6, b"c", epoch=3)])
+    over_stale_brokers(story, first, second)
+
+    assert second.assigned[0].offset == 5
+
+
+def test_a_record_that_took_the_place_of_a_lost_one_is_found_by_its_epoch() -> None:
+    """Though the log is long again by the time in which the reader looks again."""
+
+    async def story(log: KafkaLog) -> None:
+        async with aclosing(log.read(4)) as reading:
+            assert (await anext(reading))[0] == 4
+            with pytest.raises(LogTruncated):
+                await anext(reading)
+
+    first = consumer_of([FakeMessage(4, epoch=2), failed(KafkaError._LOG_TRUNCATION)])
+    later = [consumer_of([FakeMessage(4, epoch=3), FakeMessage(5, epoch=3)]) for _ in range(2)]
+    over_stale_brokers(story, first, *later)
+
+
+def test_the_end_is_never_before_what_is_known() -> None:
+    """A broker that led until it was paused does not know it for a moment.  What this process has
+    read, or has had acknowledged, is there all the same; until the log is known to have lost it."""
+
+    async def run() -> None:
+        settings, producer = KafkaSettings("nowhere:1"), FakeProducer()
+        readers = [consumer_of([FakeMessage(20)]), consumer_of([]), consumer_of([])]
+        for reader in readers[1:]:
+            reader.coming.put(failed(KafkaError.OFFSET_OUT_OF_RANGE))
+        coming = iter(readers)
+        writer = Writer(settings, message_bytes_max=4096, make=lambda config: producer)  # type: ignore[arg-type, return-value]
+        log = KafkaLog(
+            settings,
+            shard=0,
+            topic_id="id",
+            writer=writer,
+            brokers=StaleBrokers(),  # type: ignore[arg-type]
+            make=lambda config: next(coming),  # type: ignore[arg-type, return-value]
+        )
+        assert await log.end() == 3
+        appended = log.append(b"a")
+        producer.report(9)
+        assert await appended == 9
+        assert await log.end() == 10
+        async with aclosing(log.read(20)) as reading:
+            assert (await anext(reading))[0] == 20
+            assert await log.end() == 21
+            readers[0].coming.put(failed(KafkaError._LOG_TRUNCATION))
+            with pytest.raises(LogTruncated):
+                await anext(reading)
+        assert await log.end() == 3
+        await log.close()
+        await writer.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 @pytest.mark.kafka

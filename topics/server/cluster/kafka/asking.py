@@ -28,6 +28,7 @@ from topics.server.cluster.kafka.settings import KafkaSettings
 T = TypeVar("T")
 
 REQUEST_SECONDS: Final = 5.0
+PROMPT_SECONDS: Final = 1.0
 FIRST_PAUSE_SECONDS: Final = 0.05
 PAUSE_SECONDS_MAX: Final = 1.0
 
@@ -70,8 +71,14 @@ class Brokers:
                 f"librdkafka does not take TOPICS_CLUSTER_KAFKA_CONFIG: {told(failure)}"
             ) from failure
 
-    async def ask(self, question: Callable[[AdminClient], "Future[T]"]) -> T:
+    async def ask(
+        self, question: Callable[[AdminClient], "Future[T]"], *, may_be_absent: bool = False
+    ) -> T:
         """The answer, once there is one.
+
+        Args:
+            may_be_absent: That the topic is not there is an answer, and raised.  Else it is asked
+                again: a broker learns of a new topic later than the one that made it.
 
         Raises:
             Forbidden: The broker refuses it.
@@ -84,7 +91,7 @@ class Brokers:
                 self.trouble = ""
                 return answer
             except KafkaException as failure:
-                is_stale = self._judge(failure)
+                is_stale = self._judge(failure, may_be_absent)
             if is_stale:
                 await self._renew()
             await asyncio.sleep(pause)
@@ -97,7 +104,7 @@ class Brokers:
         self._admin = self._made()
         await asyncio.to_thread(retired.clear)  # it joins its threads
 
-    def _judge(self, failure: KafkaException) -> bool:
+    def _judge(self, failure: KafkaException, may_be_absent: bool) -> bool:
         """Whether the question needs another client.
 
         Raises:
@@ -107,7 +114,7 @@ class Brokers:
         error = error_of(failure)
         if error is not None and error.code() in FORBIDDEN:
             raise Forbidden(f"Kafka refuses what this node asks: {self.trouble}") from failure
-        if not is_passing(error):
+        if not (is_passing(error) or (is_absent(error) and not may_be_absent)):
             raise failure
         LOGGER.info("Kafka is asked again: %s", self.trouble)
         self._admin.poll(0)  # its own log lines
@@ -123,8 +130,20 @@ class Brokers:
 
     async def end(self, topic: str, partition: int) -> int:
         """The offset behind the last record that has all its copies.  A leader that is new does not
-        answer before it knows (KIP-207)."""
-        return await self._offset(topic, partition, OffsetSpec.latest())
+        answer before it knows (KIP-207).
+
+        One that is old may: a broker that was paused until another one led answers what waited for
+        it, before it learns of that.  So an answer that took long is not taken.  One that did not is
+        as old as the broker's last contact with the others at worst; `log.KafkaLog.end` says more.
+        """
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        found = await self._offset(topic, partition, OffsetSpec.latest())
+        if loop.time() - asked > PROMPT_SECONDS:
+            await self._renew()
+            await asyncio.sleep(PAUSE_SECONDS_MAX)
+            found = await self._offset(topic, partition, OffsetSpec.latest())
+        return found
 
     async def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
@@ -148,8 +167,7 @@ class Brokers:
                 )
             )
         except KafkaException as failure:
-            error = error_of(failure)
-            if error is not None and error.code() in ABSENT:
+            if is_absent(error_of(failure)):
                 return None
             raise
         return TopicShape(str(found.topic_id), tuple(len(one.replicas) for one in found.partitions))
@@ -186,6 +204,10 @@ among them, since librdkafka gives them for a connection that broke off in the h
 
 def is_passing(error: Error | None) -> bool:
     return error is not None and (error.code() in PASSING or error.retriable())
+
+
+def is_absent(error: Error | None) -> bool:
+    return error is not None and error.code() in ABSENT
 
 
 def only(answers: dict[Any, "Future[T]"]) -> "Future[T]":
