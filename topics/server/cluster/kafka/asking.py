@@ -164,7 +164,8 @@ class Brokers:
             found = await self.ask(
                 lambda admin: only(
                     admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_SECONDS)
-                )
+                ),
+                may_be_absent=True,
             )
         except KafkaException as failure:
             if is_absent(error_of(failure)):
