@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -110,3 +111,15 @@ def leader_of(found: Sequence[NodeProcess]) -> NodeProcess:
         return first.get(timeout=PATIENCE_SECONDS)
     finally:
         done.set()
+
+
+def writer_of(found: Sequence[NodeProcess], count: int) -> NodeProcess:
+    """The first of these that tells of so many accepted marks from now on: who leads may change."""
+    before = {node.number: len(node.told("accepted")) for node in found}
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        for node in found:
+            if len(node.told("accepted")) >= before[node.number] + count:
+                return node
+        time.sleep(0.1)
+    raise AssertionError(f"none of {sorted(before)} has led for {PATIENCE_SECONDS} s")
