@@ -153,12 +153,12 @@ def ok(*body: Buffer) -> Answer:
 class Waiting:
     """An answer that the test gives."""
 
-    deliver: Callable[[Answer], None] | None = None
+    deliver: Callable[[Answer | Streaming], None] | None = None
     is_cancelled: bool = False
     waits_for_news: bool = False
     is_apart: bool = False
 
-    def then(self, deliver: Callable[[Answer], None]) -> None:
+    def then(self, deliver: Callable[[Answer | Streaming], None]) -> None:
         self.deliver = deliver
 
     def cancel(self) -> None:
