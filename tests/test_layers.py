@@ -75,7 +75,7 @@ MAYBE: dict[str, set[str]] = {
         for name in ("frames", "library", "link", "receiving", "sending", "speaker")
     },
     "hpack": {"server/transport/http2/blocks.py", "server/transport/http2/library.py"},
-    "httptools": {"server/transport/http1_parser.py"},
+    "httptools": {"server/transport/http1_parser.py", "server/cluster/parser.py"},
     "websockets": {"server/transport/websocket.py"},
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
