@@ -18,7 +18,7 @@ from topics.server.cluster.standing import Standing
 END_MS: Final = 5000
 """How long a second look may wait for the end of the log."""
 
-_ABSENT: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.ROUTER_NOT_FOUND, ErrorCode.NOT_A_QUEUE)
+_ABSENT: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.ROUTER_NOT_FOUND)
 
 
 def is_doubtful(reply: Reply) -> bool:
@@ -56,7 +56,7 @@ class SecondLook:
 
     def begin(self) -> Reply | Ticket:
         """The reply, or a ticket where `deliver` gets it later."""
-        found = self._decide(self._on_reply)
+        found = self._looked(self._on_reply)
         if isinstance(found, Ticket):
             self._ticket = found
             return Ticket(self._cancel, waits_for_news=found.waits_for_news)
@@ -64,6 +64,12 @@ class SecondLook:
             return found
         self._look_again()
         return Ticket(self._cancel)
+
+    def _looked(self, deliver: Deliver) -> Reply | Ticket:
+        try:
+            return self._decide(deliver)
+        except Rejection as refusal:
+            return Reply(refusal)
 
     def _on_reply(self, reply: Reply) -> None:
         if self._is_cancelled:
@@ -80,7 +86,7 @@ class SecondLook:
     async def _run(self) -> None:
         try:
             has_end = await self._standing.wait_for_end(END_MS)
-            found = self._decide(self._deliver) if has_end else Reply(behind())
+            found = self._looked(self._deliver) if has_end else Reply(behind())
         except Exception as error:
             found = Reply(error)
         if isinstance(found, Ticket):

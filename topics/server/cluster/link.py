@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -136,9 +136,8 @@ class Link(asyncio.Protocol):
     # ------------------------------------------------------------------ called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BYTES)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such type
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         _set_options(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
