@@ -37,7 +37,8 @@ class Pool:
         now_s: The loop's time.
 
     Attributes:
-        short, long: Connections in use, by kind.
+        short, long: Connections in use, by kind, and requests that are making one.
+        used: Those that are made.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Pool:
         self._short_max = short_max
         self._long_max = long_max
         self._open_link = open_link
+        self.used: set[Link] = set()
         self._idle: deque[Link] = deque()
         """In the order of their last use, the latest at the end."""
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -82,16 +84,18 @@ class Pool:
         """
         await self._enter(is_long=is_long)
         link = None if is_new else self._fresh()
-        if link is not None:
-            return link
-        try:
-            return await self._open_link(self.peer)
-        except BaseException:
-            self._leave(is_long=is_long)
-            raise
+        if link is None:
+            try:
+                link = await self._open_link(self.peer)
+            except BaseException:
+                self._leave(is_long=is_long)
+                raise
+        self.used.add(link)
+        return link
 
     def put(self, link: Link, *, is_long: bool) -> None:
         """Give a connection back: it is kept where it may carry another request, and else closed."""
+        self.used.remove(link)
         self._leave(is_long=is_long)
         if self._is_closed or not link.is_fresh or len(self._idle) >= self._short_max:
             link.abort()
@@ -152,7 +156,9 @@ class Pool:
             self._idle.popleft().abort()
 
     def close(self) -> None:
-        """Close what is idle; what is in use closes when it ends."""
+        """Close all; requests under way fail."""
         self._is_closed = True
+        for link in self.used:
+            link.abort()
         while self._idle:
             self._idle.popleft().abort()
