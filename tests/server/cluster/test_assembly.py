@@ -15,7 +15,7 @@ from topics.server.exchange.observer import Observer
 from topics.settings import Settings
 from topics.testing import START_MS, _Shell
 
-from .nodes import SECRET, FakeStanding
+from .pair import SECRET, FakeStanding
 
 
 def refused(hosts: frozenset[bytes], url: str | None, host: bytes) -> bool:

@@ -10,7 +10,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Gap, Outcome, Page, Records
 from topics.server.cluster.doubt import SecondLook, is_doubtful
 
-from .nodes import FakeStanding, run
+from .pair import FakeStanding, run
 
 FOUND = Reply(Outcome())
 ABSENT = Reply(Rejection(ErrorCode.TOPIC_NOT_FOUND, "no"))

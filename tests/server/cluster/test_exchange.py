@@ -12,7 +12,7 @@ from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.cluster.status import HistoryLoss
 
-from .nodes import FakeStanding, Node, a_pair, request, run, until
+from .pair import FakeStanding, Node, a_pair, request, run, until
 
 WRITES = [
     ("PUT", "/v0/topics/t", {}),

@@ -2,7 +2,7 @@
 
 from topics.server.cluster.figures import HELP
 
-from .nodes import a_pair, run
+from .pair import a_pair, run
 
 
 def test_metrics_of_a_follower() -> None:

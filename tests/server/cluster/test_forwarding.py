@@ -10,7 +10,7 @@ from topics.server.cluster.forwarding import SMALL_BYTES, Forwarder, token_of
 from topics.server.cluster.link import WRITE_BYTES
 from topics.server.cluster.pool import SHORT_MAX
 
-from .nodes import SECRET, Play, a_follower_of, a_pair, request, request_of, run, until
+from .pair import SECRET, Play, a_follower_of, a_pair, request, request_of, run, until
 
 WRITE = {"records": [{"data": 1}]}
 

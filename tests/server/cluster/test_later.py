@@ -7,7 +7,7 @@ from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.cluster.later import Later, Mapped
 from topics.server.exchange.interface import Answer, Streaming
 
-from .nodes import run
+from .pair import run
 
 DONE = Answer(200, (), [])
 

@@ -7,7 +7,7 @@ import pytest
 
 from topics.server.cluster.link import BUFFERED_BYTES, Broken, connect, peer_at
 
-from .nodes import BadLeader, request_of, run, until
+from .pair import BadLeader, request_of, run, until
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from topics.server.cluster.forwarding import Forwarder
 from topics.server.cluster.neighbours import Neighbours, answer_of, tag_of
 from topics.server.cluster.status import ClusterStatus, HistoryLoss
 
-from .nodes import SECRET, FakeStanding, node_status
+from .pair import SECRET, FakeStanding, node_status
 
 
 def neighbours() -> Neighbours:

@@ -8,7 +8,7 @@ import pytest
 from topics.server.cluster.link import Broken, Peer
 from topics.server.cluster.pool import IDLE_S, Full, Pool
 
-from .nodes import run
+from .pair import run
 
 PEER = Peer("h", 1, False, b"h:1")
 

@@ -6,7 +6,7 @@ import pytest
 
 from topics.server.cluster.room import Room
 
-from .nodes import run
+from .pair import run
 
 
 def test_answers_take_turns_in_the_order_of_coming() -> None:

@@ -13,7 +13,7 @@ from topics.protocol.model.errors import ErrorCode
 from topics.server.cluster.sockets import reply_of
 from topics.server.exchange.refusals import refusal
 
-from .nodes import Node, a_follower_of, a_pair, request_of, run
+from .pair import Node, a_follower_of, a_pair, request_of, run
 
 
 class Ws:
