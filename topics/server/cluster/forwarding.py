@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -60,6 +61,9 @@ _OURS: Final = frozenset(
 _THEIRS: Final = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"trailer", b"upgrade", b"date", LEADER)
 )
+
+
+_BREAKS: Final = re.compile(rb"[\r\n\0]")
 
 
 def token_of(secret: bytes) -> bytes:
@@ -184,6 +188,7 @@ class Forwarder:
         self, request: Request, url: str, is_current: Callable[[], bool], *, is_new: bool
     ) -> Answer | Streaming:
         pool = self.pool(url)
+        head = self._head(request, pool.peer.authority)
         passage = _Passage(request, url, self.room, is_current)
         try:
             link = await pool.take(is_long=request.is_long, is_new=is_new)
@@ -193,7 +198,7 @@ class Forwarder:
             raise passage.refusal(f"cannot be reached: {error}") from None
         is_streaming = False
         try:
-            answer = await passage.answer(link, self._head(request, pool.peer.authority))
+            answer = await passage.answer(link, head)
             if isinstance(answer, Answer):
                 return answer
             is_streaming = True
@@ -207,19 +212,26 @@ class Forwarder:
 
     def _head(self, request: Request, authority: bytes) -> bytes:
         lines = [
-            b"%b %b HTTP/1.1\r\nhost: %b\r\n%b: %b\r\n"
-            % (request.method.encode("latin-1"), request.target, authority, FORWARDED, self.token)
+            b"%b %b HTTP/1.1" % (request.method.encode("latin-1"), request.target),
+            b"host: " + authority,
+            b"%b: %b" % (FORWARDED, self.token),
         ]
         if request.client:
-            lines.append(b"x-forwarded-for: %b\r\n" % request.client.encode("latin-1", "replace"))
+            lines.append(b"x-forwarded-for: " + request.client.encode("latin-1", "replace"))
         named = _named_by_connection(request.headers)
-        for name, value in request.headers:
-            if name not in _OURS and name not in named:
-                lines.append(b"%b: %b\r\n" % (name, value))
+        lines += [
+            b"%b: %b" % (name, value)
+            for name, value in request.headers
+            if name not in _OURS and name not in named
+        ]
         if request.body or request.method not in ("GET", "HEAD"):
-            lines.append(b"content-length: %d\r\n" % sum(map(len, request.body)))
-        lines.append(b"\r\n")
-        return b"".join(lines)
+            lines.append(b"content-length: %d" % sum(map(len, request.body)))
+        if b" " in request.target or any(map(_BREAKS.search, lines)):
+            # In HTTP/2 a path or a value is no line, and could end one here.
+            raise Rejection(
+                ErrorCode.INVALID_REQUEST, "a path or a header that HTTP/1.1 cannot carry"
+            )
+        return b"\r\n".join((*lines, b"", b""))
 
 
 class _Passage:

@@ -22,8 +22,9 @@ import msgspec
 
 from topics.server.cluster.parser import AnswerParser, BadAnswer
 
-BUFFERED_BYTES: Final = 256 << 10
-"""Of an answer that is not taken, at which reading pauses."""
+BUFFERED_BYTES: Final = 64 << 10
+"""Of an answer that is not taken, at which reading pauses.  Thousands of clients that do not read their
+streams make the node hold as much for each."""
 WRITE_BYTES: Final = 256 << 10
 """Of a request that the transport holds, at which writing pauses."""
 CONNECT_S: Final = 2.0
