@@ -408,3 +408,26 @@ def test_no_byte_of_a_request_can_end_a_line_at_the_leader(target: bytes, value:
             assert follower.forwarder.connections == (0, 0, 0)
 
     run(story())
+
+
+def test_a_stop_is_not_held_up_by_what_waits_elsewhere() -> None:
+    """A claim in its window is refused, a stream ends, a write is waited for. (§8.2)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("q", type="queue")
+            claiming, working = await pair.follower.connect(), await pair.follower.connect()
+            claiming.send(request("POST", "/v0/topics/q/claim", {"node": "w", "wait_ms": 30_000}))
+            working.send(request("GET", "/v0/topics/q/work?node=v"))
+            assert (await working.head())[0] == 200
+            await until(lambda: pair.leader.shared.busy == 2)
+
+            pair.follower.exchange.drain()
+
+            assert (await claiming.answer()).code == (503, "not_leader")
+            while await working.chunk():
+                pass
+            assert pair.follower.shared.busy == 0
+
+    run(story())

@@ -291,6 +291,9 @@ class Exchange:
         self.feeds.append(News())
         return self.feeds[-1]
 
+    def drain(self) -> None:
+        """The server stops."""
+
     @property
     def open(self) -> int:
         """Requests that were admitted and not closed."""

@@ -82,6 +82,10 @@ class ClusterExchange(TopicsExchange):
             head = Head(head.method, head.path, head.query, head.headers, client, head.memo)
         return super().begin(head)
 
+    def drain(self) -> None:
+        """What waits for news at another node ends, and so does not hold up the stop."""
+        self._neighbours.forwarder.drain()
+
     def _admit(self, call: Responder, judged: Judged, slot: Slot) -> Admitted:
         return ClusterAdmitted(
             call,

@@ -149,6 +149,11 @@ class Forwarder:
             sum(pool.idle for pool in pools),
         )
 
+    def drain(self) -> None:
+        """End what waits for news, and streams; what is answered soon is waited for."""
+        for pool in self._pools.values():
+            pool.drain()
+
     def close(self) -> None:
         for pool in self._pools.values():
             pool.close()

@@ -58,6 +58,7 @@ class Pool:
         self._long_max = long_max
         self._open_link = open_link
         self.used: set[Link] = set()
+        self._long: set[Link] = set()
         self._idle: deque[Link] = deque()
         """In the order of their last use, the latest at the end."""
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -91,11 +92,14 @@ class Pool:
                 self._leave(is_long=is_long)
                 raise
         self.used.add(link)
+        if is_long:
+            self._long.add(link)
         return link
 
     def put(self, link: Link, *, is_long: bool) -> None:
         """Give a connection back: it is kept where it may carry another request, and else closed."""
         self.used.remove(link)
+        self._long.discard(link)
         self._leave(is_long=is_long)
         if self._is_closed or not link.is_fresh or len(self._idle) >= self._short_max:
             link.abort()
@@ -154,6 +158,11 @@ class Pool:
         now_s = self._now_s()
         while self._idle and now_s - self._idle[0].idle_since_s > IDLE_S:
             self._idle.popleft().abort()
+
+    def drain(self) -> None:
+        """Close what waits for news or streams."""
+        for link in self._long:
+            link.abort()
 
     def close(self) -> None:
         """Close all; requests under way fail."""

@@ -290,6 +290,9 @@ class TopicsExchange:
         elif self._runtime.phase is not Phase.STOPPED:
             await self._guard.reload(self._runtime.read_in_thread, self._revoke)
 
+    def drain(self) -> None:
+        """The server stops.  What waits here ends with the runtime."""
+
     def _revoke(self, caller: Caller) -> None:
         self._runtime.engine.revoke(caller)
         for admitted in self.in_flight.of(caller):
