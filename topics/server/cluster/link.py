@@ -129,6 +129,11 @@ class Link(asyncio.Protocol):
         self._moved = asyncio.get_running_loop().create_future()
         await self._moved
 
+    def give_up(self, why: str) -> None:
+        """End now; what waits for the answer raises `Broken`."""
+        self._fail(why)
+        self.abort()
+
     def abort(self) -> None:
         """End now: the other node drops what it is asked."""
         self._is_lost = True
