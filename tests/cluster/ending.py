@@ -35,7 +35,7 @@ def finish(world: "World") -> None:
     settle(world)
     is_acknowledged = any(writes(world, process) for process in list(world.processes.values()))
     settle(world)
-    check(world, is_acknowledged)
+    world.check(is_acknowledged)
 
 
 def writes(world: "World", process: Process) -> bool:

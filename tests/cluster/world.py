@@ -29,7 +29,7 @@ from topics.protocol.cluster.steps import (
 from topics.protocol.cluster.trimming import trim_before
 from topics.protocol.cluster.unit import Shard
 
-from .ending import finish
+from .ending import check, finish
 from .invariants import (
     Oracle,
     Violation,
@@ -107,7 +107,10 @@ class World:
         # A twin has a directory of its own, and the name of another.
         name = directory.removesuffix("'")
         self.note(f"start {directory}")
-        self.processes[directory] = Process(self, name, self.stores[directory])
+        self.processes[directory] = self.process(name, self.stores[directory])
+
+    def process(self, name: str, store: Store) -> Process:
+        return Process(self, name, store)
 
     def directory(self, process: Process) -> str:
         return next(name for name, other in self.processes.items() if other is process)
@@ -443,6 +446,10 @@ class World:
         for directory, store in self.stores.items():
             if directory not in self.processes and store.open()[0].offset >= first:
                 self.untold[directory] = first
+
+    def check(self, is_acknowledged: bool) -> None:
+        """All agree, at the end."""
+        check(self, is_acknowledged)
 
     def haunt(self, process: Process, first: int) -> None:
         """It has accepted, or is about to, what the log has lost."""

@@ -183,7 +183,7 @@ class QueueCommands:
         wanted = min(sum(wants), ready)
         if not wanted:
             return
-        lasting = topic.config.leases_durable
+        lasting = self._unit.logs_leases(topic)
         if lasting and not self._leases.has_room(wanted, moment, frames=min(wanted, len(hungry))):
             waiting.retry_ms = moment.now_ms + ROOM_RETRY_MS
             return
