@@ -10,7 +10,7 @@ from topics.protocol.cluster.replica import Place
 from topics.protocol.cluster.steps import Offered
 from topics.protocol.engine import Engine
 from topics.protocol.http import bodies
-from topics.protocol.model.commands import PutTopic
+from topics.protocol.model.errors import StoreError
 from topics.protocol.model.events import Event, JobsLeased, RecordsAppended
 from topics.store.memory import MemoryStore
 
@@ -30,7 +30,7 @@ from .process import Token
 from .style import KINDS, Style
 from .world import World
 
-STEPS = 500
+STEPS = 2500
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EngineStyle(Style):
     tick: float = 3
     put: float = 0.3
     delete: float = 0.4
-    claim: float = 0.8
+    claim: float = 2
 
 
 def _of(style: Style) -> EngineStyle:
@@ -108,6 +108,8 @@ class EngineWorld(World):
     def __init__(self, seed: int, style: EngineStyle | None = None) -> None:
         self.now_ms = START_MS
         self.reference = Reference()
+        self.given: set[tuple[str, int]] = set()
+        """Seqs of records that live in a leader's memory only, by epoch."""
         kind = list(ENGINE_KINDS)[seed % len(ENGINE_KINDS)]
         super().__init__(seed, style or ENGINE_KINDS[kind])
 
@@ -161,6 +163,8 @@ class EngineWorld(World):
             process.read(rng.choice(RECORDS))
         elif not process.decides:
             return
+        elif missing := [name for name in TOPICS if name not in process.engine.state.topics]:
+            self.put_topic(process, missing[0], TOPICS[missing[0]])
         elif rng.random() < 0.15 and self.unknown:
             self.add(process, self.unknown.pop(rng.randrange(len(self.unknown))), 0)  # type: ignore[arg-type]
         else:
@@ -182,9 +186,11 @@ class EngineWorld(World):
             config = dict(TOPICS[name])
             if name == "plain" and self.rng.random() < 0.5:
                 config["cap_records"] = self.rng.randint(5, 30)
-            command = bodies.parse_put(name, orjson.dumps(config))
-            assert isinstance(command, PutTopic)
-            process.ask(command, lambda found: None)
+            self.put_topic(process, name, config)
+
+    @staticmethod
+    def put_topic(process: EngineProcess, name: str, config: dict[str, object]) -> None:
+        process.ask(bodies.parse_put(name, orjson.dumps(config)), lambda found: None)
 
     def do_delete(self) -> None:
         if process := self.leader():
@@ -226,6 +232,13 @@ class EngineWorld(World):
         if missing:
             what = f"{process} at {index} did not show {sorted(missing)[:5]} of {name}"
             raise Violation("what is live is shown", what)
+
+    def was_given(self, epoch: str, seqs: list[int]) -> None:
+        """Records of a topic that is in no log have these seqs."""
+        given = {(epoch, seq) for seq in seqs}
+        if not self.log.cuts and (twice := given & self.given):
+            raise Violation("no seq twice", f"{twice}")
+        self.given |= given
 
     # ------------------------------------------------------------------ stores
 
@@ -295,5 +308,7 @@ def told_engine_world(
     except Violation as violation:
         violation.args = (f"seed={seed} kind={world.kind} {violation}",)
         raise
+    except StoreError as why:
+        raise Violation("a store opens", f"seed={seed} kind={world.kind} {why}") from why
     except AssertionError as why:
         raise Violation("asserted", f"seed={seed} kind={world.kind} {why!r}") from why

@@ -15,6 +15,7 @@ from sim.files import SimFiles
 from topics.protocol.cluster.leading import Node
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
+    Apply,
     AskEnd,
     Halt,
     Input,
@@ -164,9 +165,10 @@ class EngineProcess:
         self.has_met_loss = False
         self.offered: tuple[Place, Mark, SimFiles] | None = None
         self.skew_ms = world.rng.randint(-900, 900)
-        self.place = Place.before_all(world.shard)
         self.host: EngineHost
         self.member = Member(world.shard, name, self, message_bytes_max=MESSAGE_BYTES)
+        self._apply, member = self.member._apply, self.member
+        member._apply = self.apply  # type: ignore[method-assign]
         self.reopen()
 
     def __repr__(self) -> str:
@@ -210,13 +212,10 @@ class EngineProcess:
 
     def hear(self, event: Input) -> None:
         self.guarded(lambda: self.member.hear(event))
-        self.look()
 
-    def look(self) -> None:
-        """The place behind the last unit has moved."""
-        if self.node.anchor != self.place:
-            self.place = self.node.anchor
-            self.world.applied(self, self.place)  # type: ignore[arg-type]
+    def apply(self, effect: Apply) -> None:
+        self.world.applied(self, effect.place)  # type: ignore[arg-type]
+        self._apply(effect)
 
     # ------------------------------------------------------------------ clients
 
@@ -239,9 +238,14 @@ class EngineProcess:
         record = {"data": token.mark}
         body = orjson.dumps({"records": [record], "idempotency_key": f"k{token.mark}"})
         command = bodies.parse_append(topic, body, LIMITS, return_seqs=True, header_key=None)
-        self.ask(command, lambda found: self.tell(token, found))
+        self.ask(command, lambda found: self.tell(token, topic, found))
 
-    def tell(self, token: Token, found: Any) -> None:
+    def tell(self, token: Token, topic: str, found: Any) -> None:
+        if topic == "mist":
+            if not isinstance(found, Exception):
+                epoch = self.engine.state.topics["mist"].epoch
+                self.world.was_given(epoch, found["seqs"])
+            return
         if not isinstance(found, Exception):
             self.world.answered(self, token, Reply.ACCEPTED)  # type: ignore[arg-type]
             return

@@ -91,7 +91,7 @@ class ClusterDriver(Driver):
     is_shown = True
     when_moved: Callable[[], None]
     """Called when reads show more units than before."""
-    _time_ms = 0
+    _time_ms = _logged_ms = 0
     _late: deque[tuple[Fetch, list[list[Buffer]] | Exception]]
     _waiting: deque[_Waiting]
     _waiting_bytes = 0
@@ -111,7 +111,9 @@ class ClusterDriver(Driver):
         self.commit.leads = self.leads = True
         self._tick()
         self.engine.begin_term(term, self._time_ms)
-        # Before the first command: its clients are told what the leader before took with it.
+        # Its first unit, before any command: time goes on, and what the leader before took with it is
+        # lost.
+        self.engine.unit.emit(self._time_of_turn())
         self.commit.turn_soon()
         self.work_soon()
 
@@ -168,13 +170,21 @@ class ClusterDriver(Driver):
         return max(self._time_ms, self.engine.state.now_ms)
 
     def _tick(self) -> None:
-        """Move engine time by the clock: something is decided now."""
+        """Move engine time by the clock: something is decided now, and the unit of this turn says
+        when (`_log_time`)."""
         if self.leads and not self.commit.is_proposing:
             self._time_ms = max(self._time_ms, self.clock.clock_ms)
 
+    def _log_time(self) -> None:
+        """Have engine time logged where no unit will carry it."""
+        if self.leads and self.commit.is_settled and self._time_ms > self._logged_ms:
+            self.engine.unit.emit(self._time_of_turn())
+            self.commit.turn_soon()
+
     def _time_of_turn(self) -> TimePassed:
         """What carries the time that a turn was decided at, at the end of its unit."""
-        return TimePassed(self.engine.advance(self._time_ms))
+        self._logged_ms = self.engine.advance(self._time_ms)
+        return TimePassed(self._logged_ms)
 
     @property
     def _needs_time(self) -> bool:
@@ -206,9 +216,8 @@ class ClusterDriver(Driver):
                 self._tick()
             if due_ms is not None and due_ms <= clock_ms:
                 self._tick()
-                self.engine.unit.emit(self._time_of_turn())
-                self.commit.turn_soon()
         super().ring()
+        self._log_time()
 
     # ------------------------------------------------------------------ commands
 
@@ -221,8 +230,6 @@ class ClusterDriver(Driver):
         if self.commit.is_proposing and not isinstance(command, Append):
             if self.engine.barrier_for(command) is not None:
                 return self._wait(lambda: self.submit(command, deliver), deliver, WAITING_BYTES)
-        elif not isinstance(command, READS):
-            self._tick()
         return super().submit(command, deliver)
 
     @staticmethod
@@ -249,6 +256,7 @@ class ClusterDriver(Driver):
             found = super()._decide(command, deliver, throttle_ms)
         except Rejection as refusal:
             if refusal.code in TRY_AGAIN or (is_read and self.commit.is_settled):
+                self._log_time()
                 raise
             self.commit.hold(deliver, refusal, throttle_ms)
             return Ticket(_nothing)
@@ -313,7 +321,6 @@ class ClusterDriver(Driver):
 
     def work_off(self) -> None:
         if self.leads and not self.commit.is_proposing:
-            self._tick()
             super().work_off()
         else:
             self._is_work_due = False
@@ -324,7 +331,6 @@ class ClusterDriver(Driver):
         if self.commit.is_proposing:
             self._late.append((fetch, result))
             return
-        self._tick()
         super().fetched(fetch, result)
 
     def nudge(self) -> None:
