@@ -233,6 +233,13 @@ class EngineWorld(World):
             what = f"{process} at {index} did not show {sorted(missing)[:5]} of {name}"
             raise Violation("what is live is shown", what)
 
+    def installed(self, process: Any) -> None:
+        super().installed(process)
+        place = process.offered[0]
+        if self.oracle.chain_at(place.index) != place.chain:
+            # The log lost it after the look that proved the snapshot.
+            self.haunt(process, self.log.cuts[-1])
+
     def was_given(self, epoch: str, seqs: list[int]) -> None:
         """Records of a topic that is in no log have these seqs."""
         given = {(epoch, seq) for seq in seqs}

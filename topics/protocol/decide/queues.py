@@ -119,6 +119,12 @@ class QueueCommands:
                     stream.ended_by = gone()
                     stream.wake()
 
+    def end_streams(self, why: Rejection) -> None:
+        """This engine serves no worker any more."""
+        for _, waiting in self._waiting.all():
+            for stream in list(waiting.streams):
+                self.streams.end(stream, why)
+
     def release_all(self) -> None:
         """Answer every parked claim and wake every stream: the server is stopping."""
         for topic_id, waiting in self._waiting.all():

@@ -11,8 +11,9 @@ Invariants:
 - an answer is given no earlier than everything that it may rest on is accepted.
 """
 
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -57,6 +58,7 @@ class ClusterCommit(GroupCommit):
         time_of_turn: What carries the time of a leader's turn.
         proposal: The turn on its way to the shared log.
         shown_index: Of the last unit whose events are published here.
+        durable: Offset in the shared log of this node's mark, as far as it is synced here; -1: none.
     """
 
     leads = False
@@ -66,8 +68,16 @@ class ClusterCommit(GroupCommit):
     proposal: Proposal | None = None
     proposed_ms = 0
     shown_index = 0
+    durable = -1
     _taken_index = 0
+    _taken_mark = -1
+    _marks: deque[tuple[int, int]]
+    """Marks that are written and not synced: the write's lsn, the mark's offset."""
     _frames: Frames
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._marks = deque()
 
     # ------------------------------------------------------------------ turns
 
@@ -88,7 +98,7 @@ class ClusterCommit(GroupCommit):
             self._is_turn_due = False
         elif not self.leads:
             if self.writer is WriterState.FREE:
-                self._taken_index = self._index
+                self._taken_index, self._taken_mark = self._index, self._mark_offset
             super().end_turn()
         elif self.writer is WriterState.FREE:
             self._end_leaders_turn()
@@ -103,6 +113,21 @@ class ClusterCommit(GroupCommit):
     def recovered(self, lsn: int) -> None:
         super().recovered(lsn)
         self.shown_index = self._index
+        self._marks = deque([(lsn, self._mark_offset)])
+        self._note_durable(lsn)
+
+    @property
+    def _mark_offset(self) -> int:
+        place = self._engine.state.place
+        return -1 if place is None else place.mark.offset
+
+    def synced(self, lsn: int, took_ms: float) -> None:
+        self._note_durable(lsn)
+        super().synced(lsn, took_ms)
+
+    def _note_durable(self, lsn: int) -> None:
+        while self._marks and self._marks[0][0] <= lsn:
+            self.durable = self._marks.popleft()[1]
 
     def _end_leaders_turn(self) -> None:
         self._is_turn_due = False
@@ -142,7 +167,7 @@ class ClusterCommit(GroupCommit):
         except Exception as error:
             self.fail(error)
             return
-        self._taken_index = self._index
+        self._taken_index, self._taken_mark = self._index, self._mark_offset
         self._write(self._frames)
 
     def _write(self, frames: Frames) -> None:
@@ -155,6 +180,8 @@ class ClusterCommit(GroupCommit):
     def _written(self, lsn: int) -> int:
         super()._written(lsn)
         self.shown_index = self._taken_index
+        if self._taken_mark > self.durable:
+            self._marks.append((lsn, self._taken_mark))
         # What is accepted outlives every disk of this node.
         self._engine.on_synced(lsn)
         return lsn

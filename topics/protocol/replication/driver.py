@@ -39,6 +39,7 @@ from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
 from topics.protocol.replication.commit import ClusterCommit, Propose, not_leader
 from topics.protocol.replication.place import event_of
+from topics.protocol.state.watched import StreamEnd
 
 READS: Final = (Diff, ReadPage, GetTopic, ListTopics, CreateWatch, GetRouter, ListRouters)
 """Commands that change nothing that an event tells: every node decides them."""
@@ -126,7 +127,7 @@ class ClusterDriver(Driver):
 
     def abandon(self, why: str) -> None:
         """The engine is dropped: answer everybody but those who wait for the shared log."""
-        self.leads = self._is_open = self._delayed.is_open = False
+        self.leads = self.is_shown = self._is_open = self._delayed.is_open = False
         refusal = not_leader(why, is_unknown=False)
         self.maintenance.end()
         self._refuse_waiting(refusal)
@@ -141,6 +142,9 @@ class ClusterDriver(Driver):
         for waiting in awaiting:
             self._answer(waiting.deliver, Reply(refusal))
         self._delayed.let_all_in()
+        for stream in list(self.engine.watches.streams):
+            stream.end(StreamEnd.MOVED)
+        self.engine.queue_commands.end_streams(refusal)
 
     def _refuse_waiting(self, refusal: Rejection) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -222,14 +226,18 @@ class ClusterDriver(Driver):
     # ------------------------------------------------------------------ commands
 
     def submit(self, command: Command, deliver: Deliver) -> Reply | Ticket:
-        if not self.is_shown:
-            raise Rejection(ErrorCode.REPLICA_BEHIND, "this node has no state that it could show")
         if not self.leads:
             self._require_read(command)
+            if not self.is_shown:
+                what = "this node has no state that it could show"
+                raise Rejection(ErrorCode.REPLICA_BEHIND, what)
             return self._decide(command, deliver)
-        if self.commit.is_proposing and not isinstance(command, Append):
-            if self.engine.barrier_for(command) is not None:
-                return self._wait(lambda: self.submit(command, deliver), deliver, WAITING_BYTES)
+        if (
+            self.commit.is_proposing
+            and not isinstance(command, Append)
+            and self.engine.barrier_for(command) is not None
+        ):
+            return self._wait(lambda: self.submit(command, deliver), deliver, WAITING_BYTES)
         return super().submit(command, deliver)
 
     @staticmethod
