@@ -530,10 +530,14 @@ class Driver:
             at_ms = earlier(at_ms, self._deadlines[0][0])
         if self.engine.router_commands.wants_to_copy:
             at_ms = earlier(at_ms, self._copy_pace.alarm_ms(self._host.steady_ms))
-        work_ms = self.engine.alarm_ms()
+        work_ms = self._work_ms()
         if work_ms is not None:
             at_ms = earlier(at_ms, self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
         return at_ms
+
+    def _work_ms(self) -> int | None:
+        """When `work_off` is wanted though nothing happens until then, by the wall clock."""
+        return self.engine.alarm_ms()
 
     def ring(self) -> None:
         """Time went by: do what is due by now."""
@@ -546,7 +550,7 @@ class Driver:
         self._answer_woken()
         self._delayed.move()
         self.commit.ring()
-        work_ms = self.engine.alarm_ms()
+        work_ms = self._work_ms()
         if work_ms is not None and work_ms <= self._host.now_ms:
             self.work_off()
         elif self._copy_pace.is_held:

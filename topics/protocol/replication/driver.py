@@ -29,6 +29,7 @@ from topics.protocol.model.commands import (
     GetTopic,
     ListRouters,
     ListTopics,
+    PutTopic,
     ReadPage,
 )
 from topics.protocol.model.errors import TRY_AGAIN, ErrorCode, Rejection
@@ -204,22 +205,20 @@ class ClusterDriver(Driver):
 
     def alarm_ms(self) -> int | None:
         at_ms = super().alarm_ms()
-        if not self.leads or self.commit.is_proposing:
-            return at_ms
-        due_ms = earlier(self._time_due_ms(), self.engine.alarm_ms())
+        due_ms = earlier(self._time_due_ms(), self._work_ms())
         if due_ms is not None:
             steady_ms, clock_ms = self._host.steady_ms, self.clock.clock_ms
             at_ms = earlier(at_ms, steady_ms + max(due_ms - clock_ms, 0))
         return at_ms
 
+    def _work_ms(self) -> int | None:
+        # A replica has no work, and a leader none before what it did is accepted.
+        return self.engine.alarm_ms() if self.leads and not self.commit.is_proposing else None
+
     def ring(self) -> None:
-        if self.leads and not self.commit.is_proposing:
-            clock_ms = self.clock.clock_ms
-            work_ms, due_ms = self.engine.alarm_ms(), self._time_due_ms()
-            if work_ms is not None and work_ms <= clock_ms:
-                self._tick()
-            if due_ms is not None and due_ms <= clock_ms:
-                self._tick()
+        due_ms = earlier(self._time_due_ms(), self._work_ms())
+        if due_ms is not None and due_ms <= self.clock.clock_ms:
+            self._tick()
         super().ring()
         self._log_time()
 
@@ -261,6 +260,8 @@ class ClusterDriver(Driver):
                 )
             self._tick()
         try:
+            if isinstance(command, PutTopic):
+                self._require_class(command)
             found = super()._decide(command, deliver, throttle_ms)
         except Rejection as refusal:
             if refusal.code in TRY_AGAIN or (is_read and self.commit.is_settled):
@@ -274,6 +275,20 @@ class ClusterDriver(Driver):
             return found
         self.commit.hold(deliver, found.result, throttle_ms)
         return Ticket(_nothing)
+
+    def _require_class(self, command: PutTopic) -> None:
+        """Raises Rejection: a topic's records are in the log that nodes share, or are not."""
+        topic = self.engine.state.topics.get(command.topic)
+        if topic is None:
+            return
+        was, wanted = topic.config.durability, command.config.durability
+        if was != wanted and "ephemeral" in (was, wanted):
+            raise Rejection(
+                ErrorCode.INVALID_REQUEST,
+                f'topic "{topic.name}" is {was}: in a cluster it cannot become {wanted}, because an '
+                "ephemeral topic lives in the memory of one node",
+                {"topic": topic.name, "durability": was},
+            )
 
     def _deliver(self, result: Outcome | Exception, deliver: Deliver) -> None:
         is_held = isinstance(result, Outcome | Rejection) and not self.commit.is_settled

@@ -40,6 +40,8 @@ def shared(frames: Frames) -> tuple[int, bytes]:
     kept, count, left = [], 0, 0
     is_local = False
     for part in frames.parts:
+        if not part:
+            continue  # the padding of a text that needs none
         if not left:
             left, code, *_ = FRAME_HEADER.unpack_from(part)
             is_local = code in _LOCAL_CODES

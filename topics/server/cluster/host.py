@@ -30,6 +30,7 @@ from topics.protocol.cluster.steps import (
     EndIs,
     Found,
     Halt,
+    Input,
     Install,
     Loss,
     NotShown,
@@ -316,6 +317,11 @@ class ClusterHost:
         if self.leads and before is not None:
             await self._log.trim(before)
 
+    def _tell(self, event: Input) -> None:
+        """An input of the rule."""
+        self.member.hear(event)
+        self._runtime.rouse()
+
     # ------------------------------------------------------------------ news
 
     def _moved(self) -> None:
@@ -430,7 +436,7 @@ class ClusterHost:
             except (LogTruncated, LogTrimmed) as error:
                 log.error("%s", error)
                 self._reader = None
-                self.member.hear(ReadFailed(is_lost=isinstance(error, LogTruncated)))
+                self._tell(ReadFailed(is_lost=isinstance(error, LogTruncated)))
                 return
             except Exception as error:
                 if isinstance(error, AssertionError):
@@ -444,7 +450,7 @@ class ClusterHost:
             while not self.member.may_read:
                 await asyncio.sleep(PAUSE_S)
             before = self.term
-            self.member.hear(Found(offset, raw, epoch))
+            self._tell(Found(offset, raw, epoch))
             self._heard = offset, epoch
             if self.term != before:
                 self._note_leader(raw)
@@ -471,14 +477,14 @@ class ClusterHost:
         except Exception as error:
             is_known = isinstance(error, AppendRefused)
             log.warning("a record was not written for sure: %r", error)
-            self.member.hear(SendFailed(effect.ticket, is_known))
+            self._tell(SendFailed(effect.ticket, is_known))
         else:
-            self.member.hear(Sent(effect.ticket, effect.part, offset))
+            self._tell(Sent(effect.ticket, effect.part, offset))
         self._moved()
 
     async def _ask_end(self) -> None:
         end = self._end = await self._asked_end()
-        self.member.hear(EndIs(end))
+        self._tell(EndIs(end))
 
     async def _asked_end(self) -> int:
         while True:
@@ -493,13 +499,13 @@ class ClusterHost:
             try:
                 records = await self._records(effect)
             except (LogTruncated, LogTrimmed) as error:
-                self.member.hear(NotShown(effect.proof, isinstance(error, LogTruncated)))
+                self._tell(NotShown(effect.proof, isinstance(error, LogTruncated)))
                 return
             except Exception as error:
                 log.warning("the cluster's log is looked at again: %s", error)
                 await asyncio.sleep(AGAIN_S)
             else:
-                self.member.hear(Shown(effect.proof, records))
+                self._tell(Shown(effect.proof, records))
                 self._moved()
                 return
 
@@ -528,5 +534,5 @@ class ClusterHost:
                 log.warning("no snapshot of another node yet: %s", error)
                 await asyncio.sleep(AGAIN_S)
             else:
-                self.member.hear(Offered(place, mark))
+                self._tell(Offered(place, mark))
                 return

@@ -72,6 +72,10 @@ class ClusterRuntime(Runtime):
         super().on_failed(error)
         self.when_failed(error)
 
+    def rouse(self) -> None:
+        """The driver was told something: its alarm may have changed."""
+        self._set_alarm()
+
     async def reopen(self, between: Callable[[], None] = lambda: None) -> None:
         """Close the store of a driver that was abandoned, open it anew, and call `opened`.
 
