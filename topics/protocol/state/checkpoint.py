@@ -307,7 +307,7 @@ class Images:
         )
 
 
-def whole_image(state: ImageSource) -> Checkpoint:
+def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint:
     """All of a state in one go, as the images of a checkpoint at this moment would say it."""
     topics = []
     for topic in state.by_id.values():
@@ -315,7 +315,8 @@ def whole_image(state: ImageSource) -> Checkpoint:
         if (keys := state.keys.by_topic.get(topic.topic_id)) is not None:
             image.keys = keys.images()
         if (queue := state.queues.get(topic.topic_id)) is not None:
-            image.queue = queue.image(lasting=topic.config.leases_durable)
+            lasting = keeps_leases or topic.config.leases_durable
+            image.queue = queue.image(lasting=lasting)
         topics.append(image)
     routers = [router.image() for router in state.routers.by_id.values()]
     next_id = state.routers.next_id

@@ -458,7 +458,7 @@ class State:
 
     def image(self) -> Checkpoint:
         """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
-        return whole_image(self)
+        return whole_image(self, keeps_leases=self.images.keeps_leases)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
