@@ -4,7 +4,11 @@ import pytest
 from cluster.engines import LIMITS, START_MS
 
 from topics.protocol.http import bodies
+from topics.protocol.model.access import ANYONE
+from topics.protocol.model.commands import Begin, View
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.holder import NOBODY
+from topics.protocol.state.frames import RecordFrame
 
 from .rig import Rig
 
@@ -38,6 +42,26 @@ def test_what_is_on_its_way_is_not_shown(rig: Rig) -> None:
     assert rig.read(rig.replica) == ["a", "b"]
     rig.land()
     assert rig.read() == rig.read(rig.replica) == ["b"]
+
+
+def test_a_stream_shows_nothing_that_rests_on_what_is_on_its_way(rig: Rig) -> None:
+    """A record that a delete on its way took may be live after all: its watcher must not pass it."""
+    rig.append("a", "b")
+    rig.land()
+    woken: list[None] = []
+    commands = rig.leader.engine.watch_commands
+    stream = commands.open_socket(lambda: woken.append(None), ANYONE, NOBODY)
+    commands.subscribe(stream, {"t": Begin()}, View(100, 1 << 20), rig.leader.host.now_ms)
+    rig.delete(2)
+    rig.turn()
+
+    assert commands.next_frame(stream, rig.leader.host.now_ms) is None
+    woken.clear()
+    rig.land()
+
+    assert woken
+    frame = commands.next_frame(stream, rig.leader.host.now_ms)
+    assert isinstance(frame, RecordFrame)
 
 
 def test_commands_that_come_meanwhile_are_the_next_unit(rig: Rig) -> None:

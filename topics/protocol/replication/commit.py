@@ -56,6 +56,7 @@ class ClusterCommit(GroupCommit):
         is_stopped: No turn is ended any more.
         propose: Set before `leads` is.
         time_of_turn: What carries the time of a leader's turn.
+        wants_turn: Whether commands wait for the next turn of a leader.
         proposal: The turn on its way to the shared log.
         shown_index: Of the last unit whose events are published here.
         durable: Offset in the shared log of this node's mark, as far as it is synced here; -1: none.
@@ -65,6 +66,7 @@ class ClusterCommit(GroupCommit):
     is_stopped = False
     propose: Propose
     time_of_turn: Callable[[], TimePassed]
+    wants_turn: Callable[[], bool]
     proposal: Proposal | None = None
     proposed_ms = 0
     shown_index = 0
@@ -155,6 +157,11 @@ class ClusterCommit(GroupCommit):
             self._write(frames)
         else:
             self._finish(self._store.written_lsn, 0.0, wrote=False)
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        if self.leads and self.wants_turn():
+            self.turn_soon()
 
     def accepted(self, place: PlaceReached) -> None:
         """The unit on its way is accepted: write it here."""

@@ -12,7 +12,7 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.unit import Unit
@@ -40,7 +40,8 @@ from topics.protocol.model.ports import Recovery
 from topics.protocol.model.records import Buffer
 from topics.protocol.replication.commit import ClusterCommit, Propose, not_leader
 from topics.protocol.replication.place import event_of
-from topics.protocol.state.watched import StreamEnd
+from topics.protocol.state.frames import Pulled
+from topics.protocol.state.watched import Stream, StreamEnd
 
 READS: Final = (Diff, ReadPage, GetTopic, ListTopics, CreateWatch, GetRouter, ListRouters)
 """Commands that change nothing that an event tells: every node decides them."""
@@ -97,12 +98,15 @@ class ClusterDriver(Driver):
     _late: deque[tuple[Fetch, list[list[Buffer]] | Exception]]
     _waiting: deque[_Waiting]
     _waiting_bytes = 0
+    _is_deciding = False
+    _denied: dict[Stream, None]
+    _next_frame: Callable[[Stream, int], Pulled | None]
 
     # ------------------------------------------------------------------ life
 
     def _finish_recovery(self, recovery: Recovery) -> None:
         self.engine.resume()
-        self._late, self._waiting = deque(), deque()
+        self._late, self._waiting, self._denied = deque(), deque(), {}
         self.when_moved = _nothing
 
     def lead(self, term: int, propose: Propose) -> None:
@@ -110,6 +114,9 @@ class ClusterDriver(Driver):
         assert self.commit.is_written
         self.commit.propose = propose
         self.commit.time_of_turn = self._time_of_turn
+        self.commit.wants_turn = lambda: bool(self._waiting)
+        commands: Any = self.engine.watch_commands
+        self._next_frame, commands.next_frame = commands.next_frame, self._frame
         self.commit.leads = self.leads = True
         self._tick()
         self.engine.begin_term(term, self._time_ms)
@@ -251,7 +258,7 @@ class ClusterDriver(Driver):
         if not is_read:
             if not self.leads:
                 raise not_leader("it follows", is_unknown=False)
-            if self.commit.is_proposing:
+            if self.commit.is_proposing or (self._waiting and not self._is_deciding):
                 size_bytes = WAITING_BYTES
                 if isinstance(command, Append):
                     size_bytes += sum(map(len, command.datas))
@@ -312,6 +319,13 @@ class ClusterDriver(Driver):
 
     def _decide_waiting(self) -> None:
         """The unit is accepted: those that came meanwhile are the next turn."""
+        self._is_deciding = True
+        try:
+            self._decide_all_waiting()
+        finally:
+            self._is_deciding = False
+
+    def _decide_all_waiting(self) -> None:
         while self._waiting and not self.commit.is_proposing:
             waiting = self._waiting.popleft()
             self._waiting_bytes -= waiting.size_bytes
@@ -334,7 +348,24 @@ class ClusterDriver(Driver):
         super().on_answered()
         while self._late and not self.commit.is_proposing:
             self.fetched(*self._late.popleft())
-        self._decide_waiting()
+        denied, self._denied = self._denied, {}
+        for stream in denied:
+            stream.wake()
+        if self._waiting:
+            # Not at once: streams and reads come first, which show what is accepted now.
+            self.commit.turn_soon()
+
+    def end_turn(self) -> None:
+        if self.leads and not self.commit.is_proposing:
+            self._decide_waiting()
+        super().end_turn()
+
+    def _frame(self, stream: Stream, now_ms: int) -> Pulled | None:
+        """What a stream gets; nothing while that may rest on what is not accepted, until it is woken."""
+        if self.commit.is_settled or self.commit.failure is not None:
+            return self._next_frame(stream, now_ms)
+        self._denied[stream] = None
+        return None
 
     # ------------------------------------------------------------------ work without a command
 
