@@ -105,6 +105,7 @@ class EngineHost(InlineHost):
         self._clock = clock
         self.wrote: Callable[[], None] = lambda: None
         self.synced: Callable[[], None] = lambda: None
+        self.failed: Callable[[], None] = lambda: None
         super().__init__(LIMITS, store, clock())
         self.driver.clock = self
 
@@ -134,6 +135,9 @@ class EngineHost(InlineHost):
     def sync_log(self, step: Sync) -> None:
         super().sync_log(step)
         self.synced()
+
+    def on_failed(self, error: Exception) -> None:
+        self.failed()
 
     def on_broken_answer(self, error: Exception) -> None:
         raise error
@@ -306,7 +310,7 @@ class EngineProcess:
         host = EngineHost(new_store(self.store.files), lambda: self.world.now_ms + self.skew_ms)
         self.host = host
         host.driver.recover()
-        host.wrote, host.synced = self._wrote, self._synced
+        host.wrote, host.synced, host.failed = self._wrote, self._synced, self.member.failed
         self._wrote()
         self._synced()
         self.member.opened(host.driver)

@@ -111,8 +111,9 @@ class Node:
                 deliver(found)
         return answer
 
-    def append(self, *datas: object, name: str = "t") -> "asyncio.Future[Any]":
-        body = orjson.dumps({"records": [{"data": data} for data in datas]})
+    def append(self, *datas: object, name: str = "t", key: str = "") -> "asyncio.Future[Any]":
+        fields = {"idempotency_key": key} if key else {}
+        body = orjson.dumps({"records": [{"data": data} for data in datas], **fields})
         command = bodies.parse_append(name, body, LIMITS, return_seqs=True, header_key=None)
         return self.ask(command)
 

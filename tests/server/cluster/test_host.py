@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,34 @@ async def test_a_leader_trims_what_others_have_on_their_disks(tmp_path: Path) ->
         assert nodes.log.start == 0
         await leader.host.trim([other.host.durable, other.host.durable])
         assert nodes.log.start == other.host.durable
+
+
+@on_a_loop
+async def test_leading_moves_while_clients_write(tmp_path: Path) -> None:
+    """Engines are dropped and opened anew under load: what was acknowledged is on every node, once."""
+    async with cluster(tmp_path) as nodes:
+        acknowledged: set[str] = set()
+
+        async def write(client: int) -> None:
+            for number in range(12):
+                data = f"{client}-{number}"
+                while data not in acknowledged:
+                    leader = next((node for node in nodes.nodes if node.host.leads), None)
+                    with suppress(Rejection):  # the key makes the repetition safe
+                        if leader is not None:
+                            await leader.append(data, key=data)
+                            acknowledged.add(data)
+                    await asyncio.sleep(0)
+
+        clients = [asyncio.create_task(write(client)) for client in range(4)]
+        for turn in range(6):
+            node = nodes.nodes[turn % 3]
+            for other in nodes.nodes:
+                await other.host.lost()
+            await node.lead()
+        await asyncio.gather(*clients)
+
+        for node in nodes.nodes:
+            assert await node.host.wait_for_end(WAIT_MS)
+            datas = await node.datas()
+            assert sorted(datas) == sorted(acknowledged)

@@ -112,9 +112,12 @@ class ClusterCommit(GroupCommit):
         place = self._engine.state.place
         return 0 if place is None else place.place.index
 
+    def resumed(self) -> None:
+        """What the store held is shown."""
+        self.shown_index = self._index
+
     def recovered(self, lsn: int) -> None:
         super().recovered(lsn)
-        self.shown_index = self._index
         self._marks = deque([(lsn, self._mark_offset)])
         self._note_durable(lsn)
 

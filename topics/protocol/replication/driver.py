@@ -106,6 +106,7 @@ class ClusterDriver(Driver):
 
     def _finish_recovery(self, recovery: Recovery) -> None:
         self.engine.resume()
+        self.commit.resumed()
         self._late, self._waiting, self._denied = deque(), deque(), {}
         self.when_moved = _nothing
 
@@ -354,6 +355,11 @@ class ClusterDriver(Driver):
         if self._waiting:
             # Not at once: streams and reads come first, which show what is accepted now.
             self.commit.turn_soon()
+
+    def on_failed(self, error: Exception) -> None:
+        self.leads = False
+        self._refuse_waiting(not_leader("its own log failed", is_unknown=False))
+        super().on_failed(error)
 
     def end_turn(self) -> None:
         if self.leads and not self.commit.is_proposing:

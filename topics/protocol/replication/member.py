@@ -171,9 +171,14 @@ class Member:
 
     def failed(self) -> None:
         """This node's own log failed: it takes no further part, and what it shows stays as it is."""
-        self.hear(GiveUp())
+        if self.node is None or self._is_dead:
+            return
         self._is_dead = True
         self._effects.clear()
+        for effect in self.node.step(GiveUp()):
+            if isinstance(effect, Answer):
+                self._answer(effect)
+        self.moved()
 
     def _moved(self) -> None:
         self.moved()
