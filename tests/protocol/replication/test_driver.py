@@ -156,6 +156,23 @@ def test_a_leader_without_anything_that_waits_for_time_logs_none(rig: Rig) -> No
     assert rig.world.log.next_offset == end
 
 
+def test_time_is_logged_while_a_lease_waits_for_it_and_no_longer(rig: Rig) -> None:
+    """Once a second until the lease has ended. (§4)"""
+    rig.put("t", type="queue")
+    rig.append("a")
+    rig.land()
+    rig.ask(bodies.parse_claim("t", b'{"node":"w","lease_ms":2500}', LIMITS))
+    rig.land()
+    end, ends = rig.world.log.next_offset, []
+    for _ in range(8):
+        rig.world.now_ms += 1000
+        rig.leader.host.ring_once()
+        rig.land()
+        ends.append(rig.world.log.next_offset - end)
+
+    assert ends == [1, 2, 3, 3, 3, 3, 3, 3]
+
+
 def test_claims_are_always_logged_and_leases_are_of_the_term(rig: Rig) -> None:
     """Also in a queue whose config does not ask for it; lease numbers start at `term << 40`. (§4)"""
     rig.put("t", type="queue")

@@ -203,7 +203,9 @@ class ClusterDriver(Driver):
     def _needs_time(self) -> bool:
         """Whether a record or a job waits for time."""
         state = self.engine.state
-        return bool(state.expiry) or any(queue.jobs for queue in state.queues.values())
+        return bool(state.expiry) or any(
+            queue.in_flight or queue.delayed > queue.damaged for queue in state.queues.values()
+        )
 
     def _time_due_ms(self) -> int | None:
         """When time has to be logged though nothing else is, by the wall clock."""
@@ -227,6 +229,8 @@ class ClusterDriver(Driver):
         due_ms = earlier(self._time_due_ms(), self._work_ms())
         if due_ms is not None and due_ms <= self.clock.clock_ms:
             self._tick()
+            for queue in self.engine.state.queues.values():
+                queue.settle(self.engine_ms)  # so that those are known which wait no more
         super().ring()
         self._log_time()
 
