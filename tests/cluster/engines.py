@@ -77,7 +77,6 @@ class Disk:
         self.files = SimFiles()
         zero = Place.before_all(world.shard)
         self.durable = self.written = zero
-        self._opened: tuple[int, tuple[Place, Mark, Engine]] | None = None
 
     def open(self) -> tuple[Place, Mark, Engine]:
         """What is there, opened in a copy."""

@@ -94,7 +94,7 @@ class ClusterDriver(Driver):
     is_shown = True
     when_moved: Callable[[], None]
     """Called when reads show more units than before."""
-    _time_ms = _logged_ms = 0
+    _time_ms = _logged_ms = _looked_ms = 0
     _late: deque[tuple[Fetch, list[list[Buffer]] | Exception]]
     _waiting: deque[_Waiting]
     _waiting_bytes = 0
@@ -207,15 +207,16 @@ class ClusterDriver(Driver):
             queue.in_flight or queue.delayed > queue.damaged for queue in state.queues.values()
         )
 
-    def _time_due_ms(self) -> int | None:
-        """When time has to be logged though nothing else is, by the wall clock."""
-        if not self.leads or self.commit.is_proposing or not self._needs_time:
+    def _look_ms(self) -> int | None:
+        """When to look whether time has to be logged though nothing else is, by the wall clock."""
+        state = self.engine.state
+        if not self.leads or self.commit.is_proposing or not (state.expiry or state.queues):
             return None
-        return self.engine_ms + TIME_EVERY_MS
+        return max(self.engine_ms, self._looked_ms) + TIME_EVERY_MS
 
     def alarm_ms(self) -> int | None:
         at_ms = super().alarm_ms()
-        due_ms = earlier(self._time_due_ms(), self._work_ms())
+        due_ms = earlier(self._look_ms(), self._work_ms())
         if due_ms is not None:
             steady_ms, clock_ms = self._host.steady_ms, self.clock.clock_ms
             at_ms = earlier(at_ms, steady_ms + max(due_ms - clock_ms, 0))
@@ -226,11 +227,15 @@ class ClusterDriver(Driver):
         return self.engine.alarm_ms() if self.leads and not self.commit.is_proposing else None
 
     def ring(self) -> None:
-        due_ms = earlier(self._time_due_ms(), self._work_ms())
-        if due_ms is not None and due_ms <= self.clock.clock_ms:
+        clock_ms, look_ms, work_ms = self.clock.clock_ms, self._look_ms(), self._work_ms()
+        if work_ms is not None and work_ms <= clock_ms:
             self._tick()
-            for queue in self.engine.state.queues.values():
-                queue.settle(self.engine_ms)  # so that those are known which wait no more
+        if look_ms is not None and look_ms <= clock_ms:
+            self._looked_ms = clock_ms
+            if self._needs_time:
+                self._tick()
+                for queue in self.engine.state.queues.values():
+                    queue.settle(self.engine_ms)  # so that those are known which wait no more
         super().ring()
         self._log_time()
 
