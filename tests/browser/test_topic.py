@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from contract.api import Api
 from contract.server import Server
+from contract.wire import Http1
 
 from .conftest import Console, shows
 
@@ -52,6 +53,39 @@ def test_what_was_lost_is_told(api: Api, page: Any, at: At) -> None:
 
     until_fact(page, "Lost so far", "Lost records 1 to 4: the topic reached its cap (cap).")
     assert fact(page, "Distance to loss") == "at its cap: the oldest go with each write"
+
+
+def test_what_was_lost_in_the_last_day_is_told(api: Api, page: Any, at: At) -> None:
+    """By reason, also where every reader was told long ago; a topic that lost nothing says so.
+    (§1.2, §3.3)"""
+    api.put("ring", cap_records=2)
+    api.append("calm", 1)
+    api.append("ring", *range(6))
+    at("/topics/ring")
+    page.wait_for_function(
+        """() => [...document.querySelectorAll("#facts > .warn")].some((fact) =>
+             /^Lost in a day4 records by cap, last at \\d\\d:\\d\\d:\\d\\d$/.test(fact.textContent))"""
+    )
+
+    at("/topics/calm")
+    until_fact(page, "Lost in a day", "nothing")
+    assert page.locator("#facts > .warn").count() == 0
+
+
+def test_what_lies_on_the_disk_is_counted(server: Server, page: Any) -> None:
+    """Bytes, and the segment files that hold them; what is in the log alone is in none. (§1.2)"""
+    wire = server.connect(Http1)
+    Api(wire).append("jobs", *range(40))
+    page.goto(f"http://127.0.0.1:{server.port}/#/topics/jobs")
+    until_fact(page, "Segments", "0")
+    assert fact(page, "On disk") == "0 B"
+
+    page.goto("about:blank")
+    assert server.stop() == 0  # which seals what it holds
+    server.start()
+    page.goto(f"http://127.0.0.1:{server.port}/#/topics/jobs")
+    until_fact(page, "Segments", "1")
+    assert fact(page, "On disk") != "0 B"
 
 
 def test_a_time_of_another_day_has_its_date(api: Api, page: Any, at: At) -> None:
