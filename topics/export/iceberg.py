@@ -16,9 +16,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import And, GreaterThanOrEqual, In, LessThanOrEqual
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 
+from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import mergeable, topic_directory
-from topics.export.target import Unusable
 
 STAMP: Final = "topics.export"
 NAMESPACE: Final = "topics"
