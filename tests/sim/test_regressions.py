@@ -8,6 +8,7 @@ from .stories import story
 from .world import World
 
 SEEDS = (
+    "export:106995073",
     "export:981683253",
     "life:1060",
     "life:2076",
