@@ -64,11 +64,11 @@ def test_what_was_lost_in_the_last_day_is_told(api: Api, page: Any, at: At) -> N
     at("/topics/ring")
     page.wait_for_function(
         """() => [...document.querySelectorAll("#facts > .warn")].some((fact) =>
-             /^Lost in a day4 records by cap, last at \\d\\d:\\d\\d:\\d\\d$/.test(fact.textContent))"""
+             /^Lost in the last day4 records by cap, last at \\d\\d:\\d\\d:\\d\\d$/.test(fact.textContent))"""
     )
 
     at("/topics/calm")
-    until_fact(page, "Lost in a day", "nothing")
+    until_fact(page, "Lost in the last day", "nothing")
     assert page.locator("#facts > .warn").count() == 0
 
 
@@ -354,7 +354,8 @@ def test_strictness_is_asked_for_throughout(api: Api, page: Any, at: At, server:
 def test_what_is_no_topic_has_no_forms(
     api: Api, page: Any, at: At, console: Console, name: str, trouble: str
 ) -> None:
-    """No form is in sight that would act on the topic that was open before."""
+    """No form is in sight that would act on the topic that was open before, no counter and no tab;
+    they are back with a topic that there is."""
     console.forgives_failures = True
     api.append("jobs", 1)
     at("/topics/jobs/manage")
@@ -363,4 +364,9 @@ def test_what_is_no_topic_has_no_forms(
     at(f"/topics/{name}/manage")
 
     shows(page, "#topic-trouble", trouble)
-    assert not page.locator("#drop").is_visible()
+    for each in ("#drop", "#facts", "#tabs", "#kind"):
+        assert not page.locator(each).is_visible()
+
+    at("/topics/jobs")
+    until_fact(page, "Records", "1")
+    assert page.locator("#tabs").is_visible()

@@ -78,6 +78,7 @@ export async function refreshTopic(isCurrent = () => true) {
     };
     rates = [...rates, { at: performance.now(), head: state.head }].slice(-16);
     show($("topic-trouble"), false);
+    showParts(true);
     if (isFirst) openTab();
     noteHead(name, state.head);
     await lookAtOldest(name);
@@ -88,7 +89,13 @@ export async function refreshTopic(isCurrent = () => true) {
     if (!isCurrent() || name !== topic) return;
     set($("topic-trouble"), why(error));
     show($("topic-trouble"), true);
+    if (!state) showParts(false);
   }
+}
+
+/** Counters and tabs: of a topic that is not known to exist they would be empty and lead nowhere. */
+function showParts(isShown) {
+  for (const each of ["kind", "facts", "tabs"]) show($(each), isShown);
 }
 
 /** The oldest record, and the loss before it: from where a topic begins, read again when that moved. */
@@ -148,7 +155,7 @@ function fillFacts() {
     ["Jobs", jobs ?? ""],
     ["Distance to loss", distance()],
     ["Lost so far", loss ? lossText(loss.from, loss.to, loss.reason) : "nothing that a reader from the start would be told of"],
-    ["Lost in a day", dayText(lost)],
+    ["Lost in the last day", dayText(lost)],
   ];
   const list = $("facts");
   facts.forEach(([label, text], i) => {
@@ -159,6 +166,6 @@ function fillFacts() {
     }
     set(fact.lastChild, text);
     show(fact, text !== "");
-    fact.classList.toggle("warn", (label === "Lost so far" && Boolean(loss)) || (label === "Lost in a day" && lost.length > 0));
+    fact.classList.toggle("warn", (label === "Lost so far" && Boolean(loss)) || (label === "Lost in the last day" && lost.length > 0));
   });
 }
