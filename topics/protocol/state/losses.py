@@ -41,9 +41,10 @@ class _Counts:
 
     def add(self, records: int, now_ms: int) -> None:
         hour = now_ms // _HOUR_MS
-        for passed in range(self.hour + 1, min(hour, self.hour + HOURS) + 1):
-            self.ring[passed % HOURS] = 0
-        self.hour = max(self.hour, hour)
+        if hour > self.hour:
+            for passed in range(self.hour + 1, min(hour, self.hour + HOURS) + 1):
+                self.ring[passed % HOURS] = 0
+            self.hour = hour
         at = self.hour % HOURS
         self.ring[at] = min(self.ring[at] + records, _MOST)
         self.last_ts_ms = max(self.last_ts_ms, now_ms)
