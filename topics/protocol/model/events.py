@@ -407,11 +407,20 @@ class QueueImage(msgspec.Struct, frozen=True, array_like=True):
     jobs: list[JobImage]
 
 
+class LossImage(msgspec.Struct, frozen=True, array_like=True):
+    """What a topic lost for one reason: `records` in `hour`, counted from the epoch, and in each of
+    the hours before it."""
+
+    hour: int
+    last_ts_ms: int
+    records: list[int]
+
+
 class TopicImage(msgspec.Struct, array_like=True):
     """A topic as a checkpoint keeps it: small, and without any record's payload.
 
     `volatile` are the seqs [first, last] that live only in memory (`ephemeral`) and are lost with
-    the process.  `runs` are the sealed runs, ascending.
+    the process.  `runs` are the sealed runs, ascending.  `losses` are by reason.
     """
 
     topic_id: int
@@ -430,6 +439,7 @@ class TopicImage(msgspec.Struct, array_like=True):
     runs: list[RunRef]
     keys: list[KeyImage]
     queue: QueueImage | None = None
+    losses: dict[str, LossImage] = {}
 
 
 class RouterImage(msgspec.Struct, frozen=True, array_like=True):

@@ -35,6 +35,7 @@ from topics.protocol.state.hot_memory import HotMemory, freeze
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.jobs_taken import JobsTaken
+from topics.protocol.state.losses import Losses
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.topic import Topic, epoch_of
@@ -57,8 +58,9 @@ Encoded: TypeAlias = bytes | tuple[Buffer, ...]
 
 _NONE: Final = array_header(0)
 _NO_QUEUE: Final = encode_image(None)
-_OPEN: Final = _NONE + _NONE + _NO_QUEUE
-"""How an image ends whose runs, keys and queue are not in it."""
+_NO_LOSSES: Final = encode_image({})
+_OPEN: Final = _NONE + _NONE + _NO_QUEUE + _NO_LOSSES
+"""How an image ends whose runs, keys, queue and losses are not in it."""
 
 
 class ImageSource(Protocol):
@@ -115,10 +117,12 @@ class _Taken(msgspec.Struct):
     runs: tuple[RunRef, ...]
     keys: tuple[Buffer, ...]
     queue: bytes | JobsTaken
+    losses: bytes
 
     def encoded(self) -> Encoded:
         queue = [self.queue] if isinstance(self.queue, bytes) else self.queue.pieces()
-        pieces = (self.head, encode_image(self.runs), *(self.keys or (_NONE,)), *queue)
+        keys = self.keys or (_NONE,)
+        pieces = (self.head, encode_image(self.runs), *keys, *queue, self.losses)
         if sum(map(len, pieces)) <= JOINED_BYTES:
             return b"".join(pieces)
         return pieces
@@ -232,6 +236,7 @@ class Images:
     def _taken_of(self, topic: Topic) -> _Taken:
         image = topic_image(topic)
         runs, image.runs = tuple(image.runs), []
+        losses, image.losses = image.losses, {}
         head = encode_image(image)
         assert head.endswith(_OPEN)
         return _Taken(
@@ -240,6 +245,7 @@ class Images:
             runs,
             self._keys_of(topic.topic_id),
             self._queue_of(topic),
+            encode_image(losses) if losses else _NO_LOSSES,
         )
 
     def _keys_of(self, topic_id: int) -> tuple[Buffer, ...]:
@@ -347,6 +353,7 @@ def topic_image(topic: Topic) -> TopicImage:
         volatile=spans,
         runs=[run.ref for run in topic.runs if run.ref is not None],
         keys=[],
+        losses={} if topic.losses is None else topic.losses.images(),
     )
 
 
@@ -367,6 +374,8 @@ def restored_topic(
     topic.last_ts_ms = image.last_ts_ms
     topic.last_write_ms = image.last_write_ms or None
     topic.holes = image.holes
+    if image.losses:
+        topic.losses = Losses(image.losses)
     for ref in image.runs:
         topic.runs.append(open_run(ref, topic.topic_id))
     for first_seq, last_seq in image.volatile:
