@@ -40,6 +40,7 @@ START_EVERY_S: Final = 10.0
 """How often is asked where the log begins."""
 END_WAIT_MS: Final = 5000
 HISTORY_BYTES: Final = 8
+LEADS: Final = {True: "leads", False: "does not lead any more"}
 
 log = logging.getLogger("topics.cluster")
 
@@ -219,9 +220,13 @@ class ClusterNode:
     async def _look(self, heartbeats: Heartbeats) -> None:
         every_ms = min(BEAT_MS, self._kafka.session_ms // 4)
         beating: asyncio.Task[None] | None = None
+        led = False
         while True:
             self._standing.look()
             self._judge(heartbeats.skew_ms)
+            if self._standing.leads != led:
+                led = not led
+                log.info("this node %s, term %d", LEADS[led], self._standing.term)
             beat = self._standing.beat()
             said = self._said
             is_due = said is None or said[0] != beat.role or monotonic_ms() - said[1] >= every_ms
@@ -262,5 +267,6 @@ class ClusterNode:
         while True:
             # A broker that forbids it, or a topic that is gone, is the log's to tell.
             with suppress(Exception):
-                standing.log_start, _ = await brokers.bounds(kafka.log_topic, standing.shard)
+                bounds = await brokers.bounds(kafka.log_topic, standing.shard)
+                standing.log_start, standing.log_end = bounds
             await asyncio.sleep(START_EVERY_S)

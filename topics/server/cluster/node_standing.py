@@ -33,7 +33,7 @@ class NodeStanding:
         host: None before this node has joined.
         roster: Whom it heard of.
         waits_for: As `ClusterStatus` has it.
-        log_start: As well.
+        log_start, log_end: As well, when it was asked last.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class NodeStanding:
         self.roster = Roster()
         self.waits_for: str | None = "Kafka's brokers"
         self.log_start: int | None = None
+        self.log_end: int | None = None
         self._process = process
         self._session_ms, self._retain_ms = session_ms, retain_ms
         self._lag = Lag()
@@ -99,6 +100,7 @@ class NodeStanding:
             lag_units=max(found.lag_units, self._lag.units(index)),
             lag_ms=self._lag.ms(index, monotonic_ms()),
             log_start=self.log_start,
+            log_end=max((end for end in (found.log_end, self.log_end) if end is not None), default=None),
             waits_for=self.waits_for,
         )
 
