@@ -212,7 +212,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for node in servers.nodes:
                 print(f"node {node.number}   {node.url}{'  leads' if node is leader else ''}")
             print(f"try      curl {servers.nodes[0].url}/v0/cluster", flush=True)
-            signal.pause()
+            try:
+                signal.pause()
+            finally:
+                # A second one would leave processes behind.
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(number, signal.SIG_IGN)
     except brokers.NoBrokers as error:
         print(error, file=sys.stderr)
         return 1

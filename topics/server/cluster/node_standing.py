@@ -100,7 +100,9 @@ class NodeStanding:
             lag_units=max(found.lag_units, self._lag.units(index)),
             lag_ms=self._lag.ms(index, monotonic_ms()),
             log_start=self.log_start,
-            log_end=max((end for end in (found.log_end, self.log_end) if end is not None), default=None),
+            log_end=max(
+                (end for end in (found.log_end, self.log_end) if end is not None), default=None
+            ),
             waits_for=self.waits_for,
         )
 
