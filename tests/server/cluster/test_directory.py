@@ -116,3 +116,15 @@ def test_a_start_that_was_killed_while_it_wrote_the_file_begins_again(tmp_path: 
     directory.belong(CLUSTER)
     directory.close()
     assert NodeDirectory(tmp_path, "c").membership.cluster == CLUSTER
+
+
+def test_a_new_node_may_begin_with_a_copy_of_anothers_store(tmp_path: Path) -> None:
+    """It is a node of its own: its id is another one. (§6)"""
+    first = joined(tmp_path / "first")
+    (tmp_path / "second" / "store").mkdir(parents=True)
+
+    second = NodeDirectory(tmp_path / "second", "c")
+
+    assert second.membership.node != first
+    assert second.membership.cluster is None
+    assert second.store == tmp_path / "second" / "store"

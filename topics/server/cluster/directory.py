@@ -130,8 +130,9 @@ class NodeDirectory:
                 "the data directory of a single server, and TOPICS_CLUSTER_KAFKA is set: a node "
                 "begins with an empty directory",
             )
-        if names:
-            what = f'not the directory of a node: it holds "{min(names)}"'
+        # A store that was copied from a stopped node: whether it is the cluster's, its history says.
+        if names - {STORE}:
+            what = f'not the directory of a node: it holds "{min(names - {STORE})}"'
             raise Unusable(str(self.path), what)
 
     @contextmanager

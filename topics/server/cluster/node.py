@@ -122,8 +122,9 @@ class ClusterNode:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._leaving is not None:
             await self._leaving
-        if self._standing.host is not None:
-            await self._standing.host.stop()
+        host = self._standing.host
+        if host is not None and host.member.node is not None:  # else it has nothing yet
+            await host.stop()
         await self._runtime.stop()
         if self._heartbeats is not None:
             await self._heartbeats.close()
@@ -175,8 +176,8 @@ class ClusterNode:
         heartbeats.skew_ms = joined.skew_ms
         standing.roster = heartbeats.roster
         standing.waits_for = "its own log to be replayed"
-        await host.start()
         standing.host = host
+        await host.start()
         standing.waits_for = "the end of the cluster's log"
         self._ready.set()
         self._begin(self._watch_host(host))
