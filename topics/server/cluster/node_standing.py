@@ -7,6 +7,7 @@ far this replica lags, and where the leader is that this node has not read of.
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -121,19 +122,26 @@ class NodeStanding:
         """What this node says of itself; it has a host."""
         host = self.host
         assert host is not None
-        is_lost = host.status().loss is not None or host.member.state is NodeState.ASIDE
         index = host.index
         return Beat(
             node=self.name.node,
             process=self._process,
             url=self.name.url,
-            role="lost" if is_lost else "leader" if host.leads else "follower",
+            role=self._role,
             term=host.term,
             index=index,
             durable=host.durable,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
         )
+
+    @property
+    def _role(self) -> Literal["leader", "follower", "lost"]:
+        host = self.host
+        assert host is not None
+        if host.member.state is NodeState.ASIDE:
+            return "lost"
+        return "leader" if host.leads else "follower"
 
     def nodes(self) -> Sequence[NodeStatus]:
         """Every node that was heard of, ordered by id; of this one what is true now."""
@@ -152,7 +160,7 @@ class NodeStanding:
         return NodeStatus(
             node=self.name.node,
             url=self.name.url,
-            role="leader" if host.leads else "follower",
+            role=self._role,
             index=index,
             lag_units=self._lag.units(index),
             lag_ms=self._lag.ms(index, monotonic_ms()),
