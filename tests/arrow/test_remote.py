@@ -11,7 +11,7 @@ from topics import Client, NewRecord, Tombstone, TopicsError
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
 from topics.arrow.remote import RemoteSource
-from topics.arrow.source import NoSuchTopic, Wanted
+from topics.arrow.source import NoSuchTopic, NotDurable, Wanted
 from topics.client import Retry
 from topics.testing import MemoryTopics
 
@@ -102,6 +102,18 @@ def test_a_topic_that_was_made_anew(memory: MemoryTopics) -> None:
     memory.client.append("t", "new")
 
     assert rows(memory, 20, 50) == [{"gap": (20, 50, "recreated")}]
+
+
+def test_durable_records_of_a_server(memory: MemoryTopics) -> None:
+    """Its readers see class `fsync` when it is durable; of another class no answer says so. (§2.3)"""
+    memory.client.put_topic("safe", durability="fsync")
+    memory.client.append("safe", 1)
+    memory.client.append("t", 1)
+
+    with RemoteSource(memory.client, ahead=1, consistency="durable") as source:
+        assert source.bounds("safe").head_seq == 1
+        with pytest.raises(NotDurable, match=r'"t" is of class disk: .*read it by path'):
+            source.bounds("t")
 
 
 def test_errors_say_what_is_wrong(memory: MemoryTopics) -> None:

@@ -67,6 +67,18 @@ def test_a_part_begins_with_a_run(engine: Durable) -> None:
     assert [part.items[0].first_seq for part in parts if isinstance(part, Part)] == [1, 101, 201]
 
 
+def test_a_batch_of_what_is_visible(engine: Durable) -> None:
+    """What is written and not synced is in a read that asks for it, in every task of it."""
+    engine.auto = False
+    engine.append("new")
+    engine.write()
+
+    assert len(rows(reader(engine))) == 300
+    assert [row["data"] for row in rows(reader(engine, readConsistency="visible"))][-1:] == [
+        '"new"'
+    ]
+
+
 def test_a_part_has_no_file_or_key(engine: Durable) -> None:
     """A task gets names and numbers; what it opens is its own."""
     [part] = reader(engine, minPartitions="1").partitions()

@@ -78,6 +78,7 @@ WRONG = [
     ({"maxTriggerDelay": "soon"}, "'soon' is not a time"),
     ({"minPartitions": "0"}, "minPartitions: 0 is below 1"),
     ({"assign": '{"orders":[1]}', "subscribe": ""}, "exclude each other"),
+    ({"readConsistency": "strong"}, "'strong' is none of durable, visible"),
     ({"access": "local"}, "access local needs option path"),
     ({"subscribe": " , "}, "give option subscribe"),
     ({"path": '["/a", "/b"]'}, "give one data directory"),
@@ -105,6 +106,13 @@ def test_places() -> None:
     assert "sesame" not in repr(read(apiKey="sesame"))
     assert read(apiKey="sesame").place == Place(url=HERE["url"], api_key="sesame")
     assert read_options({"path": "/d", "assign": '{"a":[0],"b":[0]}'}).topics == ("a", "b")
+
+
+def test_consistency() -> None:
+    """What is durable, or what is visible; where nothing is said, the place decides."""
+    assert read().place.consistency is None
+    assert read(readConsistency="VISIBLE").place.consistency == "visible"
+    assert read(readConsistency="durable").place.consistency == "durable"
 
 
 def test_the_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

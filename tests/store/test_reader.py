@@ -51,6 +51,33 @@ def test_a_reader_sees_what_is_durable() -> None:
     assert read(files)[1].content() == writer.history[-1]
 
 
+def test_a_reader_of_what_is_written_is_told_where_that_begins() -> None:
+    """It applies the batches that no sync covers yet, and hears before when all before them is
+    durable; it does not hear while something is not that it has applied."""
+    files, writer = begun()
+    writer.append(1, b"one")
+    writer.store.sync()
+    writer.append(1, b"two")
+    marks: list[object] = []
+
+    store, reader, _ = open_readonly(
+        files.other(), Ledger, at_durable=lambda found: marks.append(found.content())
+    )
+    assert marks == writer.history[-2:-1]
+    assert reader.content() == writer.history[-1]
+
+    writer.append(1, b"three")
+    store.follow(reader, at_durable=lambda: marks.append(reader.content()))
+    assert len(marks) == 1
+    assert reader.content() == writer.history[-1]
+
+    writer.store.sync()
+    writer.append(1, b"four")
+    store.follow(reader, at_durable=lambda: marks.append(reader.content()))
+    assert marks[1:] == writer.history[-2:-1]
+    assert reader.content() == writer.history[-1]
+
+
 def test_without_a_note_a_later_batch_vouches() -> None:
     """As after a power loss, which takes the note."""
     files, writer = begun()

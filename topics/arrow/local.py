@@ -4,12 +4,14 @@ Owns a read-only recovery (`topics.store.reader`) and what a scan asks of it: wh
 where each begins and ends, what was lost, and the batches of a range of seqs.  Changes nothing and
 takes no lock.
 
-Invariant: only durable records are shown: what a crash of the server could still take away is not
-part of any answer, so no seq that was read is ever given to another record.
+Invariant: no seq that was read is ever given to another record.  By default only durable records are
+shown: what a crash of the server could still take away is not part of any answer.  Of what is only
+written, a source shows the seqs whose reservation is durable, as the server does.
 """
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from topics.arrow.columns import BATCH_TEXT_BYTES, batch
 from topics.arrow.loss import Gap
-from topics.arrow.source import Bounds, NoSuchTopic, NotReadable, Wanted
+from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.ports import Run
@@ -31,6 +33,14 @@ from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
 
 
+class _Durable(NamedTuple):
+    """What no power loss takes from a topic: its records, and the promise of its seqs."""
+
+    head_seq: int
+    reserved_through: int
+    waits_for_sync: bool
+
+
 class LocalSource:
     """The topics of one data directory as they were when it was opened; `refresh` follows the log.
     Implements `source.Source`.
@@ -40,8 +50,15 @@ class LocalSource:
         Corrupt: A file does not verify.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, consistency: Consistency = "durable"
+    ) -> None:
+        """Args:
+        consistency: `visible` shows what the server shows, so also what is written and not synced
+            yet: a power loss can take it back.
+        """
         self.path = os.fspath(path)
+        self._durable: dict[int, _Durable] | None = {} if consistency == "visible" else None
         self._store: ReadOnlyStore
         self._state: State
         self._open()
@@ -62,7 +79,9 @@ class LocalSource:
             Corrupt: A file does not verify.
         """
         try:
-            self._store.follow(self._state)
+            state = self._state
+            marks = None if self._durable is None else lambda: self._note_durable(state)
+            self._store.follow(state, at_durable=marks)
             self._store.hold(_sealed_runs(self._state))
         except (Corrupt, FileNotFoundError):
             # The log went on without this reader, and the files that it needs are retired: only a
@@ -72,28 +91,53 @@ class LocalSource:
 
     def _open(self) -> None:
         self._store, self._state, _ = open_readonly(
-            OsFiles(self.path), lambda store: State(Limits(), store), runs_of=_sealed_runs
+            OsFiles(self.path),
+            lambda store: State(Limits(), store),
+            runs_of=_sealed_runs,
+            at_durable=None if self._durable is None else self._note_durable,
         )
+
+    def _note_durable(self, state: State) -> None:
+        self._durable = {
+            topic.topic_id: _Durable(
+                topic.head_seq, topic.reserved_through, topic.durability.waits_for_sync
+            )
+            for topic in state.topics.values()
+        }
 
     def topics(self) -> list[str]:
         """All names, sorted."""
-        return sorted(self._state.topics)
+        found = self._state.topics.values()
+        return sorted(topic.name for topic in found if self._is_shown(topic))
+
+    def _is_shown(self, topic: Topic) -> bool:
+        """Whether no power loss takes the topic itself back: another could have its name."""
+        return self._durable is None or topic.topic_id in self._durable
 
     def _topic(self, name: str) -> Topic:
         topic = self._state.topics.get(name)
-        if topic is None:
+        if topic is None or not self._is_shown(topic):
             raise NoSuchTopic(name)
         if topic.config.durability == "ephemeral":
             raise NotReadable(
                 f'topic "{name}" is ephemeral: its records are only in the memory of its server; '
                 "read it by the server's URL"
             )
-        topic.published_seq = topic.head_seq
+        topic.published_seq = self._head(topic)
         return topic
+
+    def _head(self, topic: Topic) -> int:
+        """The last seq that is shown."""
+        if self._durable is None:
+            return topic.head_seq
+        durable = self._durable[topic.topic_id]
+        if durable.waits_for_sync or topic.durability.waits_for_sync:
+            return durable.head_seq
+        return min(topic.head_seq, durable.reserved_through)
 
     def bounds(self, name: str) -> Bounds:
         topic = self._topic(name)
-        return Bounds(topic.epoch, topic.head_seq, topic.earliest_seq)
+        return Bounds(topic.epoch, topic.published_seq, topic.earliest_seq)
 
     def seek(self, name: str, from_ts: int) -> int:
         return seek(self._topic(name), from_ts) + 1

@@ -3,7 +3,8 @@
 Owns the pages of a scan (`POST /v0/topics/:topic/diff`, §3): several are asked for at once, each for
 seqs of its own, and are given back in order.  `data` and `meta` stay the text that the server sent.
 
-A server shows what is written; what is durable is its topics' class to say (§2.3).
+A server shows what is written, and no answer says how far that is durable.  Of class `fsync` it shows
+nothing else (§2.3), so a read of durable records by URL is of such topics only.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from topics.arrow.columns import GAP
 from topics.arrow.loss import Gap
-from topics.arrow.source import Bounds, NoSuchTopic, Wanted
+from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
 from topics.client import Client, Retry, TopicNotFound
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
@@ -73,13 +74,16 @@ class RemoteSource:
         api_key: str | None = None,
         retry: Retry = PATIENCE,
         ahead: int = AHEAD,
+        consistency: Consistency = "visible",
     ) -> None:
         """A client that is given stays its owner's, with its key and its patience.
 
         Args:
             ahead: Pages asked for at once.
+            consistency: `durable` refuses topics of which a power loss could take back what was read.
         """
         self._ahead = ahead
+        self._is_durable = consistency == "durable"
         self._owns = isinstance(server, str)
         self._client = (
             Client(server, api_key=api_key, retry=retry) if isinstance(server, str) else server
@@ -113,6 +117,11 @@ class RemoteSource:
     def bounds(self, name: str) -> Bounds:
         with _named(name):
             state = self._client.topic(name, touch=False)
+        if self._is_durable and state.config.durability != "fsync":
+            raise NotDurable(
+                f'topic "{name}" is of class {state.config.durability}: its server does not say which of '
+                "its records are durable; read it by path, or give it the class fsync"
+            )
         return Bounds(state.epoch or "", state.head_seq, state.earliest_seq)
 
     def seek(self, name: str, from_ts: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+from topics.arrow.source import Consistency
 from topics.spark.errors import BadOption
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ WriteMode = Literal["direct", "staged"]
 Where = int | str
 """A place in a topic: the first seq, or a word (`topics.arrow.scan.PLACES`)."""
 
-PLACE: Final = ("path", "url", "apiKey", "access", "retryFor")
+PLACE: Final = ("path", "url", "apiKey", "access", "retryFor", "readConsistency")
 NAMES: Final = ("subscribe", "subscribePattern", "assign")
 BOUNDS: Final = (
     *("startingOffsets", "endingOffsets", "fromSeq", "startingTimestamp", "endingTimestamp"),
@@ -69,6 +70,7 @@ class Place:
 
     Attributes:
         retry_for_s: How long a read waits for a server that is busy or away.
+        consistency: None: `durable` of a path, and `visible` of a URL.
     """
 
     path: str | None = None
@@ -76,6 +78,7 @@ class Place:
     api_key: str | None = field(default=None, repr=False)
     access: Access = "auto"
     retry_for_s: float = READ_RETRY_FOR_S
+    consistency: Consistency | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +271,12 @@ def _place(given: _Given) -> Place:
         raise BadOption(f"access {access} needs option {'path' if access == 'local' else 'url'}")
     key = given.text("apiKey") or os.environ.get("TOPICS_API_KEY") or None
     retry_for_ms = given.delay_ms("retryFor", int(READ_RETRY_FOR_S * 1000))
-    return Place(path, url, key, access, retry_for_ms / 1000)
+    consistency = (
+        given.word("readConsistency", get_args(Consistency), "durable")
+        if given.has("readConsistency")
+        else None
+    )
+    return Place(path, url, key, access, retry_for_ms / 1000, consistency)
 
 
 def _topics(given: _Given) -> tuple[tuple[str, ...] | None, str | None]:

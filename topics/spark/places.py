@@ -37,14 +37,15 @@ def open_place(place: Place) -> Source:
         Unusable, Corrupt: As `open_source`.
     """
     if place.path is not None:
-        return open_source(place.path)
+        return open_source(place.path, consistency=place.consistency)
     from topics.arrow.remote import RemoteSource
     from topics.client import Retry
 
     assert place.url is not None
     retry = Retry(for_s=place.retry_for_s)
     with url_checked():
-        return RemoteSource(place.url, api_key=place.api_key, retry=retry)
+        consistency = place.consistency or "visible"
+        return RemoteSource(place.url, api_key=place.api_key, retry=retry, consistency=consistency)
 
 
 def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = None) -> Place:
@@ -63,7 +64,7 @@ def settle(place: Place, topics: Sequence[str] | None, pattern: str | None = Non
     except (StoreError, OSError):
         return remote
     try:
-        there = open_place(remote)
+        there = open_place(replace(remote, consistency=None))
         try:
             return (
                 replace(place, url=None, access="local")
