@@ -14,6 +14,7 @@ from topics.arrow.local import LocalSource
 from topics.arrow.loss import Gap
 from topics.arrow.source import NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
+from topics.store.witness import Witness
 
 from .writer import as_rows, opened, read_all, writer
 
@@ -279,6 +280,28 @@ def test_a_topic_is_visible_when_its_creation_is_durable(path: Path) -> None:
         source.refresh()
         assert source.topics() == ["new", "t"]
         assert source.bounds("new").head_seq == 1
+
+
+def test_a_server_that_never_rests(path: Path) -> None:
+    """Each sync covers what a source applied some looks ago, and never all of it: the source shows
+    that, and does not wait until nothing more is written."""
+    engine = writer(path)
+    written(engine, durability="fsync")
+    witness = Witness(engine.files, bytes.fromhex(engine.store.instance_id))
+    batches = []
+    with LocalSource(path, consistency="visible") as source:
+        for n in range(1, 40):
+            engine.append(n)
+            engine.write()
+            source.refresh()
+            position = source._store.position
+            assert position is not None
+            batches.append(position.batch)
+            if n > 3:
+                witness.note(batches[-3])
+                source.refresh()
+                assert source.bounds("t").head_seq == n - 2
+    witness.close()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -11,13 +11,13 @@ written, a source shows the seqs whose reservation is durable, as the server doe
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from topics.arrow.columns import BATCH_TEXT_BYTES, batch
+from topics.arrow.durable_heads import DurableHeads
 from topics.arrow.loss import Gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotReadable, Wanted
 from topics.protocol.model.errors import Corrupt
@@ -31,14 +31,6 @@ from topics.protocol.state.topic import Topic
 from topics.store.files import OsFiles
 from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
-
-
-class _Durable(NamedTuple):
-    """What no power loss takes from a topic: its records, and the promise of its seqs."""
-
-    head_seq: int
-    reserved_through: int
-    waits_for_sync: bool
 
 
 class LocalSource:
@@ -58,9 +50,10 @@ class LocalSource:
             yet: a power loss can take it back.
         """
         self.path = os.fspath(path)
-        self._durable: dict[int, _Durable] | None = {} if consistency == "visible" else None
+        self._is_visible = consistency == "visible"
         self._store: ReadOnlyStore
         self._state: State
+        self._durable: DurableHeads | None = None
         self._open()
 
     def __enter__(self) -> "LocalSource":
@@ -79,9 +72,7 @@ class LocalSource:
             Corrupt: A file does not verify.
         """
         try:
-            state = self._state
-            marks = None if self._durable is None else lambda: self._note_durable(state)
-            self._store.follow(state, at_durable=marks)
+            self._store.follow(self._durable or self._state, marks=self._durable)
             self._store.hold(_sealed_runs(self._state))
         except (Corrupt, FileNotFoundError):
             # The log went on without this reader, and the files that it needs are retired: only a
@@ -90,20 +81,17 @@ class LocalSource:
             self._open()
 
     def _open(self) -> None:
-        self._store, self._state, _ = open_readonly(
-            OsFiles(self.path),
-            lambda store: State(Limits(), store),
-            runs_of=_sealed_runs,
-            at_durable=None if self._durable is None else self._note_durable,
+        files = OsFiles(self.path)
+        if not self._is_visible:
+            self._store, self._state, _ = open_readonly(files, _state, runs_of=_sealed_runs)
+            return
+        self._store, self._durable, _ = open_readonly(
+            files,
+            lambda store: DurableHeads(_state(store)),
+            runs_of=lambda heads: _sealed_runs(heads.state),
+            marks_of=lambda heads: heads,
         )
-
-    def _note_durable(self, state: State) -> None:
-        self._durable = {
-            topic.topic_id: _Durable(
-                topic.head_seq, topic.reserved_through, topic.durability.waits_for_sync
-            )
-            for topic in state.topics.values()
-        }
+        self._state = self._durable.state
 
     def topics(self) -> list[str]:
         """All names, sorted."""
@@ -111,8 +99,7 @@ class LocalSource:
         return sorted(topic.name for topic in found if self._is_shown(topic))
 
     def _is_shown(self, topic: Topic) -> bool:
-        """Whether no power loss takes the topic itself back: another could have its name."""
-        return self._durable is None or topic.topic_id in self._durable
+        return self._durable is None or self._durable.has(topic)
 
     def _topic(self, name: str) -> Topic:
         topic = self._state.topics.get(name)
@@ -128,12 +115,7 @@ class LocalSource:
 
     def _head(self, topic: Topic) -> int:
         """The last seq that is shown."""
-        if self._durable is None:
-            return topic.head_seq
-        durable = self._durable[topic.topic_id]
-        if durable.waits_for_sync or topic.durability.waits_for_sync:
-            return durable.head_seq
-        return min(topic.head_seq, durable.reserved_through)
+        return topic.head_seq if self._durable is None else self._durable.shown(topic)
 
     def bounds(self, name: str) -> Bounds:
         topic = self._topic(name)
@@ -225,6 +207,10 @@ class LocalSource:
             rows = _kept(run, lo, hi, floor_ms, match, wanted)
             for part in _parts(run, rows, wanted):
                 yield batch(name, run, part, wanted.columns)
+
+
+def _state(store: ReadOnlyStore) -> State:
+    return State(Limits(), store)
 
 
 def _sealed_runs(state: State) -> Iterator[SealedRun]:

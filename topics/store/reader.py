@@ -7,8 +7,7 @@ starts again.  Changes nothing.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from topics.protocol.model.errors import Corrupt, Unusable
 from topics.protocol.model.events import RunRef
@@ -25,6 +24,16 @@ from topics.store.wal import Position
 ATTEMPTS: Final = 5
 
 Sink = TypeVar("Sink", bound=RecoverySink)
+
+
+class Marks(Protocol):
+    """Hears how far what was applied is durable, where a reader goes further."""
+
+    def end_batch(self, batch: int, *, is_durable: bool) -> None:
+        """The events that were applied since the last call are those of this batch."""
+
+    def settle(self, durable_through: int) -> None:
+        """All batches through this one are durable by now."""
 
 
 class ReadOnlyStore:
@@ -48,8 +57,6 @@ class ReadOnlyStore:
         self.incarnation = 0
         """Of the process that wrote the checkpoint."""
         self._position: Position | None = None
-        self._restored_through = 0
-        """The batch of the checkpoint, which covers nothing that is not durable."""
         self._segments = Segments(files, instance=instance, stats=self.stats)
         self._held: list[SealedRun] = []
 
@@ -67,24 +74,17 @@ class ReadOnlyStore:
         if loaded is not None:
             image, stored = loaded
             self._position = stored.position
-            self._restored_through = stored.position.batch
             self.incarnation = stored.incarnation
             sink.restore(image)
 
     def follow(
-        self,
-        sink: RecoverySink,
-        *,
-        to_the_end: bool = False,
-        at_durable: Callable[[], None] | None = None,
+        self, sink: RecoverySink, *, to_the_end: bool = False, marks: Marks | None = None
     ) -> Recovery:
         """Apply what has become durable since the last call, or since the checkpoint.
 
         Args:
             to_the_end: Apply all that verifies: nobody writes, and no power loss can follow.
-            at_durable: Apply also what is written and not durable yet, as far as it verifies.  Called
-                before that, when all that was applied is durable; not called while something is not
-                that an earlier call applied.
+            marks: Apply also what is written and not durable yet, as far as it verifies.
 
         Raises:
             Corrupt, FileNotFoundError: Damage; or the log went on without this reader and what it
@@ -106,36 +106,21 @@ class ReadOnlyStore:
                 is_final = clean or to_the_end
                 durable = max(walk.vouched, noted)
                 while waiting and (is_final or waiting[0][1].number <= durable):
-                    events += self._apply(*waiting.popleft(), sink)
+                    at, next_batch = waiting.popleft()
+                    events += self._apply(at, next_batch, sink)
+                    if marks is not None:
+                        marks.end_batch(next_batch.number, is_durable=True)
             tail = walk.tail()
-            if at_durable is not None:
-                events += self._apply_written(
-                    waiting, max(walk.vouched, noted), sink, at_durable, clean=clean
-                )
+            if marks is not None:
+                durable = max(walk.vouched, noted)
+                marks.settle(durable)
+                for position, batch in waiting:
+                    events += self._apply(position, batch, sink)
+                    marks.end_batch(batch.number, is_durable=batch.number <= durable)
         finally:
             walk.close()
         same_boot = tail.boot_id == self._files.boot_id()
         return Recovery(clean=clean, same_boot=same_boot, fresh=False, events=events)
-
-    def _apply_written(
-        self,
-        waiting: deque[tuple[Position, LogBatch]],
-        durable: int,
-        sink: RecoverySink,
-        at_durable: Callable[[], None],
-        *,
-        clean: bool,
-    ) -> int:
-        """Apply the batches that wait: those that are durable after all, then the others."""
-        events = 0
-        while waiting and waiting[0][1].number <= durable:
-            events += self._apply(*waiting.popleft(), sink)
-        applied_through = self._position.batch if self._position is not None else 0
-        if clean or applied_through <= max(durable, self._restored_through):
-            at_durable()
-        while waiting:
-            events += self._apply(*waiting.popleft(), sink)
-        return events
 
     def _apply(self, position: Position, batch: LogBatch, sink: RecoverySink) -> int:
         applied(self._files, position, batch, sink.apply)
@@ -164,14 +149,14 @@ def open_readonly(
     make_sink: Callable[[ReadOnlyStore], Sink],
     *,
     runs_of: Callable[[Sink], Iterable[SealedRun]] = lambda sink: (),
-    at_durable: Callable[[Sink], None] | None = None,
+    marks_of: Callable[[Sink], Marks | None] = lambda sink: None,
 ) -> tuple[ReadOnlyStore, Sink, Recovery]:
     """*Blocking.* Read-only recovery, without a lock.
 
     Args:
         make_sink: Makes the receiver of checkpoint and events, anew for each attempt.
         runs_of: The runs of the recovered state; their segments are opened before this returns.
-        at_durable: As of `ReadOnlyStore.follow`.
+        marks_of: As `marks` of `ReadOnlyStore.follow`.
 
     Raises:
         Unusable: There is no data directory of this format.
@@ -182,8 +167,7 @@ def open_readonly(
         sink = make_sink(store)
         try:
             store.restore(sink)
-            marks = None if at_durable is None else partial(at_durable, sink)
-            recovery = store.follow(sink, at_durable=marks)
+            recovery = store.follow(sink, marks=marks_of(sink))
             store.hold(runs_of(sink))
             return store, sink, recovery
         except (Corrupt, FileNotFoundError):
