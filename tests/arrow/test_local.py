@@ -191,6 +191,19 @@ def test_an_ephemeral_topic_is_refused(path: Path) -> None:
         source.bounds("u")
 
 
+def test_a_topic_that_was_made_anew(path: Path) -> None:
+    """A range of the instance before it is lost, whatever seqs the topic has by now. (§1.4)"""
+    engine = writer(path)
+    engine.append(1, 2, 3)
+    epoch = engine.state()["epoch"]
+    assert rows(engine, epoch=epoch) == read_all(engine)
+    engine.drop()
+    engine.append(*range(10))
+
+    assert rows(engine, 2, 3, epoch=epoch) == [{"gap": (2, 3, "recreated")}]
+    assert rows(engine, 3, 2, epoch=epoch) == []
+
+
 def written(engine: Durable, **put: Any) -> None:
     """From here on what is appended is in the log, and synced when the test says so."""
     engine.put(**put)

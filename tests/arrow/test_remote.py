@@ -104,6 +104,25 @@ def test_a_topic_that_was_made_anew(memory: MemoryTopics) -> None:
     assert rows(memory, 20, 50) == [{"gap": (20, 50, "recreated")}]
 
 
+def test_a_topic_that_is_made_anew_under_a_scan(memory: MemoryTopics) -> None:
+    """The other instance has the same seqs by now: none of its records is taken for one of the first,
+    and what was not read is lost. (§1.4)"""
+    client = memory.client
+    client.append_many("t", ["old"] * 5000)
+    with opened(memory) as source:
+        wanted = Wanted(schema(["seq", "data"]), batch_rows=1000, epoch=source.bounds("t").epoch)
+        found = source.read("t", 1, 5000, wanted)
+        read = [next(found)]
+        client.delete_topic("t")
+        client.append_many("t", ["new"] * 6000)
+        read += found
+
+    *batches, gap = read
+    assert {text for batch in batches for text in batch.column("data").to_pylist()} == {'"old"'}
+    through = sum(len(batch) for batch in batches)
+    assert gap == Gap("t", through + 1, 5000, "recreated")
+
+
 def test_durable_records_of_a_server(memory: MemoryTopics) -> None:
     """Its readers see class `fsync` when it is durable; of another class no answer says so. (§2.3)"""
     memory.client.put_topic("safe", durability="fsync")

@@ -79,6 +79,31 @@ def test_a_batch_of_what_is_visible(engine: Durable) -> None:
     ]
 
 
+BOUNDS = [
+    ({"startingOffsets": '{"tt": 5}'}, 'startingOffsets: topic "tt" is none of those read'),
+    ({"endingOffsets": '{"t": 5, "capped": 5}'}, 'endingOffsets: topic "capped" is none'),
+    ({"startingOffsetsByTimestamp": '{"tx": 5}'}, "startingOffsetsByTimestamp: topic"),
+    (
+        {"subscribePattern": "cap.*", "subscribe": "", "startingOffsets": '{"caped": 9}'},
+        'did you mean "capped"',
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "line"), BOUNDS)
+def test_a_bound_of_a_topic_that_is_not_read(
+    engine: Durable, options: dict[str, str], line: str
+) -> None:
+    """It would not hold: a misspelt name read the topic from its beginning, in silence."""
+    given = {name: value for name, value in options.items() if value}
+    made = TopicsDataSource({"path": str(engine.files.path), "subscribe": "t", **given})
+    if "subscribePattern" in given:
+        made = TopicsDataSource({"path": str(engine.files.path), **given})
+    read = made.reader(made.schema())
+    with pytest.raises(SparkFailure, match=line):
+        read.partitions()
+
+
 def test_a_part_has_no_file_or_key(engine: Durable) -> None:
     """A task gets names and numbers; what it opens is its own."""
     [part] = reader(engine, minPartitions="1").partitions()

@@ -186,6 +186,10 @@ class LocalSource:
     def read(
         self, name: str, first_seq: int, last_seq: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch | Gap]:
+        if wanted.epoch not in (None, self._topic(name).epoch):
+            if first_seq <= last_seq:
+                yield Gap(name, first_seq, last_seq, "recreated")
+            return
         for gap in self.gaps(name, first_seq, last_seq, asof_ms=wanted.asof_ms):
             yield from self._batches(name, first_seq, gap.first_seq - 1, wanted)
             yield gap

@@ -189,6 +189,8 @@ class RemoteSource:
             "include_tags": "tag" in wanted.columns.names,
             "include_meta": "meta" in wanted.columns.names,
         }
+        if wanted.epoch:
+            asked["epoch"] = wanted.epoch
         if wanted.tag is not None:
             asked["match"] = ["tag", "Eq", wanted.tag]
         elif wanted.tag_prefix is not None:

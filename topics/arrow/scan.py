@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, get_args
 
 import pyarrow as pa
@@ -227,6 +227,7 @@ def read(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterato
         DataLoss: `loss` is `fail` and there is a gap.
         NoSuchTopic, NotReadable, Corrupt, OSError: As `Source.read`.
     """
+    wanted = replace(wanted, epoch=each.epoch)
     for found in source.read(each.topic, each.first_seq, each.last_seq, wanted):
         if not isinstance(found, Gap):
             yield found

@@ -63,6 +63,8 @@ class Wanted:
         asof_ms: The wall clock by which records expire, milliseconds since the epoch; 0: none has.
             A replay of the same scan passes the same value and sees the same records.
         batch_rows: Rows of a batch at most.
+        epoch: Only records of this instance of the topic: where another one has taken its name, what
+            was not read yet is a gap with the reason `recreated`.  None: any.
     """
 
     columns: pa.Schema
@@ -71,6 +73,7 @@ class Wanted:
     exclude_nodes: tuple[str, ...] = ()
     asof_ms: int = 0
     batch_rows: int = BATCH_ROWS
+    epoch: str | None = None
 
     def __post_init__(self) -> None:
         if self.tag is not None and self.tag_prefix is not None:

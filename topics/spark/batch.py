@@ -19,6 +19,7 @@ from topics.spark.places import (
     chosen,
     open_place,
     records,
+    require_named,
     settle,
     source_name,
     wanted_of,
@@ -81,6 +82,7 @@ class TopicsReader(DataSourceReader):
     def _plan(self, source: Source) -> list[list[Item]]:
         options = self._options
         names = chosen(source, options)
+        require_named(options, names)
         ranges = [r for n in names if seqs_of(r := bounded(source, n, options, self._pushed))]
         items: list[Item] = []
         size = 0

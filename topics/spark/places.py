@@ -4,8 +4,9 @@ Runs in the driver to plan and in every task to read: a task gets a path or a UR
 anew, so what was deleted meanwhile is not read.
 """
 
+import difflib
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -105,6 +106,17 @@ def chosen(source: Source, options: ReadOptions) -> list[str]:
         return choose(source, options.topics, options.pattern)
     except ValueError as error:
         raise BadOption(f"option subscribePattern: {error}") from None
+
+
+def require_named(options: ReadOptions, names: Collection[str]) -> None:
+    """Raises BadOption: A bound is given for a topic that is not read, so that it would not hold."""
+    there = set(names)
+    for side, bound in (("starting", options.start), ("ending", options.end)):
+        for name in sorted(bound.names() - there):
+            near = difflib.get_close_matches(name, there, n=1)
+            hint = f'; did you mean "{near[0]}"?' if near else ""
+            what = "Offsets" if name in bound.by_topic else "OffsetsByTimestamp"
+            raise BadOption(f'option {side}{what}: topic "{name}" is none of those read{hint}')
 
 
 def bounded(source: Source, name: str, options: ReadOptions, pushed: Pushed) -> Range:
