@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -121,6 +122,24 @@ def test_a_topic_that_is_made_anew_under_a_scan(memory: MemoryTopics) -> None:
     assert {text for batch in batches for text in batch.column("data").to_pylist()} == {'"old"'}
     through = sum(len(batch) for batch in batches)
     assert gap == Gap("t", through + 1, 5000, "recreated")
+
+
+def test_a_topic_that_is_deleted_under_a_scan(memory: MemoryTopics) -> None:
+    """What was not read yet is lost with it; a scan of any instance ends with an error."""
+    memory.client.append_many("t", ["old"] * 5000)
+    with opened(memory) as source:
+        wanted = Wanted(schema(["seq"]), batch_rows=1000)
+        of_epoch = replace(wanted, epoch=source.bounds("t").epoch)
+        kept, any_instance = (source.read("t", 1, 5000, each) for each in (of_epoch, wanted))
+        read = [next(kept)]
+        next(any_instance)
+        memory.client.delete_topic("t")
+        read += kept
+        with pytest.raises(NoSuchTopic):
+            list(any_instance)
+
+    *batches, gap = read
+    assert gap == Gap("t", sum(map(len, batches)) + 1, 5000, "deleted")
 
 
 def test_durable_records_of_a_server(memory: MemoryTopics) -> None:

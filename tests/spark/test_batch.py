@@ -10,6 +10,7 @@ from protocol.durable import Durable
 from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThan
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from topics.arrow import DataLossWarning
 from topics.arrow.loss import Gap
 from topics.spark.batch import Part, TopicsReader
 from topics.spark.errors import BadOption, SparkFailure
@@ -77,6 +78,34 @@ def test_a_batch_of_what_is_visible(engine: Durable) -> None:
     assert [row["data"] for row in rows(reader(engine, readConsistency="visible"))][-1:] == [
         '"new"'
     ]
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_topic_that_is_deleted_before_its_task_begins(engine: Durable) -> None:
+    """An error, a warning, or one row for all that was planned; the other topics are read. A repeated
+    batch of a stream could otherwise never be done."""
+    engine.append(1, name="u")
+    engine.store.idle()
+    reads = {
+        loss: reader(engine, subscribe="t,u", lossHandling=loss)
+        for loss in ("fail", "warn", "rows")
+    }
+    parts = {loss: read.partitions() for loss, read in reads.items()}
+    engine.drop()
+    engine.store.idle()
+
+    def found(loss: str) -> list[dict[str, Any]]:
+        batches = [batch for part in parts[loss] for batch in reads[loss].read(part)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    with pytest.raises(SparkFailure, match='topic "t" does not exist'):
+        found("fail")
+    with pytest.warns(DataLossWarning, match="reason deleted"):
+        assert [row["topic"] for row in found("warn")] == ["u"]
+    *stones, last = found("rows")
+    assert (last["topic"], last["_kind"]) == ("u", "record")
+    assert sum(stone["_gap"]["missed"] for stone in stones) == 300
+    assert {stone["_gap"]["reason"] for stone in stones} == {"deleted"}
 
 
 BOUNDS = [

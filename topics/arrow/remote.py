@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from topics.arrow.columns import GAP
-from topics.arrow.loss import Gap
+from topics.arrow.loss import DELETED, Gap
 from topics.arrow.source import Bounds, Consistency, NoSuchTopic, NotDurable, Wanted
 from topics.client import Client, Retry, TopicNotFound
 from topics.client.call import Call
@@ -206,7 +206,15 @@ class RemoteSource:
                     flying.append((self._later(name, asked, begin), begin, end))
                     begin = end + 1
                 future, first, last = flying.popleft()
-                page = future.result()
+                try:
+                    page = future.result()
+                except NoSuchTopic:
+                    if not wanted.epoch:
+                        raise
+                    # It was there when its epoch was asked for.
+                    gone = _Stone(first, last_seq, DELETED)
+                    yield _Page([], last_seq, last_seq, gone), first, last_seq
+                    return
                 reached = page.next_from_seq
                 if page.tombstone is not None and page.tombstone.reason == "recreated":
                     # The seqs of the range were another instance's: none of this one's is meant.

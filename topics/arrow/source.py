@@ -64,7 +64,8 @@ class Wanted:
             A replay of the same scan passes the same value and sees the same records.
         batch_rows: Rows of a batch at most.
         epoch: Only records of this instance of the topic: where another one has taken its name, what
-            was not read yet is a gap with the reason `recreated`.  None: any.
+            was not read yet is a gap with the reason `recreated`, and where it is gone, `deleted`.
+            None: any instance.
     """
 
     columns: pa.Schema

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from topics.arrow import DataLoss, DataLossWarning
 from topics.arrow.columns import schema
-from topics.arrow.loss import Gap, Handling
+from topics.arrow.loss import DELETED, Gap, Handling
 from topics.arrow.scan import Range, choose, open_source, read, resolve, tombstone
 from topics.arrow.source import NoSuchTopic, NotReadable, Source, Wanted
 from topics.protocol.model.errors import StoreError
@@ -193,7 +193,14 @@ def records(
 
 def _found(source: Source, each: Range, wanted: Wanted, loss: Handling) -> Iterator[pa.RecordBatch]:
     """The records of a range, which was planned in another process, or at another time."""
-    bounds = source.bounds(each.topic)
+    try:
+        bounds = source.bounds(each.topic)
+    except NoSuchTopic:
+        if loss == "fail":
+            raise
+        # Else a batch of a stream that is repeated could never be done.
+        yield from lost(Gap(each.topic, each.first_seq, each.last_seq, DELETED), wanted, loss)
+        return
     if bounds.epoch != each.epoch:
         yield from lost(Gap(each.topic, each.first_seq, each.last_seq, RECREATED), wanted, loss)
         return
