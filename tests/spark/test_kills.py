@@ -21,10 +21,9 @@ from .conftest import Reads
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
-RECORDS = 9000
-KILLS = 5
-KILLS_SAMPLED = 2
-"""Each takes a driver of its own, half a minute of CPU."""
+FULL = 9000, 5
+SAMPLE = 5000, 2
+"""Records and kills.  A kill takes a driver of its own, half a minute of CPU."""
 PATIENCE_S = 300.0
 
 
@@ -85,14 +84,15 @@ def test_each_record_is_in_every_sink_once(
     folder, Delta table and Spark's files have the records of the source, none twice and none
     missing."""
     chance = random.Random(7)
-    client.append_many(name, [NewRecord({"n": n}, tag=f"t{n % 5}") for n in range(RECORDS)])
+    records, wanted = FULL if is_full else SAMPLE
+    client.append_many(name, [NewRecord({"n": n}, tag=f"t{n % 5}") for n in range(records)])
     kills = 0
-    while kills < (KILLS if is_full else KILLS_SAMPLED):
+    while kills < wanted:
         kills += Driver(server, name, home).kill_after(chance.randrange(2, 5))
     while not Driver(server, name, home).finish():
         pass
 
-    expected = Counter((f"t{n % 5}", f'{{"n":{n}}}') for n in range(RECORDS))
+    expected = Counter((f"t{n % 5}", f'{{"n":{n}}}') for n in range(records))
     spark = reads.spark
     found = {
         "topic": reads(subscribe=f"{name}.copy"),
