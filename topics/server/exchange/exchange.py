@@ -33,7 +33,7 @@ from topics.protocol.model.permission import permitted
 from topics.protocol.model.records import Buffer
 from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
-from topics.server.exchange import usage
+from topics.server.exchange import fields, usage
 from topics.server.exchange.beats import Beats
 from topics.server.exchange.history import History
 from topics.server.exchange.holders import Holders
@@ -55,11 +55,6 @@ log = logging.getLogger("topics.exchange")
 
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
-_LISTS: Final = frozenset(
-    (b"accept", b"accept-encoding", b"authorization", b"prefer", b"x-forwarded-for")
-)
-"""Headers that may come on several lines, which are one list (RFC 9110 §5.3).  Two keys are one
-list, too, and so they are none (§0.2)."""
 APART_BYTES: Final = 1 << 20
 """A larger body is parsed on a thread."""
 
@@ -162,7 +157,7 @@ class TopicsExchange:
         begun = time.perf_counter()
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
-        header = _reader(head.headers) if judged is None else judged.header
+        header = fields.reader(head.headers) if judged is None else judged.header
         call = Responder(self._runtime, self._observer, head, header, begun, OTHER)
         admitted = None
         try:
@@ -170,6 +165,7 @@ class TopicsExchange:
             # again in a head that came before and met none of them; whatever may change while the
             # server runs is decided for each request.
             if judged is None:
+                fields.require_single(head.headers)
                 found = self._find(head, call)
                 if isinstance(found, Answer):
                     return found
@@ -486,13 +482,3 @@ class _Admitted(msgspec.Struct, eq=False):
         """The key was removed: an answer that waits for news is one that says so."""
         if self._waiting is not None:
             self._waiting.revoke()
-
-
-def _reader(headers: Headers) -> Callable[[bytes], bytes | None]:
-    known: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name not in known:
-            known[name] = value
-        elif name in _LISTS:
-            known[name] += b", " + value
-    return known.get
