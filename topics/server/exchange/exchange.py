@@ -68,6 +68,7 @@ class Judged(msgspec.Struct):
     """What follows from a head alone, for as long as the server runs.
 
     Attributes:
+        max_body_bytes: Of its body, on the wire and again where that is inflated.
         also: Headers of every answer, for a page of an allowed origin.
         label: Of its route, where requests are counted.
         needs_serving: It is answered only when the log was replayed.
@@ -81,6 +82,7 @@ class Judged(msgspec.Struct):
     header: Callable[[bytes], bytes | None]
     route: Route
     name: str
+    max_body_bytes: int
     also: Headers = ()
     label: str = OTHER
     needs_serving: bool = True
@@ -99,7 +101,7 @@ class Judged(msgspec.Struct):
         self.is_counted = not isinstance(target, Probe)
         self.needs_serving = self.is_counted or target is Probe.LIMITS
 
-    def check(self, max_body_bytes: int) -> None:
+    def check(self) -> None:
         """Refuse what the head alone decides: 406, then 413, then 415."""
         header, rule = self.header, self.route.body
         if self.route.target is StreamKind.WORK:
@@ -107,8 +109,8 @@ class Judged(msgspec.Struct):
         if self.route.target in _EVENT_FEEDS and not routes.accepts_event_stream(header(b"accept")):
             raise Rejection(ErrorCode.NOT_ACCEPTABLE, "this answers text/event-stream only")
         length = header(b"content-length")
-        if length is not None and length.isdigit() and int(length) > max_body_bytes:
-            raise too_large(max_body_bytes)
+        if length is not None and length.isdigit() and int(length) > self.max_body_bytes:
+            raise too_large(self.max_body_bytes)
         if rule is BodyRule.NONE:
             return
         kind = header(b"content-type")
@@ -188,13 +190,13 @@ class TopicsExchange:
                 self._scraping,
                 self.history,
                 self._trace_meta,
-                self._runtime.limits.max_body_bytes,
+                judged.max_body_bytes,
                 self._beats,
             )
             if call.caller.is_key:
                 self.in_flight.enter(call.caller, admitted)
             if not judged.is_sound:
-                judged.check(self._runtime.limits.max_body_bytes)
+                judged.check()
                 judged.is_sound = True
                 if memo is not None:
                     memo.judged = judged
@@ -226,7 +228,8 @@ class TopicsExchange:
             if self._guard is not None:
                 self._guard.require_key(head, call.header)  # 401 comes before 404
             raise
-        return Judged(call.header, route, name, call.also)
+        max_body_bytes = route.max_body_bytes(self._runtime.limits)
+        return Judged(call.header, route, name, max_body_bytes, call.also)
 
     def connect(self, head: Head) -> Answer | Socket:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""
