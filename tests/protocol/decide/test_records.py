@@ -12,7 +12,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Purge
 from topics.protocol.model.events import RecordsAppended, TopicCreated
-from topics.protocol.model.outcomes import Gate, Outcome, Parked
+from topics.protocol.model.outcomes import Appended, Gate, Outcome, Parked
 
 
 def test_an_append_creates_its_topic_with_the_config_it_brings() -> None:
@@ -114,6 +114,25 @@ def test_a_repeated_batch_is_told_what_the_first_was() -> None:
     engine.now_ms += 1001
     assert engine.append("f", idempotency_key="k")["seqs"] == [5]
     assert engine.datas("t") == ["a", "b", "c", "d", "f"]
+
+
+def test_a_repeated_batch_waits_for_the_first() -> None:
+    """A hit is answered when the original is durable, and its head is no older than that. (§0.8)"""
+    engine = Harness(auto=False)
+    engine.put(durability="fsync")
+    engine.sync()
+    body = orjson.dumps({"records": [{"data": 1}, {"data": 2}], "idempotency_key": "k"})
+    command = parse_append("t", body, engine.limits, return_seqs=True, header_key=None)
+    engine.ask(command)
+
+    waits = engine.ask(command)
+    assert isinstance(waits, Appended)
+    assert (waits.first_seq, waits.head_seq, waits.gate) == (1, 2, Gate.SYNCED)
+
+    engine.sync()
+    known = engine.ask(command)
+    assert isinstance(known, Appended)
+    assert (known.first_seq, known.head_seq, known.gate) == (1, 2, Gate.NOW)
 
 
 def test_a_window_of_none_forgets_a_key() -> None:
