@@ -12,7 +12,7 @@ from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Purge
 from topics.protocol.model.events import RecordsAppended, TopicCreated
-from topics.protocol.model.outcomes import Appended, Gate, Outcome, Parked
+from topics.protocol.model.outcomes import Appended, Deleted, Gate, Outcome, Parked
 
 
 def test_an_append_creates_its_topic_with_the_config_it_brings() -> None:
@@ -212,6 +212,22 @@ def test_an_append_and_a_delete_wait_for_what_the_class_promises(durability: str
     engine.delete(before_seq=2)
 
     assert gates == [Gate.SYNCED if durability == "fsync" else Gate.WRITTEN] * 2
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "disk", "fsync"])
+def test_an_erasure_waits_for_a_sync(durability: str) -> None:
+    """In every class, and names the topic whose bytes are to go; a delete names none. (§5)"""
+    engine = Harness()
+    engine.put(durability=durability)
+    engine.append("a", "b")
+
+    erased = engine.ask(parse_delete("t", b'{"before_seq":2,"erase":true}', engine.limits))
+    deleted = engine.ask(parse_delete("t", b'{"before_seq":3}', engine.limits))
+
+    assert isinstance(erased, Deleted)
+    assert (erased.removed, erased.erases, erased.gate) == (1, engine.topic().topic_id, Gate.SYNCED)
+    assert isinstance(deleted, Deleted)
+    assert (deleted.removed, deleted.erases) == (1, None)
 
 
 def test_a_delete_of_nothing_there_is_404() -> None:
