@@ -1,0 +1,7 @@
+"""A server as one of a cluster's nodes: everything here is loaded only where the settings name one.
+
+standing  what the rest of the server may ask a node of the cluster
+status    what a node says of its cluster, as values
+runtime   the runtime of a node, whose engine may be dropped and opened anew
+host      performs the rule's effects (`topics.protocol.cluster`) over the log that nodes share
+"""
