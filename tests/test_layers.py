@@ -39,6 +39,9 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/maintenance": PURE | MAINTENANCE,
     "protocol/driver": PURE | DRIVER,
     "protocol/cluster": PURE | MODEL | {"topics.protocol.cluster"},
+    "protocol/replication": PURE
+    | DRIVER
+    | {"topics.protocol.cluster", "topics.protocol.replication"},
     "protocol/http": PURE | STATE | {"topics.protocol.http"},
     "store": PURE
     | MODEL

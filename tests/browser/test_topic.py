@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from contract.api import Api
 from contract.server import Server
+from contract.wire import Http1
 
 from .conftest import Console, shows
 
@@ -52,6 +53,39 @@ def test_what_was_lost_is_told(api: Api, page: Any, at: At) -> None:
 
     until_fact(page, "Lost so far", "Lost records 1 to 4: the topic reached its cap (cap).")
     assert fact(page, "Distance to loss") == "at its cap: the oldest go with each write"
+
+
+def test_what_was_lost_in_the_last_day_is_told(api: Api, page: Any, at: At) -> None:
+    """By reason, also where every reader was told long ago; a topic that lost nothing says so.
+    (§1.2, §3.3)"""
+    api.put("ring", cap_records=2)
+    api.append("calm", 1)
+    api.append("ring", *range(6))
+    at("/topics/ring")
+    page.wait_for_function(
+        """() => [...document.querySelectorAll("#facts > .warn")].some((fact) =>
+             /^Lost in the last day4 records by cap, last at \\d\\d:\\d\\d:\\d\\d$/.test(fact.textContent))"""
+    )
+
+    at("/topics/calm")
+    until_fact(page, "Lost in the last day", "nothing")
+    assert page.locator("#facts > .warn").count() == 0
+
+
+def test_what_lies_on_the_disk_is_counted(server: Server, page: Any) -> None:
+    """Bytes, and the segment files that hold them; what is in the log alone is in none. (§1.2)"""
+    wire = server.connect(Http1)
+    Api(wire).append("jobs", *range(40))
+    page.goto(f"http://127.0.0.1:{server.port}/#/topics/jobs")
+    until_fact(page, "Segments", "0")
+    assert fact(page, "On disk") == "0 B"
+
+    page.goto("about:blank")
+    assert server.stop() == 0  # which seals what it holds
+    server.start()
+    page.goto(f"http://127.0.0.1:{server.port}/#/topics/jobs")
+    until_fact(page, "Segments", "1")
+    assert fact(page, "On disk") != "0 B"
 
 
 def test_a_time_of_another_day_has_its_date(api: Api, page: Any, at: At) -> None:
@@ -320,7 +354,8 @@ def test_strictness_is_asked_for_throughout(api: Api, page: Any, at: At, server:
 def test_what_is_no_topic_has_no_forms(
     api: Api, page: Any, at: At, console: Console, name: str, trouble: str
 ) -> None:
-    """No form is in sight that would act on the topic that was open before."""
+    """No form is in sight that would act on the topic that was open before, no counter and no tab;
+    they are back with a topic that there is."""
     console.forgives_failures = True
     api.append("jobs", 1)
     at("/topics/jobs/manage")
@@ -329,4 +364,9 @@ def test_what_is_no_topic_has_no_forms(
     at(f"/topics/{name}/manage")
 
     shows(page, "#topic-trouble", trouble)
-    assert not page.locator("#drop").is_visible()
+    for each in ("#drop", "#facts", "#tabs", "#kind"):
+        assert not page.locator(each).is_visible()
+
+    at("/topics/jobs")
+    until_fact(page, "Records", "1")
+    assert page.locator("#tabs").is_visible()

@@ -1,14 +1,20 @@
 """The small commands, and what all of them share."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
 import pytest
 
+import topics.cli
 from topics import __version__
 from topics.cli import COMMANDS, all_commands
+from topics.export.lake import OsLake
+from topics.export.manifest import Settings
+from topics.export.target import open_target
 
 
 def test_help_names_every_command(run: Any) -> None:
@@ -68,22 +74,88 @@ def test_version(run: Any) -> None:
     assert run("--version").stdout == f"topics {__version__}\n"
 
 
-@pytest.mark.parametrize("args", ["info x", "publish x 1", "read x", "peek x", "rm x --before 2"])
-def test_a_command_loads_what_it_uses(args: str) -> None:
-    """Asyncio, and what httpx loads for a command line of its own, would double the time in which a
-    command starts."""
-    code = (
-        "import sys, topics.cli\n"
-        "try: topics.cli.main(sys.argv[1:])\n"
-        "except SystemExit as end: print(end.code)\n"
-        "print(*sorted({'asyncio', 'rich', 'pygments', 'numpy', 'httpx'} & set(sys.modules)))"
-    )
-    away = ["--url", "http://127.0.0.1:1", "--retry-for", "0"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *args.split(), *away], capture_output=True, text=True
-    )
+HEAVY = (
+    *("asyncio", "deltalake", "h2", "hypercorn", "httpx", "numpy", "orjson", "pandas", "pyarrow"),
+    *("pydantic", "pyiceberg", "pygments", "pyspark", "requests", "rich", "sqlalchemy", "uvloop"),
+    *("topics.client", "topics.protocol.engine", "topics.store.store", "websockets", "xxhash"),
+)
+"""Modules of which each alone takes a large part of the time in which a command may start, or which
+bring many others."""
+CLIENT = "httpx topics.client"
+LOADED = {
+    "--version": "",
+    "completion bash": "",
+    "config jobs": CLIENT,
+    "create jobs": CLIENT,
+    "delete jobs --yes": CLIENT,
+    "drain jobs --yes": CLIENT,
+    "export status {lake}": "",
+    "export status {lake} --json": "",
+    "export status missing": "",
+    "info x": CLIENT,
+    "inspect missing": "numpy xxhash",
+    "backup place --data-dir missing": "numpy xxhash",
+    "keys new": "",
+    "keys hash": "",
+    "peek x": CLIENT,
+    "profiles": "",
+    "publish x 1": CLIENT,
+    "purge x --yes": CLIENT,
+    "read x": CLIENT,
+    "redrive a --to b": CLIENT,
+    "restore missing new": "numpy xxhash",
+    "rm x --before 2 --yes": CLIENT,
+    "router create r a b": CLIENT,
+    "router delete r --yes": CLIENT,
+    "router info r": CLIENT,
+    "routers": CLIENT,
+    "serve --port no": "",
+    "settings": "",
+    "stats --json": CLIENT,
+    "topics": CLIENT,
+    "work x -- true": "asyncio " + CLIENT,
+}
+"""What of it a command loads that ends at once, at no server or at a mistake."""
+MAIN = (
+    "import sys, topics.cli\n"
+    "for args in sys.argv[1:]:\n"
+    "    try: topics.cli.main(args.split())\n"
+    "    except SystemExit: pass\n"
+    f"print('loaded', *sorted(set({HEAVY}) & set(sys.modules)))"
+)
 
-    assert (done.stdout, done.stderr[:8]) == ("2\nhttpx\n", "topics: ")
+
+def loaded_by(*lines: str, cwd: Path) -> str:
+    away = {"TOPICS_URL": "http://127.0.0.1:1", "XDG_CONFIG_HOME": str(cwd)}
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *lines],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | away | {"PYTHONPATH": str(Path(topics.cli.__file__).parents[2])},
+    )
+    assert "Traceback" not in done.stderr
+    return done.stdout.splitlines()[-1].removeprefix("loaded").strip()
+
+
+def test_help_loads_nothing(tmp_path: Path) -> None:
+    """Of none of the commands: what is heavy is imported when the command runs."""
+    assert loaded_by(*(f"{name} --help" for name in all_commands()), cwd=tmp_path) == ""
+
+
+@pytest.mark.parametrize("line", LOADED)
+def test_a_command_loads_what_it_uses(line: str, tmp_path: Path) -> None:
+    """And no more: to look at a manifest takes no pyarrow, to ask a server neither rich nor
+    asyncio.  Any of them would double the time in which the command starts."""
+    (tmp_path / "lake").mkdir()
+    with open_target(OsLake(tmp_path / "lake"), Settings("parquet", "none")):
+        pass
+    options, dashes, words = line.format(lake="lake").partition(" -- ")
+    if LOADED[line].endswith(CLIENT):
+        options += " --retry-for 0"
+
+    assert loaded_by(options + dashes + words, cwd=tmp_path) == LOADED[line]
 
 
 def test_httpx_is_whole_afterwards() -> None:
@@ -98,3 +170,20 @@ def test_httpx_is_whole_afterwards() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["run t --to", "verify", "compact", "reconcile", "repair"])
+def test_an_export_without_pyarrow_says_what_to_install(command: str, tmp_path: Path) -> None:
+    """One line, wherever it is first needed."""
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import topics.cli; topics.cli.main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "export", *command.split(), str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith('topics: this needs pip install "topics-server[export]" (')

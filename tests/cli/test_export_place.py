@@ -9,8 +9,8 @@ import pytest
 from topics.arrow import DataLoss, Gap, NoSuchTopic
 from topics.cli.exits import Stop
 from topics.cli.export_place import failures, size_bytes
+from topics.export.loading import Unusable
 from topics.export.manifest import Damaged
-from topics.export.target import Unusable
 from topics.protocol.model.errors import Corrupt
 
 

@@ -115,7 +115,26 @@ def test_the_state_of_an_empty_log(memory: MemoryTopics, run: Any) -> None:
 
     assert "seqs          none" in lines
     assert "last write    never" in lines
+    assert "on disk       0 bytes in 0 segments" in lines
+    assert "lost in 24 h  nothing" in lines
     assert not [line for line in lines if line.startswith("ready")]
+
+
+def test_what_a_topic_lost_lately(memory: MemoryTopics, run: Any) -> None:
+    """By reason; a crash's loss is known by numbers, which need not have been records. (§3.3)"""
+    memory.client.put_topic("ring", cap_records=2)
+    memory.client.append("ring", 1, 2, 3)
+    assert "lost in 24 h  1 record by cap" in run("info", "ring").stdout.splitlines()
+
+    memory.client.put_topic("ring", cap_records=2, ttl_ms=60_000)
+    memory.advance(ms=60_001)
+    assert "lost in 24 h  1 record by cap, 2 records by ttl" in run("info", "ring").stdout
+    assert [
+        each["reason"] for each in json.loads(run("info", "ring", "--json").stdout)["lost_24h"]
+    ] == [
+        "cap",
+        "ttl",
+    ]
 
 
 def test_a_topic_goes_with_its_records_and_routers(memory: MemoryTopics, run: Any) -> None:

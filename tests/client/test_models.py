@@ -22,6 +22,7 @@ ANSWERS: dict[type[msgspec.Struct], str] = {
     models.Extended: "Extended",
     models.Health: "Health",
     models.Job: "Job",
+    models.LostLately: "LostLately",
     models.Nacked: "Nacked",
     models.Purged: "Purged",
     models.QueueCounts: "QueueCounters",

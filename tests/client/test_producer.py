@@ -526,7 +526,8 @@ def test_a_program_that_ends(server: Server) -> None:
 
 
 FORKS = """
-import os, sys
+import os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, of any fork beside a thread
 from topics.client import Client, NotSent
 client = Client(sys.argv[1])
 producer = client.producer("forked", linger_ms=3_600_000)

@@ -30,6 +30,17 @@ def test_a_cap_is_exact_right_after_the_write(api: Api, name: str) -> None:
         assert [r["$seq"] for r in page["records"]] == list(range(max(5, cursor + 1), 8))
 
 
+def test_the_state_tells_what_was_lost_lately(api: Api, name: str) -> None:
+    """By reason, with the time of the last loss; a delete is none. (§1.2, §3.3)"""
+    api.put(name, cap_records=3)
+    api.append(name, *range(5))
+    api.delete(name, before_seq=4)
+    (lost,) = api.state(name)["lost_24h"]
+
+    assert (lost["reason"], lost["records"]) == ("cap", 2)
+    assert lost["last_ts"] == api.diff(name)["records"][0]["$ts"]
+
+
 def test_a_batch_larger_than_the_cap_keeps_its_end(api: Api, name: str) -> None:
     """A batch evicts its own first records, too; all its seqs are given. (§0.10)"""
     api.put(name, cap_records=3)

@@ -136,7 +136,7 @@ def test_the_state_of_a_fresh_topic(api: Api, name: str) -> None:
     assert 0 < len(epoch) <= 32
     assert state == {
         "topic": name, "type": "log", "head_seq": 0, "earliest_seq": 1, "next_seq": 1, "count": 0,
-        "bytes": 0, "disk_bytes": 0, "config": DEFAULTS, "effective_priority": 0, "last_write_ts": None,
+        "bytes": 0, "disk_bytes": 0, "segments": 0, "lost_24h": [], "config": DEFAULTS, "effective_priority": 0, "last_write_ts": None,
         "last_read_ts": None,
     }  # fmt: skip
 

@@ -7,10 +7,11 @@ from topics.arrow.source import Source
 from topics.export.compact import reading_codec
 from topics.export.engines import FileExport
 from topics.export.lake import Lake
+from topics.export.loading import load
 from topics.export.manifest import Catalogue, Commit, Settings
 from topics.export.planning import Sizer
 from topics.export.run import Job, Result, Run
-from topics.export.target import Target, codec_of, load, open_target
+from topics.export.target import Target, codec_of, open_target
 
 PARQUET = Settings("parquet", "none")
 JSONL = Settings("jsonl", "none")

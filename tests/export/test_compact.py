@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from topics.export.compact import compact
+from topics.export.loading import load
 from topics.export.manifest import Damaged, Settings
-from topics.export.target import load, open_target
+from topics.export.target import open_target
 from topics.export.verify import compare, verify
 from topics.testing import MemoryTopics
 

@@ -12,8 +12,8 @@ from arrow.writer import writer
 
 from topics.arrow.local import LocalSource
 from topics.export.lake import OsLake
+from topics.export.loading import load
 from topics.export.planning import MANIFEST
-from topics.export.target import load
 from topics.export.verify import compare, verify
 
 from .exporting import seqs, visible

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from topics.export.files import Measured
+from topics.export.codec import Measured
 from topics.export.manifest import Damaged, Settings
 from topics.export.parquet import COMPRESSIONS, GROUP_ROWS, ParquetCodec
 from topics.testing import MemoryTopics

@@ -7,9 +7,10 @@ import pytest
 
 from topics.arrow.source import Bounds
 from topics.export.lake import Lake
+from topics.export.loading import Unusable, load
 from topics.export.manifest import Settings
 from topics.export.reconcile import Reconciled, reconcile
-from topics.export.target import Unusable, load, open_target
+from topics.export.target import open_target
 from topics.export.verify import compare, verify
 from topics.testing import MemoryTopics
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from topics.export.loading import load
 from topics.export.manifest import Settings
 from topics.export.repair import Repaired, repair
-from topics.export.target import load, open_target
+from topics.export.target import open_target
 from topics.export.verify import verify
 from topics.testing import MemoryTopics
 

@@ -10,8 +10,8 @@ from arrow.writer import opened, writer
 
 from topics import NewRecord
 from topics.arrow import DataLoss
+from topics.export.loading import Unusable, load
 from topics.export.manifest import Settings
-from topics.export.target import Unusable, load
 from topics.export.verify import compare
 from topics.testing import MemoryTopics
 

@@ -8,10 +8,10 @@ import pytest
 
 from topics import NewRecord
 from topics.export.lake import OsLake
+from topics.export.loading import Unusable
 from topics.export.manifest import By, Damaged, Format, Settings
 from topics.export.run import Job, Run
 from topics.export.tables import Tables, open_tables, tables_of
-from topics.export.target import Unusable
 from topics.testing import MemoryTopics
 
 from .exporting import Quiet, live, remote

@@ -10,9 +10,10 @@ import pytest
 from topics.arrow.source import Source
 from topics.export.compact import compact
 from topics.export.lake import Lake, OsLake
+from topics.export.loading import Unusable, load
 from topics.export.manifest import Damaged, Settings
 from topics.export.planning import MANIFEST
-from topics.export.target import Staged, Unusable, load, open_target
+from topics.export.target import Staged, open_target
 from topics.testing import MemoryTopics
 
 from .exporting import JSONL, PARQUET, export, remote, run, seqs, visible

@@ -7,8 +7,8 @@ import pytest
 
 from topics.arrow.readers import Position, publish
 from topics.export.handoff import NotSafe
+from topics.export.loading import load
 from topics.export.manifest import Settings
-from topics.export.target import load
 from topics.export.then_delete import Plan, carry_out, plan
 from topics.testing import MemoryTopics
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from topics.export.loading import load
 from topics.export.manifest import Settings
-from topics.export.target import load
 from topics.export.verify import compare, verify
 from topics.testing import MemoryTopics
 

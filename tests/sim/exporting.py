@@ -21,9 +21,10 @@ from topics.arrow.loss import Gap
 from topics.arrow.source import NoSuchTopic
 from topics.export import run, verify
 from topics.export.engines import FileExport
+from topics.export.loading import Unusable, load
 from topics.export.manifest import Catalogue, Commit, Lineage, Settings
 from topics.export.planning import Sizer
-from topics.export.target import Target, Unusable, codec_of, load, open_target
+from topics.export.target import Target, codec_of, open_target
 from topics.protocol.model.events import Hole
 from topics.protocol.model.limits import Limits
 from topics.protocol.state.state import State

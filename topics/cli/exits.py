@@ -26,6 +26,9 @@ INTERRUPTED: Final = 130
 OF_SERVER: Final = ("h2", "hpack", "hypercorn", "numpy", "orjson", "uvloop", "websockets", "xxhash")
 """Packages that the client and the command line do without; the extra `server` brings them."""
 
+OF_EXPORT: Final = "pyarrow"
+"""What the extra `export` brings besides."""
+
 
 class Stop(Exception):
     """The command ends here, with a code and a line on standard error."""
@@ -105,18 +108,21 @@ def refusals(done: Callable[[], str] = str, wording: Callable[[str], str] = str)
         done: What the command did before, for the message; empty for nothing.
         wording: Turns the text of the error into that of the message.
     """
-    import_httpx()
-    from topics.client import BadAnswer, TopicsError
-
     try:
         yield
-    except TopicsError as error:
-        is_refusal = error.status > 0 and not isinstance(error, BadAnswer)
-        code = REFUSED if is_refusal else UNUSABLE
-        raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
     except UnicodeEncodeError as error:
         # An argument of the command line that is not UTF-8 cannot be sent in JSON or a path.
         raise Stop(f"{error.object!a} is not text", UNUSABLE) from None
+    except Exception as error:
+        if "topics.client" not in sys.modules:
+            raise  # of a command that did without its client
+        from topics.client import BadAnswer, TopicsError
+
+        if not isinstance(error, TopicsError):
+            raise
+        is_refusal = error.status > 0 and not isinstance(error, BadAnswer)
+        code = REFUSED if is_refusal else UNUSABLE
+        raise Stop("; ".join(filter(None, [wording(str(error)), done()])), code) from None
 
 
 def import_httpx() -> None:
@@ -138,9 +144,10 @@ def _missing(error: ModuleNotFoundError) -> int:
         ModuleNotFoundError: The module is none of an extra's.
     """
     package = (error.name or "").partition(".")[0]
-    if package not in OF_SERVER:
+    if package not in (*OF_SERVER, OF_EXPORT):
         raise error
-    return _print_end(f'this needs pip install "topics-server[server]" ({error})', UNUSABLE)
+    extra = "export" if package == OF_EXPORT else "server"
+    return _print_end(f'this needs pip install "topics-server[{extra}]" ({error})', UNUSABLE)
 
 
 def _unwritten(error: OSError) -> int:

@@ -318,8 +318,8 @@ def _place(text: str, option: str, words: tuple[str, ...]) -> int | str:
 def _settings(to: Path, given: dict[str, Any], source: "Source", job: "Job") -> "Settings":
     """What the export is to be: as given, and else as it is, or by default."""
     from topics.export.lake import OsLake
+    from topics.export.loading import Unusable, load
     from topics.export.manifest import Settings
-    from topics.export.target import Unusable, load
 
     try:
         there: Settings | None = load(OsLake(to)).settings

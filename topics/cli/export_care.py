@@ -1,11 +1,13 @@
 """`topics export status | verify | compact | reconcile | repair`: what was exported, looked after."""
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, print_rich, were
+from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import (
     failures,
     is_given,
@@ -16,6 +18,7 @@ from topics.cli.export_place import (
 )
 from topics.cli.export_progress import compared_line
 from topics.cli.target import with_client
+from topics.cli.watch import visible
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -42,22 +45,14 @@ def _are_tables(to: Path) -> bool:
 @_directory
 @place_option
 @_json
-@with_client
-def status(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
+@partial(with_client, is_needed=lambda: is_given("url"))
+def status(client: "Client | None", to: Path, path: Path | None, as_json: bool) -> int:
     """What is exported in DIR, topic by topic; with --path or --url, how far behind it is."""
-    from topics.arrow.source import NoSuchTopic
-
     with failures(to):
         settings = settings_of(to)
         found = _all_lineages(to)
-        heads: dict[str, int] = {}
-        if path is not None or is_given("url"):
-            with opened(client, path) as source:
-                for topic in {lineage.topic for lineage in found}:
-                    try:
-                        heads[topic] = source.bounds(topic).head_seq
-                    except NoSuchTopic:
-                        continue
+        is_compared = path is not None or client is not None
+        heads = _heads(client, path, {lineage.topic for lineage in found}) if is_compared else {}
         rows = [_row(lineage, heads) for lineage in found]
         if as_json:
             about = {"format": settings.format, "by": settings.by}
@@ -70,9 +65,21 @@ def status(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
     return OK
 
 
+def _heads(client: "Client | None", path: Path | None, topics: set[str]) -> dict[str, int]:
+    """The heads of those topics that there are."""
+    from topics.arrow.source import NoSuchTopic
+
+    heads = {}
+    with opened(client, path) as source:
+        for topic in topics:
+            with suppress(NoSuchTopic):
+                heads[topic] = source.bounds(topic).head_seq
+    return heads
+
+
 def _all_lineages(to: Path) -> "list[Lineage]":
     from topics.export.lake import OsLake
-    from topics.export.target import load
+    from topics.export.loading import load
 
     if _are_tables(to):
         from topics.export.tables import tables_of
@@ -104,21 +111,19 @@ def _row(lineage: "Lineage", heads: dict[str, int]) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    import sys
-
-    from rich.console import Console
-    from rich.table import Table
-
+    """A table, without rich: it would take as long to load as all the rest."""
     columns = ["from", "to", "rows", "deleted", "erased", "lost", "handed_off", "files", "bytes"]
     if any("lag" in row for row in rows):
         columns.append("lag")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("topic", no_wrap=True)
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+    lines = [["topic", *(name.replace("_", " ") for name in columns)]]
     for row in rows:
-        table.add_row(row["topic"], *(f"{row[name]:,}" if name in row else "" for name in columns))
-    print_rich(Console(file=sys.stdout, width=160, highlight=False), table)
+        lines.append(
+            [visible(row["topic"]), *(f"{row[name]:,}" if name in row else "" for name in columns)]
+        )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for first, *rest in lines:
+        cells = [first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]
+        click.echo("  ".join(cells).rstrip())
 
 
 @click.command("verify")
@@ -134,7 +139,7 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
     topic since is told, and is no fault.
     """
     from topics.export.lake import OsLake
-    from topics.export.target import load
+    from topics.export.loading import load
     from topics.export.verify import compare
     from topics.export.verify import verify as verified
 

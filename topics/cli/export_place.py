@@ -1,6 +1,7 @@
 """What the commands of `topics export` share: where the records are, and how errors end."""
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import ENOSPC
@@ -43,12 +44,17 @@ def size_bytes(_context: click.Context, _option: click.Parameter, text: str) -> 
 
 
 @contextmanager
-def opened(client: "Client", path: Path | None) -> Iterator["Source"]:
-    """The topics to read: of a data directory, or of the server."""
+def opened(client: "Client | None", path: Path | None) -> Iterator["Source"]:
+    """The topics to read: of a data directory, or of the server; one of the two is given."""
     from topics.arrow.local import LocalSource
     from topics.arrow.remote import RemoteSource
 
-    source = RemoteSource(client) if path is None else LocalSource(path)
+    source: Source
+    if path is None:
+        assert client is not None
+        source = RemoteSource(client)
+    else:
+        source = LocalSource(path)
     try:
         yield source
     finally:
@@ -66,39 +72,54 @@ def is_given(option: str) -> bool:
 def failures(to: Path) -> Iterator[None]:
     """Turn what an export raises into one line and an exit code."""
     try:
-        from topics.arrow import DataLoss, NoSuchTopic, NotReadable
-    except ImportError as error:
-        raise Stop(
-            f'an export needs pyarrow: pip install "topics-server[export]" ({error})', UNUSABLE
-        ) from None
-    from topics.export.handoff import NotSafe
-    from topics.export.manifest import Damaged
-    from topics.export.run import IsAnother
-    from topics.export.target import Unusable
-    from topics.export.writing import TooManyPartitions
-    from topics.protocol.model.errors import Corrupt, StoreError
-
-    try:
         with refusals():
             yield
-    except IsAnother as error:
-        raise Stop(str(error), LOST) from None
-    except DataLoss as error:
-        raise Stop(_of_loss(error), LOST) from None
-    except Damaged as error:
-        what = f"{to / error.path if error.path != str(to) else to}: {error.what}"
-        raise Stop(f"{what}; `topics export repair {to}` makes data files again", CORRUPT) from None
-    except Corrupt as error:
-        raise Stop(str(error), CORRUPT) from None
-    except (Unusable, NoSuchTopic, NotReadable, TooManyPartitions, NotSafe, StoreError) as error:
-        raise Stop(str(error), UNUSABLE) from None
-    except ValueError as error:
-        raise Stop(str(error), UNUSABLE) from None
-    except OSError as error:
-        what = error.strerror or str(error) or type(error).__name__
-        if error.errno == ENOSPC:
-            what += "; make room and run it again, it goes on"
-        raise Stop(f"{error.filename or to}: {what}", UNUSABLE) from None
+    except (Stop, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        end = _end_of(error, to)
+        if end is None:
+            raise
+        raise end from None
+
+
+def _end_of(error: Exception, to: Path) -> Stop | None:
+    """How an error ends a command; None for a bug.  What only Arrow raises is not looked for where
+    Arrow is not loaded, which takes half a second."""
+    from topics.export.handoff import NotSafe
+    from topics.export.loading import Unusable
+    from topics.export.manifest import Damaged
+    from topics.protocol.model.errors import Corrupt, StoreError
+
+    match error:
+        case Damaged():
+            what = f"{to / error.path if error.path != str(to) else to}: {error.what}"
+            return Stop(f"{what}; `topics export repair {to}` makes data files again", CORRUPT)
+        case Corrupt():
+            return Stop(str(error), CORRUPT)
+        case Unusable() | NotSafe() | StoreError() | ValueError():
+            return Stop(str(error), UNUSABLE)
+        case OSError():
+            what = error.strerror or str(error) or type(error).__name__
+            if error.errno == ENOSPC:
+                what += "; make room and run it again, it goes on"
+            return Stop(f"{error.filename or to}: {what}", UNUSABLE)
+    return _end_of_arrow(error) if "pyarrow" in sys.modules else None
+
+
+def _end_of_arrow(error: Exception) -> Stop | None:
+    from topics.arrow import DataLoss, NoSuchTopic, NotReadable
+    from topics.export.run import IsAnother
+    from topics.export.writing import TooManyPartitions
+
+    match error:
+        case IsAnother():
+            return Stop(str(error), LOST)
+        case DataLoss():
+            return Stop(_of_loss(error), LOST)
+        case NoSuchTopic() | NotReadable() | TooManyPartitions():
+            return Stop(str(error), UNUSABLE)
+    return None
 
 
 def _of_loss(error: Any) -> str:
@@ -112,7 +133,7 @@ def _of_loss(error: Any) -> str:
 def settings_of(to: Path) -> "Settings":
     """Raises Unusable: No export is there."""
     from topics.export.lake import OsLake
-    from topics.export.target import load
+    from topics.export.loading import load
 
     return load(OsLake(to)).settings
 
@@ -120,7 +141,7 @@ def settings_of(to: Path) -> "Settings":
 def lineages(to: Path) -> "dict[str, Lineage]":
     """How far each topic is exported; empty where no export is there."""
     from topics.export.lake import OsLake
-    from topics.export.target import Unusable, load
+    from topics.export.loading import Unusable, load
 
     try:
         catalogue = load(OsLake(to))

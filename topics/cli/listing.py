@@ -9,8 +9,6 @@ from topics.cli.exits import output, print_rich
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from topics.client import Client, TopicSummary
 
 
@@ -29,14 +27,13 @@ def command(client: "Client", prefix: str, as_json: bool) -> None:
         for topic in found:
             click.echo(msgspec.json.encode(topic))
     else:
-        _print_table(found)
+        _print_table(list(found))
 
 
-def _print_table(topics: "Iterable[TopicSummary]") -> None:
+def _print_table(found: "list[TopicSummary]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    found = list(topics)
     has_queues = any(topic.queue is not None for topic in found)
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", overflow="fold")

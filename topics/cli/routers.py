@@ -54,7 +54,7 @@ def command(
     elif graph:
         print_rich(_console(), *drawings(found))
     else:
-        _print_table(found)
+        _print_table(list(found))
 
 
 def _console() -> "Console":

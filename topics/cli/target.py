@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from topics.cli.exits import UNUSABLE, Stop, refusals
+from topics.cli.exits import UNUSABLE, Stop, import_httpx, refusals
 from topics.cli.profiles import choose_server
 
 if TYPE_CHECKING:
@@ -26,13 +26,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_client(
-    command: Callable[..., int | None], *, tells_waits: bool = True
+    command: Callable[..., int | None],
+    *,
+    tells_waits: bool = True,
+    is_needed: Callable[[], bool] = lambda: True,
 ) -> Callable[..., int | None]:
     """Give a command its `Client` as first argument, and the options that choose it.
 
     Args:
         tells_waits: Say on standard error that the command waits for the server; False for a
             command that reports its connection itself.
+        is_needed: Whether there is to be a client; None is given else, and nothing of it is loaded.
     """
 
     @_target_options
@@ -40,6 +44,8 @@ def with_client(
     def run(
         url: str, api_key: str | None, retry_for: float, timeout: float, **rest: Any
     ) -> int | None:
+        if not is_needed():
+            return command(None, **rest)
         with refusals(), _client(url, api_key, retry_for, timeout, tells_waits) as client:
             return command(client, **rest)
 
@@ -233,6 +239,7 @@ class AsyncNoticingConnections:
 def _client(
     url: str, api_key: str | None, retry_for_s: float, timeout_s: float, tells_waits: bool
 ) -> "Client":
+    import_httpx()
     from topics.client import Client, Retry
 
     try:
@@ -249,6 +256,7 @@ def _client(
 def _async_client(
     url: str, api_key: str | None, retry_for_s: float, timeout_s: float
 ) -> "AsyncClient":
+    import_httpx()
     from topics.client import AsyncClient, Retry
 
     try:

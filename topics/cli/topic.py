@@ -14,6 +14,9 @@ from topics.cli.watch import visible
 if TYPE_CHECKING:
     from topics.client import Client, TopicState
 
+UNITS = {"crash": "number", "source_trim": "number"}
+"""What a loss is counted in where that is not records: sequence numbers, at most as many records."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
@@ -184,6 +187,8 @@ def _described(state: "TopicState") -> "list[tuple[str, str]]":
         ("bytes", f"{state.bytes:,}"),
         ("seqs", f"{state.earliest_seq:,} to {state.head_seq:,}" if state.count else "none"),
         ("head", f"{state.head_seq:,}"),
+        ("on disk", f"{state.disk_bytes:,} bytes in {counted(state.segments, 'segment')}"),
+        ("lost in 24 h", _lost(state)),
         ("last write", _at(state.last_write_ts)),
         ("last read", _at(state.last_read_ts)),
     ]
@@ -201,6 +206,15 @@ def _described(state: "TopicState") -> "list[tuple[str, str]]":
         if queue.damaged:
             rows.append(("damaged", f"{queue.damaged:,} of the delayed cannot be read"))
     return rows
+
+
+def _lost(state: "TopicState") -> str:
+    """What the topic lost in the last day; deletes are no loss."""
+    parts = [
+        f"{counted(each.records, UNITS.get(each.reason, 'record'))} by {visible(each.reason)}"
+        for each in state.lost_24h
+    ]
+    return ", ".join(parts) or "nothing"
 
 
 def _at(ts_ms: int | None) -> str:

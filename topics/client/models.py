@@ -192,11 +192,21 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     dead_lettered: int = 0
 
 
+class LostLately(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a topic lost in the last day for one `reason`, and when it did last (ms since the
+    epoch).  Lost by `crash` and `source_trim` are sequence numbers, at most as many records."""
+
+    reason: str
+    records: int
+    last_ts: int
+
+
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a topic: `count` records are live, their seqs in [earliest_seq, head_seq].
 
-    `queue` is None where the topic is a log.  `disk_bytes` is what its records take in segment files,
-    deleted ones included until their file is rewritten.
+    `queue` is None where the topic is a log.  `disk_bytes` is what its records take in `segments`
+    segment files, deleted ones included until their file is rewritten.  `lost_24h` is what it lost in
+    this hour and the 23 before, by reason; deletes are no loss.
     """
 
     topic: str
@@ -213,6 +223,8 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str | None = None
     queue: QueueCounts | None = None
     disk_bytes: int = 0
+    segments: int = 0
+    lost_24h: list[LostLately] = []
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):

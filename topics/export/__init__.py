@@ -13,17 +13,29 @@ same facts.
 | module | holds |
 |---|---|
 | `manifest`, `planning`, `handoff` | pure: entries and what they add up to; which seqs and which names; how far a topic may be deleted |
+| `loading` | what an export holds, by its manifest |
 | `lake` | the port to the file system, and its implementation |
-| `files`, `parquet`, `jsonl` | data files: written, read, checked |
+| `codec`, `parquet`, `jsonl` | data files: written, read, checked |
 | `target` | one directory: its lock, its manifest, its commits and what a crash left |
 | `tables`, `delta`, `iceberg` | the same over a table format |
 | `run`, `engines` | an export from its arguments to its result |
 | `verify`, `compact`, `reconcile`, `repair`, `then_delete` | what is done with an export later |
-| `dataset` | the files of the manifest, for readers |
+| `datasets` | the files of the manifest, for readers |
 
 Needs `pyarrow` (`pip install "topics-server[export]"`).
 """
 
-from topics.export.dataset import dataset, files
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from topics.export.datasets import dataset, files
 
 __all__ = ["dataset", "files"]
+
+
+def __getattr__(name: str) -> Any:
+    """`dataset` and `files` bring pyarrow, which a look at a manifest does without."""
+    if name in __all__:
+        return getattr(import_module("topics.export.datasets"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

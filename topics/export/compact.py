@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from topics.export.files import Codec
+from topics.export.codec import Codec
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged, File, Lineage, Swap
 from topics.export.planning import mergeable, partition_of

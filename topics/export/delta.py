@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import topic_directory, topic_of_directory
-from topics.export.target import Unusable
 
 STAMP = "topics.export"
 PARTITIONS: dict[By, list[str]] = {

@@ -5,6 +5,7 @@ in the summary of every snapshot; a snapshot that another program made does not 
 """
 
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,9 +16,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import And, GreaterThanOrEqual, In, LessThanOrEqual
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 
+from topics.export.loading import Unusable
 from topics.export.manifest import By
 from topics.export.planning import mergeable, topic_directory
-from topics.export.target import Unusable
 
 STAMP: Final = "topics.export"
 NAMESPACE: Final = "topics"
@@ -44,6 +45,8 @@ class IcebergTopics:
         self.catalog = SqlCatalog(
             NAMESPACE, uri=f"sqlite:///{self.root}/catalog.db", warehouse=f"file://{self.root}"
         )
+        # It keeps connections to its file; from Python 3.13 on, one that nothing closes is warned of.
+        weakref.finalize(self, self.catalog.close)
         self.catalog.create_namespace_if_not_exists(NAMESPACE)
 
     def table(self, topic: str) -> "IcebergTopic":

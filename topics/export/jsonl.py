@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topics.export.files import Measured
+from topics.export.codec import Measured
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged
 

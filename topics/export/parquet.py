@@ -15,7 +15,7 @@ import pyarrow.types as kinds
 
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.typed import CORRUPT, typed, typed_schema
-from topics.export.files import Measured
+from topics.export.codec import Measured
 from topics.export.lake import Lake
 from topics.export.manifest import Damaged
 

@@ -19,9 +19,10 @@ from topics.arrow.columns import schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import Source, Wanted
 from topics.export.compact import codec_for
+from topics.export.loading import Unusable
 from topics.export.manifest import File, Lineage, Swap
 from topics.export.planning import partition_of
-from topics.export.target import Staged, Target, Unusable
+from topics.export.target import Staged, Target
 from topics.export.verify import Seqs, add_lost
 from topics.export.writing import Files, about_lineage
 

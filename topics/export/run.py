@@ -15,9 +15,10 @@ from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import Place, Range, require_whole, resolve
 from topics.arrow.source import Source, Wanted, now_ms
+from topics.export.loading import Unusable
 from topics.export.manifest import Commit, Lineage, Settings
 from topics.export.planning import Sizer, cut
-from topics.export.target import Chunk, Unusable
+from topics.export.target import Chunk
 from topics.export.writing import Piece, ReadProgress, Recreated
 
 OnLoss = Literal["fail", "warn", "record"]

@@ -19,12 +19,13 @@ from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import Source, Wanted, now_ms
 from topics.export.lake import Lake
+from topics.export.loading import Unusable, load
 from topics.export.manifest import Catalogue, Commit, Damaged, Lineage, Lost, Settings
 from topics.export.parquet import ParquetCodec
 from topics.export.planning import topic_directory
 from topics.export.reconcile import Reconciled, known_of, reconcilable
 from topics.export.schema_file import fields_of
-from topics.export.target import Chunk, Target, Unusable, load, open_target, schema_of, wall_ms
+from topics.export.target import Chunk, Target, open_target, schema_of, wall_ms
 from topics.export.verify import Compared, compare_parts
 from topics.export.writing import Piece, ReadProgress, records
 

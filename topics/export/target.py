@@ -19,9 +19,10 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 import pyarrow as pa
 
-from topics.export.files import Codec
+from topics.export.codec import Codec
 from topics.export.jsonl import JsonlCodec
 from topics.export.lake import Lake, directory, quietly, sync_directories_of
+from topics.export.loading import Unusable
 from topics.export.manifest import (
     Catalogue,
     Commit,
@@ -53,10 +54,6 @@ E = TypeVar("E", Commit, Swap, Handoff)
 
 NOT_OURS: Final = ("lost+found",)
 """Names that an empty directory may have in it."""
-
-
-class Unusable(Exception):
-    """The directory is no export, or not one that these arguments fit; says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,24 +287,6 @@ def schema_of(settings: Settings) -> pa.Schema:
     ).schema
 
 
-def load(lake: Lake) -> Catalogue:
-    """What the manifest of an export adds up to, without a change; also beside a writer.
-
-    Raises:
-        Unusable: There is none.
-        Damaged: It does not verify.
-    """
-    try:
-        data = lake.read(MANIFEST)
-    except FileNotFoundError:
-        data = b""
-    entries = decode(data, MANIFEST)[0]
-    if not entries:
-        # Also where its first line was torn: the run that writes it begins anew.
-        raise Unusable(f"{lake.path}: there is no export in it")
-    return fold(entries, MANIFEST)
-
-
 def open_target(
     lake: Lake,
     settings: Settings | None = None,
@@ -397,4 +376,4 @@ def _require_same(lake: Lake, there: Settings, given: Settings) -> None:
             )
 
 
-__all__ = ["Chunk", "Damaged", "Staged", "Target", "Unusable", "load", "open_target"]
+__all__ = ["Chunk", "Damaged", "Staged", "Target", "Unusable", "open_target"]

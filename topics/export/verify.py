@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from topics.arrow.columns import FIELDS, schema
 from topics.arrow.loss import Gap
 from topics.arrow.source import Source, Wanted, now_ms
+from topics.export.codec import Codec, digest_of
 from topics.export.compact import reading_codec
-from topics.export.files import Codec, digest_of
 from topics.export.lake import Lake
+from topics.export.loading import load
 from topics.export.manifest import By, Catalogue, Damaged, File, Lineage
 from topics.export.planning import partition_of
-from topics.export.target import codec_of, load
+from topics.export.target import codec_of
 from topics.export.writing import partitioned
 
 

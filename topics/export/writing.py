@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from topics.arrow.loss import DataLoss, Gap
 from topics.arrow.scan import Range
 from topics.arrow.source import Source, Wanted
-from topics.export.files import Codec, Measured, Writer
+from topics.export.codec import Codec, Measured, Writer
 from topics.export.lake import Lake, Sink, quietly
 from topics.export.manifest import By, File, Lineage, Lost
 from topics.export.planning import BY_DIRECTORY, STAGED, tag_partition

@@ -19,8 +19,9 @@ from topics.arrow.remote import RemoteSource
 from topics.arrow.scan import Range
 from topics.arrow.source import Source
 from topics.export.lake import Lake, OsLake, quietly
+from topics.export.loading import Unusable
 from topics.export.manifest import Lost
-from topics.export.target import Chunk, Unusable
+from topics.export.target import Chunk
 from topics.export.writing import Form, Piece, ReadProgress, add_gap, chunk_of, chunk_with
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.errors import Unusable as StoreUnusable

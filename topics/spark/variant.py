@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from topics.export.files import Measured
+from topics.export.codec import Measured
 from topics.export.lake import Lake, quietly
+from topics.export.loading import Unusable
 from topics.export.manifest import Damaged
 from topics.export.parquet import VARIANT, ParquetCodec
 from topics.export.planning import STAGED
-from topics.export.target import Staged, Unusable
+from topics.export.target import Staged
 from topics.spark.errors import SparkFailure
 from topics.spark.sessions import session
 

@@ -70,6 +70,12 @@ TOPIC_VIEWS: Final = st.builds(
     last_read_ms=st.none() | NATURALS,
     jobs=st.none() | JOB_COUNTS,
 )
+LOSSES: Final = st.builds(
+    outcomes.LostLately,
+    reason=st.sampled_from(("cap", "ttl", "mixed", "crash", "source_trim")),
+    records=SEQS,
+    last_ts_ms=NATURALS,
+)
 ROUTER_VIEWS: Final = st.builds(
     outcomes.RouterView,
     name=NAMES,
@@ -114,7 +120,9 @@ APPENDED: Final = st.builds(
 GRANTED: Final = st.builds(outcomes.Granted, NAMES, st.none() | JOBS, NATURALS)
 OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
     outcomes.TopicPut: st.builds(outcomes.TopicPut, NAMES, CONFIGS, st.booleans()),
-    outcomes.TopicShown: st.builds(outcomes.TopicShown, TOPIC_VIEWS),
+    outcomes.TopicShown: st.builds(
+        outcomes.TopicShown, TOPIC_VIEWS, NATURALS, st.lists(LOSSES, max_size=3)
+    ),
     outcomes.TopicsListed: st.builds(
         outcomes.TopicsListed, st.lists(TOPIC_VIEWS, max_size=3), st.none() | NAMES
     ),

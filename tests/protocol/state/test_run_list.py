@@ -199,9 +199,9 @@ def test_spans_and_rows_are_each_others_inverse(rows: set[int]) -> None:
 class Sealed:
     """What the list asks of a sealed run."""
 
-    def __init__(self, first_seq: int, count: int, text_bytes: int) -> None:
+    def __init__(self, first_seq: int, count: int, text_bytes: int, segment: int = 1) -> None:
         self.first_seq, self.count, self.text_bytes = first_seq, count, text_bytes
-        self.ref = RunRef(1, 0, first_seq, count, text_bytes)
+        self.ref = RunRef(segment, 0, first_seq, count, text_bytes)
 
 
 def test_the_space_of_sealed_runs_is_counted() -> None:
@@ -216,3 +216,18 @@ def test_the_space_of_sealed_runs_is_counted() -> None:
     assert runs.disk_bytes == 700 + 100 + 25 * 42
     runs.replace(1, 30, [])
     assert runs.disk_bytes == 0
+
+
+def test_the_segments_of_sealed_runs_are_counted() -> None:
+    """Each file once, however many runs of the topic it holds; runs in memory have none. (§1.2)"""
+    runs = listed([(0, 10), (0, 10)])
+    assert runs.segments == 0
+
+    runs.replace(1, 20, [Sealed(1, 10, 500, 7), Sealed(11, 10, 500, 7)])  # type: ignore[list-item]
+    assert runs.segments == 1
+    runs.append(Sealed(21, 5, 100, 9))  # type: ignore[arg-type]
+    assert runs.segments == 2
+    runs.append(run_of(26, 5))
+    assert runs.segments == 2
+    runs.replace(1, 20, [])
+    assert runs.segments == 1

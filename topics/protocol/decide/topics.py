@@ -17,6 +17,7 @@ from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
     Gate,
     JobCounts,
+    LostLately,
     Outcome,
     TopicDropped,
     TopicPut,
@@ -113,7 +114,8 @@ class TopicCommands:
     def _get(self, command: GetTopic, moment: Moment) -> TopicShown:
         """§1.2."""
         topic = self._unit.topic(command.topic, moment.now_ms)
-        shown = TopicShown(self._view(topic, moment.now_ms, command.caller))
+        view = self._view(topic, moment.now_ms, command.caller)
+        shown = TopicShown(view, topic.runs.segments, _lost(topic, moment.now_ms))
         if command.touch:
             note_read(topic, moment.now_ms)
         return shown
@@ -206,6 +208,12 @@ def _job_counts(topic: Topic, queue: Queue) -> JobCounts:
         damaged=queue.damaged,
         dead_lettered=queue.dead_lettered,
     )
+
+
+def _lost(topic: Topic, now_ms: int) -> list[LostLately]:
+    if topic.losses is None:
+        return []
+    return [LostLately(*each) for each in topic.losses.of_the_last_day(now_ms)]
 
 
 def note_read(topic: Topic, now_ms: int) -> None:

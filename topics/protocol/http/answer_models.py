@@ -111,6 +111,22 @@ class TopicPut(msgspec.Struct, kw_only=True):
     config: Annotated[TopicConfig, Meta(description="The config in force.")]
 
 
+class LostLately(msgspec.Struct, kw_only=True):
+    reason: Annotated[
+        Literal["cap", "ttl", "mixed", "crash", "source_trim"],
+        Meta(description="As of a tombstone."),
+    ]
+    records: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Records; with `crash` and `source_trim` sequence numbers, which are at most as "
+            "many records.",
+        ),
+    ]
+    last_ts: Annotated[Natural, Meta(description="When it happened last.")]
+
+
 class TopicState(msgspec.Struct, kw_only=True):
     topic: TopicName
     type: Annotated[TopicType, Meta(description="A log, or a queue.")]
@@ -121,6 +137,11 @@ class TopicState(msgspec.Struct, kw_only=True):
     count: Count
     bytes: Bytes
     disk_bytes: DiskBytes
+    segments: Annotated[Natural, Meta(description="Segment files that its records are in.")]
+    lost_24h: Annotated[
+        list[LostLately],
+        Meta(description="What it lost in this hour and the 23 before, by reason; no deletes."),
+    ]
     config: Annotated[TopicConfig, Meta(description="The config in force.")]
     effective_priority: Priority
     last_write_ts: Annotated[Natural | None, Meta(description="`null`: not since the start.")]

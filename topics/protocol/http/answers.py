@@ -253,6 +253,15 @@ def _topic_shown(outcome: outcomes.TopicShown) -> list[Piece]:
             count=view.count,
             bytes=view.size_bytes,
             disk_bytes=view.disk_bytes,
+            segments=outcome.segments,
+            lost_24h=[
+                models.LostLately(
+                    reason=each.reason,  # type: ignore[arg-type]
+                    records=each.records,
+                    last_ts=each.last_ts_ms,
+                )
+                for each in outcome.lost
+            ],
             config=view.config,
             effective_priority=view.priority,
             last_write_ts=view.last_write_ms,

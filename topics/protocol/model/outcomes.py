@@ -96,10 +96,26 @@ class TopicPut(Outcome, frozen=True):
     created: bool
 
 
+class LostLately(msgspec.Struct, frozen=True):
+    """How much a topic lost in the last day for one reason, and when it did last: records, or
+    sequence numbers where a crash or a router lost them."""
+
+    reason: str
+    records: int
+    last_ts_ms: int
+
+
 class TopicShown(Outcome, frozen=True):
-    """§1.2."""
+    """§1.2.
+
+    Attributes:
+        segments: How many segment files its sealed records are in.
+        lost: In the last day, by reason.
+    """
 
     view: TopicView
+    segments: int
+    lost: Sequence[LostLately]
 
 
 class TopicsListed(Outcome, frozen=True):

@@ -23,6 +23,7 @@ import msgspec
 
 from topics.protocol.model.events import (
     Checkpoint,
+    PlaceReached,
     RunRef,
     TopicImage,
     array_header,
@@ -34,6 +35,7 @@ from topics.protocol.state.hot_memory import HotMemory, freeze
 from topics.protocol.state.hot_run import is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
 from topics.protocol.state.jobs_taken import JobsTaken
+from topics.protocol.state.losses import Losses
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.topic import Topic, epoch_of
@@ -56,8 +58,9 @@ Encoded: TypeAlias = bytes | tuple[Buffer, ...]
 
 _NONE: Final = array_header(0)
 _NO_QUEUE: Final = encode_image(None)
-_OPEN: Final = _NONE + _NONE + _NO_QUEUE
-"""How an image ends whose runs, keys and queue are not in it."""
+_NO_LOSSES: Final = encode_image({})
+_OPEN: Final = _NONE + _NONE + _NO_QUEUE + _NO_LOSSES
+"""How an image ends whose runs, keys, queue and losses are not in it."""
 
 
 class ImageSource(Protocol):
@@ -70,6 +73,7 @@ class ImageSource(Protocol):
     keys: IdempotencyKeys
     queues: Queues
     routers: Routers
+    place: PlaceReached | None
 
 
 class EncodedCheckpoint(msgspec.Struct, frozen=True):
@@ -80,10 +84,12 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
     topics: Sequence[Encoded]
     next_router_id: int
     routers: Sequence[bytes]
+    place: PlaceReached | None = None
 
     def pieces(self) -> Iterator[Buffer]:
         """In order; each time anew."""
-        yield array_header(len(Checkpoint.__struct_fields__))
+        fields = len(Checkpoint.__struct_fields__)
+        yield array_header(fields - 1 if self.place is None else fields)
         yield encode_image(self.now_ms)
         yield encode_image(self.next_topic_id)
         yield array_header(len(self.topics))
@@ -95,6 +101,8 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
         yield encode_image(self.next_router_id)
         yield array_header(len(self.routers))
         yield from self.routers
+        if self.place is not None:
+            yield encode_image(self.place)
 
 
 class _Taken(msgspec.Struct):
@@ -109,10 +117,12 @@ class _Taken(msgspec.Struct):
     runs: tuple[RunRef, ...]
     keys: tuple[Buffer, ...]
     queue: bytes | JobsTaken
+    losses: bytes
 
     def encoded(self) -> Encoded:
         queue = [self.queue] if isinstance(self.queue, bytes) else self.queue.pieces()
-        pieces = (self.head, encode_image(self.runs), *(self.keys or (_NONE,)), *queue)
+        keys = self.keys or (_NONE,)
+        pieces = (self.head, encode_image(self.runs), *keys, *queue, self.losses)
         if sum(map(len, pieces)) <= JOINED_BYTES:
             return b"".join(pieces)
         return pieces
@@ -125,6 +135,7 @@ class Images:
         changed: Ids of topics that are not as their image says, or have none, or had one and are
             gone; `changed_routers` likewise.
         unsealed: Topics of the checkpoint under way with runs that it has still to seal.
+        keeps_leases: Leases of every queue are kept: they are all in a log.
     """
 
     def __init__(self, state: ImageSource) -> None:
@@ -139,7 +150,9 @@ class Images:
         self._taken: dict[int, _Taken] = {}
         self._jobs: dict[int, JobsTaken] = {}
         self._is_last = False
+        self.keeps_leases = False
         self._at = (0, 0, 0)
+        self._place: PlaceReached | None = None
 
     # ------------------------------------------------------------------ changes
 
@@ -169,6 +182,7 @@ class Images:
         state = self._state
         self._is_last = is_last
         self._at = (state.now_ms, state.next_topic_id, state.routers.next_id)
+        self._place = state.place
         self._due, self.changed = self.changed, {}
         self._due_routers, self.changed_routers = self.changed_routers, {}
         if is_last:
@@ -222,6 +236,7 @@ class Images:
     def _taken_of(self, topic: Topic) -> _Taken:
         image = topic_image(topic)
         runs, image.runs = tuple(image.runs), []
+        losses, image.losses = image.losses, {}
         head = encode_image(image)
         assert head.endswith(_OPEN)
         return _Taken(
@@ -230,6 +245,7 @@ class Images:
             runs,
             self._keys_of(topic.topic_id),
             self._queue_of(topic),
+            encode_image(losses) if losses else _NO_LOSSES,
         )
 
     def _keys_of(self, topic_id: int) -> tuple[Buffer, ...]:
@@ -244,7 +260,7 @@ class Images:
         queue = self._state.queues.get(topic.topic_id)
         if queue is None:
             return _NO_QUEUE
-        lasting = self._is_last or topic.config.leases_durable
+        lasting = self._is_last or self.keeps_leases or topic.config.leases_durable
         if lasting and queue.jobs:
             # A refused dead letter changes its job without an event, so the image is never reused.
             self.changed[topic.topic_id] = None
@@ -293,10 +309,11 @@ class Images:
             tuple(self._topics.values()),
             next_router_id,
             tuple(self._routers.values()),
+            self._place,
         )
 
 
-def whole_image(state: ImageSource) -> Checkpoint:
+def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint:
     """All of a state in one go, as the images of a checkpoint at this moment would say it."""
     topics = []
     for topic in state.by_id.values():
@@ -304,10 +321,12 @@ def whole_image(state: ImageSource) -> Checkpoint:
         if (keys := state.keys.by_topic.get(topic.topic_id)) is not None:
             image.keys = keys.images()
         if (queue := state.queues.get(topic.topic_id)) is not None:
-            image.queue = queue.image(lasting=topic.config.leases_durable)
+            lasting = keeps_leases or topic.config.leases_durable
+            image.queue = queue.image(lasting=lasting)
         topics.append(image)
     routers = [router.image() for router in state.routers.by_id.values()]
-    return Checkpoint(state.now_ms, state.next_topic_id, topics, state.routers.next_id, routers)
+    next_id = state.routers.next_id
+    return Checkpoint(state.now_ms, state.next_topic_id, topics, next_id, routers, state.place)
 
 
 def topic_image(topic: Topic) -> TopicImage:
@@ -334,6 +353,7 @@ def topic_image(topic: Topic) -> TopicImage:
         volatile=spans,
         runs=[run.ref for run in topic.runs if run.ref is not None],
         keys=[],
+        losses={} if topic.losses is None else topic.losses.images(),
     )
 
 
@@ -354,6 +374,8 @@ def restored_topic(
     topic.last_ts_ms = image.last_ts_ms
     topic.last_write_ms = image.last_write_ms or None
     topic.holes = image.holes
+    if image.losses:
+        topic.losses = Losses(image.losses)
     for ref in image.runs:
         topic.runs.append(open_run(ref, topic.topic_id))
     for first_seq, last_seq in image.volatile:

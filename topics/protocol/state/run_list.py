@@ -37,12 +37,14 @@ class RunList(Sequence[Run]):
         starts: Their first seqs.
         disk_bytes: What the sealed ones take in segment files: text, columns and flags, of deleted
             rows too as long as they are there; without the tables of distinct tags and nodes.
+        segments: How many segment files they are in.
     """
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self.starts: list[int] = []
         self.disk_bytes = 0
+        self._segments: int | None = 0
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -59,11 +61,21 @@ class RunList(Sequence[Run]):
     def __getitem__(self, at: int | slice) -> Run | list[Run]:
         return self._runs[at]
 
+    @property
+    def segments(self) -> int:
+        # Counted when it is asked for, once after each change of sealed runs: the change itself
+        # looks at all runs, too.
+        if self._segments is None:
+            self._segments = len({run.ref.segment for run in self._runs if run.ref is not None})
+        return self._segments
+
     def append(self, run: Run) -> None:
         assert not self._runs or self.starts[-1] + self._runs[-1].count <= run.first_seq
         self._runs.append(run)
         self.starts.append(run.first_seq)
-        self.disk_bytes += _disk_bytes(run)
+        if run.ref is not None:
+            self.disk_bytes += _disk_bytes(run)
+            self._segments = None
 
     def replace(self, first_seq: int, last_seq: int, runs: Sequence[Run]) -> list[Run]:
         """Put `runs` where the runs within [first_seq, last_seq] stand; returns those."""
@@ -73,6 +85,7 @@ class RunList(Sequence[Run]):
         self._runs[lo:hi] = runs
         self.starts[lo:hi] = [run.first_seq for run in runs]
         self.disk_bytes += sum(map(_disk_bytes, runs)) - sum(map(_disk_bytes, old))
+        self._segments = None
         return old
 
     def at(self, first_seq: int) -> Run | None:

@@ -31,6 +31,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     JobsReleased,
     Marks,
+    PlaceReached,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -42,6 +43,7 @@ from topics.protocol.model.events import (
     SeqsReserved,
     SeqsSkipped,
     TailLost,
+    TimePassed,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -55,6 +57,7 @@ from topics.protocol.state.floors import floors_with, risen
 from topics.protocol.state.hot_memory import HotMemory
 from topics.protocol.state.hot_run import HotRun, is_volatile
 from topics.protocol.state.idempotency import IdempotencyKeys
+from topics.protocol.state.losses import reason_of
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
 from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
@@ -77,10 +80,11 @@ class State:
         appended_total: Records that were appended since the start; a replay does not count.
         keys: Idempotency keys.
         expiry: When the next record of a topic with a `ttl_ms` may be past its time.
-        lossy: Topics whose counters include records that a restart lost.
+        lossy: How many seqs a restart lost, of topics whose counters include their records.
         queues: Jobs of the topics that are queues, by topic id.
         routers: Which topic flows into which.
         images: What a checkpoint keeps of it.
+        place: How far a cluster's node has come in the log that nodes share; None of other engines.
     """
 
     def __init__(self, limits: Limits, store: RunSource) -> None:
@@ -100,9 +104,10 @@ class State:
         self.appended_total = 0
         self.keys = IdempotencyKeys(self._key_window_ms)
         self.expiry = DueTimes()
-        self.lossy: dict[int, Topic] = {}
+        self.lossy: dict[int, int] = {}
         self.queues = Queues(limits)
         self.routers = Routers()
+        self.place: PlaceReached | None = None
         self.images = Images(self)
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
@@ -122,6 +127,8 @@ class State:
             JobsLeased: self._leased,
             JobsReleased: self._released,
             ScatteredDeleted: self._scattered_deleted,
+            PlaceReached: self._place_reached,
+            TimePassed: self._time_passed,
         }
 
     def apply(self, event: Event) -> None:
@@ -145,6 +152,7 @@ class State:
         topic.expired_through = max(topic.expired_through, expired.walked)
         if through:
             topic.floors = floors_with(topic.floors, ttl_through=through)
+            topic.count_loss("ttl", records, self.now_ms)
             self._set_totals(topic, topic.count - records, topic.size_bytes - size_bytes)
         self._floors_moved(topic)
 
@@ -162,6 +170,12 @@ class State:
 
     def _key_window_ms(self, topic_id: int) -> int:
         return self.by_id[topic_id].config.idempotency_window_ms
+
+    def _time_passed(self, event: TimePassed) -> None:
+        """The time of every event is that of the state."""
+
+    def _place_reached(self, event: PlaceReached) -> None:
+        self.place = event
 
     # ------------------------------------------------------------------ topics
 
@@ -202,9 +216,7 @@ class State:
         topic.configure(event.config)
         self.by_class[topic.config.durability] += 1
         self.queues.limit(topic)
-        topic.floors = risen(topic.floors, event.floors)
-        self._set_totals(topic, event.count, event.size_bytes)
-        self._floors_moved(topic)
+        self._raise_floors(topic, event, came_in=0)
         if event.config.ttl_ms and event.count:
             # A shorter `ttl_ms` may have expired records already.
             self.expiry.set(topic.topic_id, 0)
@@ -227,8 +239,8 @@ class State:
             self._release(topic, run)
         self.memory.forget(topic)
         self._set_totals(topic, 0, 0)
-        for where in (self.attention, self.lossy):
-            where.pop(topic.topic_id, None)
+        self.attention.pop(topic.topic_id, None)
+        self.lossy.pop(topic.topic_id, None)
 
     # ------------------------------------------------------------------ records
 
@@ -246,9 +258,9 @@ class State:
         topic.last_ts_ms = batch.ts_ms
         topic.last_write_ms = event.now_ms
         if event.floors is not topic.floors and event.floors != topic.floors:
-            topic.floors = risen(topic.floors, event.floors)
-            self._floors_moved(topic)
-        self._set_totals(topic, event.count, event.size_bytes)
+            self._raise_floors(topic, event, came_in=n)
+        else:
+            self._set_totals(topic, event.count, event.size_bytes)
         self.appended_total += n
         if event.key:
             self.keys.remember(
@@ -310,7 +322,16 @@ class State:
     def _floors_raised(self, event: FloorsRaised) -> None:
         topic = self._topic(event.topic_id)
         self._reach(topic, event.floors.evict_floor - 1)
-        topic.floors = risen(topic.floors, event.floors)
+        self._raise_floors(topic, event, came_in=0)
+
+    def _raise_floors(
+        self, topic: Topic, event: RecordsAppended | TopicConfigured | FloorsRaised, *, came_in: int
+    ) -> None:
+        """Records went by a floor, and `came_in` were appended: what is missing was lost."""
+        before, topic.floors = topic.floors, risen(topic.floors, event.floors)
+        reason = reason_of(before, topic.floors)
+        if reason is not None:
+            topic.count_loss(reason, topic.count + came_in - event.count, event.now_ms)
         self._set_totals(topic, event.count, event.size_bytes)
         self._floors_moved(topic)
 
@@ -349,6 +370,7 @@ class State:
         self.images.keep_router(event.router_id)
         self._reach(topic, event.first_seq - 1)
         topic.lose(event.first_seq, event.last_seq, "source_trim", event.hops)
+        topic.count_loss("source_trim", event.last_seq + 1 - event.first_seq, event.now_ms)
         self.routers.by_id[event.router_id].lose(event.loss)
 
     # ------------------------------------------------------------------ runs
@@ -408,16 +430,19 @@ class State:
     def _tail_lost(self, event: TailLost) -> None:
         topic = self._topic(event.topic_id)
         self._set_totals(topic, event.count, event.size_bytes)
+        seqs = self.lossy.pop(topic.topic_id, 0)
         if event.first_seq <= event.last_seq:
             topic.lose(event.first_seq, event.last_seq, event.reason)
-        self.lossy.pop(topic.topic_id, None)
+            seqs += event.last_seq + 1 - event.first_seq
+        topic.count_loss(event.reason, seqs, event.now_ms)
 
     def _reach(self, topic: Topic, head_seq: int) -> None:
         """The event was made when the topic's head was here.  At a replay, what lies between was in
         no log: it lived in memory only and is lost (§0.10)."""
         if head_seq > topic.head_seq:
+            seqs = head_seq - topic.head_seq
             topic.lose(topic.head_seq + 1, head_seq, "crash")
-            self.lossy[topic.topic_id] = topic
+            self.lossy[topic.topic_id] = self.lossy.get(topic.topic_id, 0) + seqs
 
     # ------------------------------------------------------------------ bookkeeping
 
@@ -446,12 +471,13 @@ class State:
 
     def image(self) -> Checkpoint:
         """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
-        return whole_image(self)
+        return whole_image(self, keeps_leases=self.images.keeps_leases)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
         assert not self.topics
         self.now_ms = checkpoint.now_ms
+        self.place = checkpoint.place
         for image in checkpoint.topics:
             self._restore_topic(image)
         self.next_topic_id = checkpoint.next_topic_id
@@ -466,7 +492,7 @@ class State:
         for ref in image.runs:
             self.segments.refer(ref)
         if image.volatile:
-            self.lossy[topic.topic_id] = topic
+            self.lossy[topic.topic_id] = sum(last + 1 - first for first, last in image.volatile)
         self._set_totals(topic, image.count, image.size_bytes)
         if image.keys:
             # Of logged records alone: one whose record lives in memory only is in no image.

@@ -27,6 +27,7 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.events import Floors, Hole
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import LIVE, Batch
+from topics.protocol.state.losses import Losses
 from topics.protocol.state.run_list import RunList
 
 RESERVE_FIRST: Final = 1024
@@ -85,6 +86,7 @@ class Topic:
         last_write_ms, last_read_ms: When a command last wrote, and read; None: never.
         volatile_runs, volatile_bytes: Runs in memory only, and what they hold.
         logged_bytes: What its unsealed, logged runs hold.
+        losses: What it lost lately; None where it lost nothing.
     """
 
     def __init__(self, topic_id: int, name: str, config: TopicConfig, epoch: str) -> None:
@@ -112,6 +114,7 @@ class Topic:
         self.volatile_runs = 0
         self.volatile_bytes = 0
         self.logged_bytes = 0
+        self.losses: Losses | None = None
         self._earliest = 1
 
     # ------------------------------------------------------------------ runs
@@ -208,6 +211,13 @@ class Topic:
         assert self.size_bytes >= 0
 
     # ------------------------------------------------------------------ involuntary loss
+
+    def count_loss(self, reason: str, records: int, now_ms: int) -> None:
+        """So many records, or sequence numbers, went for a reason."""
+        if records > 0:
+            if self.losses is None:
+                self.losses = Losses()
+            self.losses.add(reason, records, now_ms)
 
     def lose(self, first_seq: int, last_seq: int, reason: str, hops: int = 0) -> None:
         """[first_seq, last_seq] is lost: a floor where a crash took all that there was, else a hole."""

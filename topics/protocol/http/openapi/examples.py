@@ -97,8 +97,8 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "GET /v0/topics/:": Example(
         name="jobs",
         answer=_json("""{"topic":"jobs","type":"queue","epoch":"2b4f57fe9e64a177-1","head_seq":3,"earliest_seq":1,
-"next_seq":4,"count":3,"bytes":147,"disk_bytes":0,"config":{"type":"queue","ttl_ms":0,
-"cap_records":0,"cap_bytes":0,"discard":"old","durable":false,"durability":"disk",
+"next_seq":4,"count":3,"bytes":147,"disk_bytes":0,"segments":0,"lost_24h":[],
+"config":{"type":"queue","ttl_ms":0,"cap_records":0,"cap_bytes":0,"discard":"old","durable":false,"durability":"disk",
 "priority":null,"auto_priority":true,"auto_create":true,"idempotency_window_ms":120000,
 "dedupe_node":true,"lease_ms":30000,"claim_jitter_ms":0,"max_deliveries":5,
 "dead_letter":"jobs-dead","leases_durable":false},"effective_priority":0,

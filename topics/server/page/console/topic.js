@@ -3,7 +3,7 @@
 import { ask, why } from "./api.js";
 import { $, clock, count, digits, make, set, short, show, size, span } from "./dom.js";
 import { fields, parse } from "./json.js";
-import { lossText } from "./loss.js";
+import { dayText, lossText } from "./loss.js";
 import { openPublish } from "./publish.js";
 import { read } from "./reading.js";
 import { forgetRecords, noteHead, openRecords } from "./records.js";
@@ -72,11 +72,13 @@ export async function refreshTopic(isCurrent = () => true) {
     const isFirst = !state, counters = found.queue && fields(found.queue);
     state = {
       head: Number(found.head_seq), earliest: Number(found.earliest_seq), records: Number(found.count), bytes: Number(found.bytes),
-      disk: Number(found.disk_bytes), isQueue: found.type === '"queue"', config: fields(found.config), queue: counters,
+      disk: Number(found.disk_bytes), segments: Number(found.segments),
+      lost: found.lost_24h.parts.map(([, each]) => fields(each)), isQueue: found.type === '"queue"', config: fields(found.config), queue: counters,
       written: found.last_write_ts, read: found.last_read_ts, priority: Number(found.effective_priority),
     };
     rates = [...rates, { at: performance.now(), head: state.head }].slice(-16);
     show($("topic-trouble"), false);
+    showParts(true);
     if (isFirst) openTab();
     noteHead(name, state.head);
     await lookAtOldest(name);
@@ -87,7 +89,13 @@ export async function refreshTopic(isCurrent = () => true) {
     if (!isCurrent() || name !== topic) return;
     set($("topic-trouble"), why(error));
     show($("topic-trouble"), true);
+    if (!state) showParts(false);
   }
+}
+
+/** Counters and tabs: of a topic that is not known to exist they would be empty and lead nowhere. */
+function showParts(isShown) {
+  for (const each of ["kind", "facts", "tabs"]) show($(each), isShown);
 }
 
 /** The oldest record, and the loss before it: from where a topic begins, read again when that moved. */
@@ -128,7 +136,7 @@ function distance() {
 const when = (text) => (text === "null" ? "not since the start" : clock(Number(text)));
 
 function fillFacts() {
-  const { head, earliest, records, bytes, disk, queue, isQueue, config } = state;
+  const { head, earliest, records, bytes, disk, segments, lost, queue, isQueue, config } = state;
   const jobs = queue && [`${digits(queue.ready)} ready`, `${digits(queue.in_flight)} in flight`,
     ...(queue.delayed ? [`${digits(queue.delayed)} delayed`] : []), `${digits(queue.dead_lettered)} dead-lettered`].join(" · ");
   const { loss } = oldest;
@@ -139,23 +147,25 @@ function fillFacts() {
     ["Earliest", digits(earliest)],
     ["Records", digits(records)],
     ["Bytes", size(bytes)],
-    ["In segments", size(disk)],
+    ["On disk", size(disk)],
+    ["Segments", digits(segments)],
     ["New per second", perS ? short(perS) : "0"],
     ["Oldest record", oldest.record && records ? clock(oldest.record.ts).replace(/\.\d+$/, "") : "none"],
     ["Last write", when(state.written).replace(/\.\d+$/, "")],
     ["Jobs", jobs ?? ""],
     ["Distance to loss", distance()],
     ["Lost so far", loss ? lossText(loss.from, loss.to, loss.reason) : "nothing that a reader from the start would be told of"],
+    ["Lost in the last day", dayText(lost)],
   ];
   const list = $("facts");
   facts.forEach(([label, text], i) => {
     let fact = list.children[i];
     if (!fact) {
-      fact = make("div", i > 7 ? "wide" : "", make("dt", "", label), make("dd"));
+      fact = make("div", i > 8 ? "wide" : "", make("dt", "", label), make("dd"));
       list.append(fact);
     }
     set(fact.lastChild, text);
     show(fact, text !== "");
-    fact.classList.toggle("warn", label === "Lost so far" && Boolean(loss));
+    fact.classList.toggle("warn", (label === "Lost so far" && Boolean(loss)) || (label === "Lost in the last day" && lost.length > 0));
   });
 }

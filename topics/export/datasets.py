@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow.dataset
 
 from topics.export.lake import Lake, OsLake
+from topics.export.loading import Unusable, load
 from topics.export.manifest import Damaged
 from topics.export.planning import staged_path
-from topics.export.target import Unusable, load, schema_of
+from topics.export.target import schema_of
 
 READS = 5
 """Times that the manifest is read: between it and the look at its files a swap may come."""

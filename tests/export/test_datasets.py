@@ -9,9 +9,10 @@ import pytest
 import topics.export
 from topics.export.compact import compact
 from topics.export.lake import OsLake
+from topics.export.loading import Unusable
 from topics.export.manifest import Damaged, Settings
 from topics.export.planning import staged_path
-from topics.export.target import Unusable, open_target
+from topics.export.target import open_target
 from topics.testing import MemoryTopics
 
 from .exporting import JSONL, PARQUET, export, remote

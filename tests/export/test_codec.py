@@ -4,7 +4,7 @@ import hashlib
 
 import pyarrow as pa
 
-from topics.export.files import Measured, digest_of
+from topics.export.codec import Measured, digest_of
 
 from .lakes import MemoryLake
 
