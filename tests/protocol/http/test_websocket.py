@@ -39,6 +39,23 @@ def refusal(**message: Any) -> Rejection:
     return found
 
 
+def test_only_what_is_published_is_large() -> None:
+    """A subscription has the bound of a watch's body; its refusal is told with its id. (§7.7, §2)"""
+    limits = Limits(max_command_bytes=200)
+
+    def asked(**message: Any) -> websocket.Asked:
+        return websocket.parse(json.dumps({"request_id": 7, **message}).encode(), limits)
+
+    long = {"topic": "a", "unknown": "x" * 200}
+    assert isinstance(asked(op="subscribe", topic="a").order, websocket.Subscribe)
+    refused = asked(op="subscribe", **long)
+    assert isinstance(refused.order, Rejection)
+    assert refused.order.code is ErrorCode.INVALID_REQUEST
+    assert refused.request_id == b"7"
+    published = asked(op="publish", records=[{"data": 1}], **long)
+    assert isinstance(published.order, websocket.Publish)
+
+
 # ---------------------------------------------------------------------- what is asked
 
 

@@ -231,6 +231,11 @@ class GroupCommit:
             self.turn_soon()
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a command waits for the next write."""
+        return bool(self._unit)
+
+    @property
     def is_turn_due(self) -> bool:
         """Whether the host will call `end_turn`."""
         return self._is_turn_due

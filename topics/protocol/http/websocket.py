@@ -186,6 +186,9 @@ def _required(topic: str | None) -> str:
 
 
 def _subscribe(raw: bytes, limits: Limits) -> Subscribe:
+    if len(raw) > limits.max_command_bytes:
+        # As the body of a watch; only what is published is large.
+        raise invalid(f"a message of {len(raw)} bytes exceeds {limits.max_command_bytes}")
     asked = decode(_SUBSCRIBE, raw)
     view = bodies.parse_view(asked, limits)
     if asked.topics is not None:
