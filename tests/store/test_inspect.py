@@ -7,9 +7,9 @@ import pytest
 from sim.files import SimFiles
 
 from topics.protocol.model.errors import Unusable
-from topics.protocol.model.events import Floors, RunsDropped, TopicDeleted
+from topics.protocol.model.events import Floors, RunRef, RunsDropped, RunsSealed, TopicDeleted
 from topics.store.files import OsFiles
-from topics.store.inspect import inspect
+from topics.store.inspect import Named, inspect
 from topics.store.layout import RESERVE_NAME
 
 from .disks import (
@@ -156,3 +156,21 @@ def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
     for root in (tmp_path / "none", tmp_path):
         with pytest.raises(Unusable):
             inspect(OsFiles(root))
+
+
+def test_the_runs_that_a_log_refers_to_are_counted_to_its_end() -> None:
+    """Those of the checkpoint, without the dropped ones, and those that were sealed since."""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.create(2)
+    ledger.append(2, b"of another")
+    ledger.checkpoint()
+    named = Named()
+    named.restore(ledger.image())
+    assert named.refs() == ledger.refs()
+
+    ledger.append(1, b"more")
+    ledger.write(sealed := RunsSealed(1, 1, 2, 2, [RunRef(9, 0, 2, 1, 5)]))
+    named.apply(sealed)
+
+    assert [(ref.segment, ref.first_seq) for ref in named.refs()] == [(1, 1), (9, 2), (2, 1)]

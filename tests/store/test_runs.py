@@ -385,7 +385,7 @@ def test_a_reference_that_the_file_contradicts_is_damage() -> None:
 
     for wrong, topic_id in ((ref, 2), (replace(ref, count=2), 1)):
         stranger = ledger.store.open_run(wrong, topic_id)
-        with pytest.raises(DamagedRun, match="run 0 is .* and not"):
+        with pytest.raises(DamagedRun, match=r"run 0 is .* and not"):
             _ = stranger.columns
 
     assert row_text(run, 0) == b"first"

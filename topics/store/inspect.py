@@ -124,13 +124,16 @@ class Report:
 
 
 class Named:
-    """Which runs the recovered state refers to."""
+    """Implements `ports.RecoverySink`: which runs the recovered state refers to."""
 
     def __init__(self) -> None:
         self.runs: dict[int, list[RunRef]] = {}
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.runs = {topic.topic_id: list(topic.runs) for topic in checkpoint.topics}
+
+    def refs(self) -> list[RunRef]:
+        return [ref for refs in self.runs.values() for ref in refs]
 
     def apply(self, event: Event) -> None:
         match event:

@@ -431,3 +431,33 @@ def test_another_command_waits_for_room_too(narrow: Pressed) -> None:
         narrow.next()
     narrow.advance(ms=RETRY_MS + 1)
     assert narrow.heard == ["put: done"]
+
+
+def test_what_gives_way_may_find_the_line_too_long(host: Pressed) -> None:
+    """The log filled up while it waited: it is refused then, as it would be now. (§0.6)"""
+    made(host, low=-5)
+    lag(host, 0.55)
+    ticket = write_to(host, "low", None)
+    assert isinstance(ticket, Ticket)
+    host.fill(1.0)
+
+    while not host.heard:
+        host.advance(ms=50)
+
+    assert [line.split()[1] for line in host.heard] == ["429"]
+
+
+def test_draining_passes_over_who_left_while_it_gave_way(host: Pressed) -> None:
+    """The others are let in. (§0.5)"""
+    made(host, low=-5)
+    lag(host, 0.55)
+    ticket = write_to(host, "low", None)
+    assert isinstance(ticket, Ticket)
+    ticket.cancel()
+    before = host.driver.engine.state.topics["low"].count
+
+    host.driver.drain()
+
+    assert host.heard == []
+    assert host.driver.engine.state.topics["low"].count == before
+    assert not host.driver._delayed

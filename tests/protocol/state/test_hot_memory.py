@@ -173,3 +173,17 @@ def test_what_is_buried_is_bounded() -> None:
             engine.append(*["x" * 1000] * 20, name=f"e{n}")
         engine.drop(f"e{n}")
         assert sum(run.memory_bytes for run in memory.buried) <= 1 << 20
+
+
+def test_a_run_that_went_before_it_was_packed_is_passed_over() -> None:
+    """Rows of it were deleted, which was too much for one turn; then all of it went. (§11)"""
+    engine = Harness()
+    engine.put(durability="ephemeral")
+    engine.append("x" * 100, "y")
+    topic, memory = engine.topic(), engine.engine.state.memory
+    memory.unpacked[topic.topic_id] = {99: None}
+
+    memory.pack_some_deleted(topic)
+
+    assert topic.topic_id not in memory.unpacked
+    assert engine.seqs() == [1, 2]
