@@ -80,8 +80,8 @@ def test_what_a_list_holds_is_found_behind_any_choice() -> None:
         kind: Literal["c"]
 
     class Body(msgspec.Struct):
-        kinds: None | list[Literal["a", "b"]] = None
-        parts: dict[str, Part] = {}
+        kinds: list[Literal["a", "b"]] | None = None
+        parts: int | dict[str, Part] = 0
         text: str = ""
 
     assert allowed_values(Body, "$.kinds[...]") == ["a", "b"]
