@@ -13,7 +13,9 @@ REASON = re.compile(r"# pragma: no (cover|branch) - (?P<why>\S.{9,})$")
 
 
 def sources() -> list[Path]:
-    return sorted(path for each in SETTINGS["run"]["source"] for path in (ROOT / each).rglob("*.py"))
+    return sorted(
+        path for each in SETTINGS["run"]["source"] for path in (ROOT / each).rglob("*.py")
+    )
 
 
 def exceptions() -> list[tuple[str, str]]:

@@ -232,3 +232,17 @@ def test_a_file_that_does_not_follow_the_checkpoint_is_damage() -> None:
     with pytest.raises(Corrupt, match=f"{names[1]}.*the header of the log does not verify"):
         walk.tail()
     walk.close()
+
+
+def test_a_walk_reads_a_file_that_its_caller_has_open() -> None:
+    """A backup holds files that the writer may unlink: the walk is over what it holds."""
+    files = SimFiles()
+    ledger = begun(files)
+    file = files.open("0000000001.wal")
+    files.remove("0000000001.wal")
+    walk = LogWalk(files, files.entropy(8), None)
+
+    walk.hold(1, file)
+
+    found = [batch.number for _, batch in walk.batches()]
+    assert found == list(range(1, ledger.store.written_batch + 1))  # type: ignore[attr-defined]

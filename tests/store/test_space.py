@@ -351,3 +351,28 @@ def test_room_for_what_the_log_was_promised_is_kept_when_a_file_ends_early() -> 
 
     with space.lock:
         assert space.take(0).size >= taken.room
+
+
+def test_a_spare_that_nothing_needs_goes_with_a_clean_stop() -> None:
+    """The next start prepares its own. (FORMAT.md)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=FILE, reserve_bytes=FILE)
+    assert log_name(1) in files.names()
+
+    space.drop_spare()
+
+    assert log_name(1) not in files.names()
+    space.drop_spare()
+    assert RESERVE_NAME in files.names()
+
+
+def test_a_larger_file_takes_the_place_of_one_that_is_too_small_for_the_promise() -> None:
+    """Where neither the spare nor the reserve has what the rest of the log's file was promised for. (F6)"""
+    files = SimFiles()
+    space = whole_space(files, file_bytes=FILE, reserve_bytes=FILE)
+    current = LogFile(files.create("current"), 16 * FILE, offset=PAGE)
+
+    assert space.ready(current, at_any_cost=True)
+
+    with space.lock:
+        assert space.take(0).size >= current.room

@@ -284,3 +284,36 @@ def test_who_shares_the_files_is_waited_for_when_they_are_cleared() -> None:
 
     [names] = seen
     assert not [name for name in names if name.endswith(".seg")]
+
+
+def test_a_log_file_that_a_checkpoint_could_not_unlink_goes_with_the_next_clearing() -> None:
+    """An erasure waits for that: its text is in no file then. (§5)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"second")
+    before = dict(files.inodes)
+    for _ in range(2):
+        ledger.append(1, b"more")
+        ledger.checkpoint()
+    assert "0000000001.wal" not in files.names()
+    files.inodes["0000000001.wal"] = before["0000000001.wal"]  # as if the disk had refused
+
+    ledger.store.clear()
+
+    assert "0000000001.wal" not in files.names()
+    assert not ledger.store.read_only
+
+
+def test_a_clean_stop_that_fails_says_so() -> None:
+    """The image or the mark may not be there: the next start reads the log. (§0.10)"""
+    files = SimFiles()
+    tried = begun(SimFiles())
+    tried.stop()
+    ledger = begun(files)
+    saved = next(n for n, call in enumerate(tried.store._files.log, 1) if ".ckpt" in call)  # type: ignore[attr-defined]
+    files.faults[saved] = Fault(errno.EIO)
+
+    with pytest.raises(WriteFailed):
+        ledger.stop()
+
+    assert recovered(files.kill()).content() == ledger.history[-1]

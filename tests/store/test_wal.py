@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from sim.files import Cut, Fault, SimFiles
 
-from topics.protocol.model.errors import Corrupt
+from topics.protocol.model.errors import Corrupt, WriteFailed
 from topics.store.inspect import inspect
 from topics.store.layout import PAGE, RESERVE_NAME, SECTOR
 from topics.store.space import FIRST_FILE_BYTES
@@ -363,3 +363,20 @@ def test_a_log_that_failed_looks_for_no_space() -> None:
 
     assert files.calls == calls
     assert ledger.store.room(reserve=True) == 0
+
+
+def test_a_failure_that_is_none_of_the_disk_is_named_as_what_it_is() -> None:
+    """Want of memory while the next file is prepared: the log is read-only, and says why. (§0.6)"""
+    files = SimFiles()
+    ledger = begun(files)
+    ledger.append(1, b"x" * 40_000)
+
+    def fail(current: object) -> None:
+        raise MemoryError("no memory")
+
+    ledger.store._log._space.maintain = fail
+
+    with pytest.raises(WriteFailed, match="MemoryError: no memory"):
+        ledger.store.sync()
+
+    assert ledger.store.read_only

@@ -765,3 +765,21 @@ def test_what_a_stream_was_given_is_sent_when_its_leases_hold() -> None:
         assert commands.gate(worker.stream) is gate
         engine.drop("q")
         assert commands.gate(worker.stream) is Gate.NOW
+
+
+def test_a_stop_and_a_delete_reach_claims_and_streams_alike() -> None:
+    """A claim is answered, a stream is woken to find that it is over. (§0.5, §1.4)"""
+    for end in ("stop", "delete"):
+        engine = queue()
+        worker = Puller(engine)
+        assert worker.pull() == []
+        parked(engine)
+        if end == "stop":
+            engine.engine.queue_commands.release_all()
+            assert given(engine) == [[]]
+        else:
+            engine.drop("q")
+            [refused] = engine.woken()
+            assert STATUSES[refused.code] == 404
+            assert worker.stream.ended_by is not None
+        assert worker.news

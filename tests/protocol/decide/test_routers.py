@@ -888,3 +888,21 @@ def test_the_source_of_others_is_not_named_in_a_refusal() -> None:
         assert STATUSES[refused.code] == 409
         assert (refused.detail or {}).get("source") == told
         assert ("b:s" in refused.message) is (told is not None)
+
+
+def test_copies_that_are_held_back_are_not_made() -> None:
+    """The log is to be sealed first; then they go on where they were. (§6.1)"""
+    engine = Harness()
+    for name in ("s", "d"):
+        engine.put(name)
+    engine.route()
+    engine.append(1, name="s")
+    engine.engine.router_commands.is_held = True
+
+    engine.engine.router_commands.step(engine.moment)
+    engine.sync()
+    assert engine.engine.state.routers.by_name["r"].cursor == 0
+    engine.engine.router_commands.is_held = False
+    engine.work_off()
+
+    assert engine.datas() == [1]

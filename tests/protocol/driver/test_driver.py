@@ -14,7 +14,7 @@ from topics.protocol.http import bodies
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.commands import Append, Command
-from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.store.memory import MemoryStore
@@ -419,3 +419,30 @@ def test_a_change_without_a_command_is_not_looked_at_when_all_is_over(host: Host
     host.settle()
 
     assert host.store.written_lsn == written_lsn
+
+
+def test_a_job_whose_lease_is_in_the_log_is_handed_out_then(host: Host) -> None:
+    """The claim waited; it is answered when the lease is as durable as it was asked for. (§10.3)"""
+    queue(host, leases_durable=True, durability="fsync")
+    host.ask(claim(wait_ms=1000), "claim")
+    host.ask(append("q"), "append")
+    host.settle()
+
+    assert host.answers["claim"].jobs.grant.seqs == [1]
+    assert host.driver.parked == 0
+
+
+def test_damage_that_a_command_meets_is_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gets 500, and an operator the place. (§0.5)"""
+
+    def damaged(*_: object, **named: object) -> None:
+        raise DamagedRun(Corrupt("a.seg", 7, "does not verify"), 1, 1).refusal() from Corrupt(
+            "a.seg", 7, "does not verify"
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host.driver.engine, "submit", damaged)
+        with pytest.raises(Rejection):
+            host.ask(diff("t"), "read")
+
+    assert host.lines == [("error", "a.seg: corrupt at byte 7: does not verify")]

@@ -20,6 +20,7 @@ from topics.protocol.driver.group_commit import (
     Ticket,
     Write,
     WriterState,
+    read_only,
 )
 from topics.protocol.driver.inline_host import InlineHost
 from topics.protocol.http import bodies
@@ -471,3 +472,20 @@ def test_a_mark_that_ends_after_the_log_failed_changes_nothing(host: Slow) -> No
     host.driver.commit.marked()
 
     assert host.driver.commit.writer is writer is WriterState.FAILED
+
+
+def test_who_waits_for_a_write_hears_that_the_log_failed(host: Slow) -> None:
+    """Maintenance waits for what is on its way, too; a clock that rings later changes nothing. (§0.6)"""
+    host.holds = {Write}
+    host.ask(append("t", 1), "write")
+    host.driver.end_turn()
+    heard: list[Exception | None] = []
+    host.driver.commit.when_written(heard.append)
+    assert heard == []
+
+    host.driver.commit.failed(OSError("the disk is gone"))
+
+    assert [str(error) for error in heard] == [str(read_only())]
+    host.now_ms += 10_000
+    host.driver.commit.ring()
+    assert host.heard == ["write: 500 write_failed"]

@@ -187,3 +187,23 @@ def test_a_run_that_went_before_it_was_packed_is_passed_over() -> None:
 
     assert topic.topic_id not in memory.unpacked
     assert engine.seqs() == [1, 2]
+
+
+def test_a_topic_that_went_is_not_looked_at_for_its_waste() -> None:
+    """A write found no room: all topics in memory are looked at, some at a time, and once. (§11)"""
+    engine = Harness()
+    for name in ("e", "f"):
+        engine.put(name, durability="ephemeral")
+        engine.append("x", name=name)
+    memory, state = engine.engine.state.memory, engine.engine.state
+    memory.want_room()
+    looks = list(memory._to_look)
+    memory.want_room()
+    assert list(memory._to_look) == looks
+    assert len(looks) == 2
+    left = {topic_id: state.by_id[topic_id] for topic_id in looks[1:]}
+
+    assert list(memory.free_some(left)) == []
+
+    assert not memory._to_look
+    assert engine.seqs(name="e") == [1]

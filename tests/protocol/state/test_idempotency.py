@@ -150,3 +150,13 @@ def test_a_topic_whose_checkpoint_has_no_keys_has_none_to_forget() -> None:
     assert not keys.has_old(1099)
     assert keys.has_old(1100)
     assert keys.forget_old(1100) == 1
+
+
+def test_a_key_of_no_record_is_not_restored() -> None:
+    """A checkpoint of an earlier version may have such keys: nothing could be repeated of them. (§0.8)"""
+    keys = TopicKeys()
+
+    for image in (KeyImage(A, 1, 0, 1000), KeyImage(B, 1, 2, 1000)):
+        keys.restore(image)
+
+    assert list(keys) == [B]

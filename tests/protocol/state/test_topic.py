@@ -307,3 +307,14 @@ def test_records_that_cannot_be_read_expire_no_sooner_than_those_behind_them(
         assert engine.topic().expires_ms() == START_MS + at_ms
         engine.now_ms = START_MS + at_ms
         assert engine.state()["count"] == 0
+
+
+def test_the_first_live_records_are_found_behind_deleted_ones() -> None:
+    """A whole window of rows may hold none: jobs that were acked lie between those that were not. (§10.2)"""
+    engine = Harness()
+    engine.append(*range(400))
+    topic = engine.topic()
+    engine.engine.unit.remove(topic, range(3, 390), engine.moment)
+    engine.sync()
+
+    assert topic.first_live(1, 5) == [1, 2, 390, 391, 392]
