@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from export.exporting import remote
+from export.lakes import MemoryLake
 
 from topics.cli import export_engine
 from topics.cli.exits import Stop
-from topics.cli.export_engine import chosen, engine
+from topics.cli.export_engine import chosen, engine, with_variants
 from topics.export.manifest import Settings
 from topics.export.run import Job
+from topics.export.target import Unusable
 from topics.export.writing import chunk_of
 from topics.testing import MemoryTopics
 
@@ -65,3 +67,15 @@ def test_spark_is_the_default_where_it_has_more_to_work_with(
             assert engine_for() == "direct"
             with pytest.raises(Stop, match="use direct for tables"):
                 engine_for(Settings("delta", "none"), engine="spark")
+
+
+def test_spark_is_loaded_for_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only then; where it is missing, a line says how to install it."""
+    monkeypatch.setitem(sys.modules, "topics.spark.variant", None)
+    with pytest.raises(Unusable, match=r"which only Spark writes: pip install .*\[spark\]"):
+        with_variants(MemoryLake(), [], "zstd")
+
+    made: Any = types.ModuleType("topics.spark.variant")
+    made.with_variants = lambda lake, staged, compression: [compression]
+    monkeypatch.setitem(sys.modules, "topics.spark.variant", made)
+    assert with_variants(MemoryLake(), [], "zstd") == ["zstd"]

@@ -555,7 +555,8 @@ class Model:
             lacked_room: The log had no room for something since the last call: then a dead letter may
                 be tried again later although its topic takes it.
         """
-        for name, topic in list(self.topics.items()):
+        moved, stayed = [], []
+        for name, topic in self.topics.items():
             known = places.get(name, {})
             for seq, job in topic.jobs.known.items():
                 if topic.jobs.is_claimable(seq) and topic.jobs.is_exhausted(seq, topic.config):
@@ -565,7 +566,18 @@ class Model:
                     check(not job.is_dying or bool(is_time), "I23", f"{name} {seq}: {job}")
             dying = [seq for seq, job in topic.jobs.known.items() if job.is_dying]
             for seq in sorted(seq for seq in dying if known.get(seq) is not JobPlace.DYING):
-                self.bury(topic, seq, is_gone=seq not in known, lacked_room=lacked_room)
+                (stayed if seq in known else moved).append((topic, seq))
+        # One that stayed may have been refused before another one made the topic that both go to.
+        later = [(topic, seq) for topic, seq in stayed if lacked_room or self._takes(topic, seq)]
+        for topic, seq in stayed:
+            if (topic, seq) not in later:
+                topic.jobs.refuse(seq, self.now_ms)
+        for topic, seq in moved:
+            self.bury(topic, seq)
+        for topic, seq in later:
+            is_hindered = lacked_room or not self._takes(topic, seq)
+            check(is_hindered, "I23", f"{topic.name} {seq} has not moved, and nothing hinders it")
+            topic.jobs.refuse(seq, self.now_ms)
 
     def overdue(self, after_ms: int) -> list[tuple[str, int]]:
         """Jobs, by queue, that should have moved without a claim; after a refusal the next attempt
@@ -580,21 +592,23 @@ class Model:
             and topic.jobs.claimable_ms(seq, self.now_ms) > after_ms
         ]
 
-    def bury(self, topic: Topic, seq: int, *, is_gone: bool, lacked_room: bool) -> None:
-        """To the dead-letter topic, or later again: because it is refused there, or because the log
-        has no room for it now."""
-        if not is_gone and lacked_room:
-            topic.jobs.refuse(seq, self.now_ms)
-            return
+    def bury(self, topic: Topic, seq: int) -> None:
+        """To the dead-letter topic."""
         try:
             self._copy(topic, seq)
         except Refused as why:
-            check(not is_gone, "I23", f"{topic.name} {seq} moved, though {why}")
-            topic.jobs.refuse(seq, self.now_ms)
-        else:
-            check(is_gone, "I23", f"{topic.name} {seq} has not moved, and nothing hinders it")
-            self._remove(topic, [seq])
-            topic.jobs.dead_lettered += 1
+            check(False, "I23", f"{topic.name} {seq} moved, though {why}")
+        self._remove(topic, [seq])
+        topic.jobs.dead_lettered += 1
+
+    def _takes(self, topic: Topic, seq: int) -> bool:
+        """Whether a job's dead-letter topic would take it now."""
+        trial = self.copy()
+        try:
+            trial._copy(trial.topics[topic.name], seq)
+        except Refused:
+            return False
+        return True
 
     def _copy(self, topic: Topic, seq: int) -> None:
         name, config = topic.config.dead_letter, TopicConfig()

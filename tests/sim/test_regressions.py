@@ -8,6 +8,7 @@ from .stories import story
 from .world import World
 
 SEEDS = (
+    "export:106995073",
     "export:981683253",
     "life:1060",
     "life:2076",
@@ -17,6 +18,7 @@ SEEDS = (
     "wide:242615582",
     "work:630558934",
     "work:193",
+    "work:489559361",
     "work:475",
     "work:469139080",
     "work:700017",

@@ -258,3 +258,27 @@ def test_a_segment_that_is_closed_and_cannot_be_unlinked_stays_closed() -> None:
     ledger.append(1, b"more")
     ledger.store.sync()
     assert name not in files.names()
+
+
+@pytest.mark.parametrize("kind", [OSError, MemoryError])
+def test_a_drop_that_failed_is_done_with_the_next_sync(kind: type[Exception]) -> None:
+    """Whatever it was that failed: the segment is not forgotten, or its space would be in use until the
+    next start. (§5)"""
+    files = SimFiles()
+    store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
+    ledger = Ledger(store)
+    store.recover(ledger)
+    ledger.create(1)
+    ledger.append(1, *TEXTS)
+    ledger.seal(1)
+    [(ref, _)] = ledger.topics[1].runs
+    ledger.drop_runs(1)
+    store._log.sync()
+    fail_next(files, kind=kind)
+    with pytest.raises(kind):
+        store.clear()
+    assert segment_name(ref.segment) in files.names()
+
+    store.sync()
+
+    assert segment_name(ref.segment) not in files.names()

@@ -384,7 +384,7 @@ def _from_file(name: str) -> Any:
 def _exporting(
     to: Path, settings: "Settings", given: dict[str, Any], source: "Source", job: "Job"
 ) -> Iterator["Exporting"]:
-    from topics.cli.export_engine import chosen, engine
+    from topics.cli.export_engine import chosen, engine, with_variants
     from topics.export.engines import FileExport
     from topics.export.lake import OsLake
     from topics.export.target import open_target
@@ -398,7 +398,9 @@ def _exporting(
             yield tables
         return
     made = engine(name)
-    with open_target(OsLake(to), settings, compression=given["compression"]) as target:
+    with open_target(
+        OsLake(to), settings, compression=given["compression"], with_variants=with_variants
+    ) as target:
         for note in target.notes:
             click.echo(f"topics: {note}", err=True)
         yield FileExport(target, engine=made, target_bytes=size, tidies=given["follow"] is not None)

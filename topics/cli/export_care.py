@@ -212,6 +212,7 @@ def _accounted(lineage: "Lineage") -> str:
 @_json
 def compact(to: Path, target_file_size: int, as_json: bool) -> int:
     """Merge the small files of DIR into files of about the wanted size; the rows stay the same."""
+    from topics.cli.export_engine import with_variants
     from topics.export.compact import compact as compacted
     from topics.export.lake import OsLake
     from topics.export.target import open_target
@@ -221,7 +222,7 @@ def compact(to: Path, target_file_size: int, as_json: bool) -> int:
             from topics.cli.export_tables import compact_tables
 
             return compact_tables(to, target_file_size, as_json=as_json)
-        with open_target(OsLake(to)) as target:
+        with open_target(OsLake(to), with_variants=with_variants) as target:
             done = compacted(target, target_file_size)
         row = {"before": done.before, "after": done.after}
         row |= {"bytes_before": done.bytes_before, "bytes_after": done.bytes_after}
@@ -247,6 +248,7 @@ def reconcile(
 
     What a topic lost stays, and so does what was handed off by --then-delete.
     """
+    from topics.cli.export_engine import with_variants
     from topics.export.lake import OsLake
     from topics.export.reconcile import reconcile as reconciled
     from topics.export.target import open_target
@@ -256,7 +258,10 @@ def reconcile(
             from topics.cli.export_tables import reconcile_tables
 
             return reconcile_tables(client, to, topics, path, as_json=as_json)
-        with opened(client, path) as source, open_target(OsLake(to)) as target:
+        with (
+            opened(client, path) as source,
+            open_target(OsLake(to), with_variants=with_variants) as target,
+        ):
             for topic in topics or sorted(target.catalogue.lineages):
                 if topic not in target.catalogue.lineages:
                     raise Stop(f'{to}: there is no topic "{topic}" in it', UNUSABLE)
@@ -279,6 +284,7 @@ def repair(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
 
     Ends with 3 where one cannot be made again.
     """
+    from topics.cli.export_engine import with_variants
     from topics.export.lake import OsLake
     from topics.export.repair import repair as repaired
     from topics.export.target import open_target
@@ -286,7 +292,10 @@ def repair(client: "Client", to: Path, path: Path | None, as_json: bool) -> int:
     with failures(to):
         if _are_tables(to):
             raise Stop(f"{to}: a table is repaired by its own tools, or exported again", UNUSABLE)
-        with opened(client, path) as source, open_target(OsLake(to)) as target:
+        with (
+            opened(client, path) as source,
+            open_target(OsLake(to), with_variants=with_variants) as target,
+        ):
             done = repaired(target, source)
         row = {"files": done.files, "rows": done.rows, "erased": done.erased}
         left = [{"path": problem.path, "what": problem.what} for problem in done.left]

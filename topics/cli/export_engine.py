@@ -15,12 +15,15 @@ import click
 from topics.cli.exits import UNUSABLE, Stop
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from topics.arrow.source import Source
     from topics.export.engines import Engine
+    from topics.export.lake import Lake
     from topics.export.manifest import Settings
     from topics.export.run import Job
+    from topics.export.target import Staged
 
 SPAN_OF_SPARK_BYTES: Final = 64 << 30
 """Bytes of text: a quarter of an hour for one process."""
@@ -45,6 +48,25 @@ def engine(name: str) -> "Engine":
             UNUSABLE,
         ) from None
     found: Engine = made.chunk
+    return found
+
+
+def with_variants(lake: "Lake", staged: "Sequence[Staged]", compression: str) -> "list[Staged]":
+    """Files with their VARIANT, by Spark, which is loaded when there is one to write.
+
+    Raises:
+        Unusable: It is not installed, or does not start.
+    """
+    from topics.export.target import Unusable
+
+    try:
+        made: Any = import_module("topics.spark.variant")
+    except ImportError as error:
+        raise Unusable(
+            f"{lake.path}: its files have a VARIANT, which only Spark writes: pip install "
+            f'"topics-server[spark]" ({error})'
+        ) from None
+    found: list[Staged] = made.with_variants(lake, staged, compression)
     return found
 
 

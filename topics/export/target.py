@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -92,6 +91,10 @@ class Chunk:
     files: list[Staged] = field(default_factory=list)
 
 
+WithVariants: TypeAlias = Callable[[Lake, Sequence[Staged], str], list[Staged]]
+"""Gives staged files, of the compression that is named, their VARIANT; raises Unusable, Damaged, OSError."""
+
+
 class Target:
     """An export that this process writes.
 
@@ -108,6 +111,7 @@ class Target:
         codec: Codec,
         now_ms: Callable[[], int],
         compression: str = "zstd",
+        with_variants: WithVariants | None = None,
     ) -> None:
         self.lake = lake
         self.catalogue = catalogue
@@ -115,6 +119,7 @@ class Target:
         self.notes: list[str] = []
         self._now_ms = now_ms
         self._compression = compression
+        self._with_variants = with_variants
         self._is_broken = False
         self._made: set[str] = set()
 
@@ -180,18 +185,14 @@ class Target:
         return self._append(Handoff(topic, epoch, before_seq))
 
     def _finished(self, staged: Sequence[Staged]) -> list[Staged]:
-        """The files with what only Spark writes.  Raises Unusable: It is not installed."""
+        """The files with what only Spark writes.  Raises Unusable: Spark was not given."""
         if not self.settings.has_variant or not staged:
             return list(staged)
-        try:
-            made: Any = import_module("topics.spark.variant")
-        except ImportError as error:
+        if self._with_variants is None:
             raise Unusable(
-                f"{self.lake.path}: its files have a VARIANT, which only Spark writes: pip install "
-                f'"topics-server[spark]" ({error})'
-            ) from None
-        found: list[Staged] = made.with_variants(self.lake, staged, self._compression)
-        return found
+                f"{self.lake.path}: its files have a VARIANT, which only Spark writes: it was not given"
+            )
+        return self._with_variants(self.lake, staged, self._compression)
 
     def _named(self, topic: str, staged: Sequence[Staged]) -> list[File]:
         n = self.catalogue.n + 1
@@ -313,6 +314,7 @@ def open_target(
     *,
     compression: str | None = None,
     now_ms: Callable[[], int] = wall_ms,
+    with_variants: WithVariants | None = None,
 ) -> Target:
     """Open an export to write it, as its only writer; a crash's leavings are removed.
 
@@ -320,6 +322,7 @@ def open_target(
         settings: Of a new export; of one that is there they must be the same.  None: it must be
             there.
         compression: Of files that are written from now on; None: the format's own.
+        with_variants: What adds a VARIANT to files, of an export that has one.
 
     Raises:
         Unusable: Another process writes it, it has other settings, or the directory is something
@@ -334,7 +337,7 @@ def open_target(
     try:
         catalogue, notes = _loaded(lake, settings)
         codec = codec_of(catalogue.settings, compression)
-        target = Target(lake, catalogue, codec, now_ms, compression or "zstd")
+        target = Target(lake, catalogue, codec, now_ms, compression or "zstd", with_variants)
         target.notes += notes
         target.mend()
     except BaseException:

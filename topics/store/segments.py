@@ -130,7 +130,7 @@ class Segments:
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(segment_name(number))
-        except OSError:
+        except BaseException:
             if owner is not None:
                 self._retain(owner)
             raise

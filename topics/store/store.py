@@ -483,15 +483,15 @@ class DiskStore:
         with self._unlinking:  # two threads call this; neither may return before the other is done
             with self._lock:
                 due = [each for each in self._dropped if each[0] <= lsn]
-                self._dropped = [each for each in self._dropped if each[0] > lsn]
             trouble: OSError | None = None
             for each in due:
                 try:
                     self._segments.drop(each[1])
                 except OSError as error:
                     trouble = error
+                else:
                     with self._lock:
-                        self._dropped.append(each)
+                        self._dropped.remove(each)
             if trouble is not None:
                 raise trouble
 
