@@ -35,6 +35,7 @@ sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/
 # The tests of the two packages, and those that drive them from one step outside.  Every draw is seeded,
 # so that a line is reached in each run or in none; two processes, as it takes four minutes of one core.
 COVERED := tests/cluster tests/test_transcripts.py tests/store \
+	$(addprefix tests/sim/test_,regressions.py crashes.py backup.py) \
 	$(addprefix tests/server/exchange/test_,damage.py history.py observer.py read_your_writes.py)
 COVER := $(BIN)/python -m coverage run --parallel-mode -m pytest --hypothesis-seed=0
 
