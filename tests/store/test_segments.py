@@ -12,6 +12,7 @@ from sim.files import Cut, Fault, SimFiles
 from topics.protocol.model.codec import Frames
 from topics.protocol.model.errors import WriteFailed
 from topics.protocol.model.events import RunsSealed
+from topics.store.handle import Access
 from topics.store.layout import segment_name
 from topics.store.store import DiskStore
 
@@ -249,12 +250,14 @@ def test_a_segment_that_is_closed_and_cannot_be_unlinked_stays_closed() -> None:
     ledger.seal(1)
     [name] = [n for n in files.names() if n.endswith(".seg")]
     files.inodes[name].cache[3] ^= 1
+    [(_, run)] = ledger.topics[1].runs
     ledger.drop_runs(1)
     fail_next(files, 2, error=errno.EIO)  # the sync of the log, then the unlink
 
     ledger.store.sync()
 
     assert name in files.names()
+    assert run._segment.access is Access.CLOSED
     ledger.append(1, b"more")
     ledger.store.sync()
     assert name not in files.names()

@@ -282,7 +282,9 @@ def test_the_reserve_takes_the_place_of_a_spare_that_is_too_small() -> None:
     ledger.store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=4 * FILE)
     ledger.store.recover(ledger)
     ledger.create(1)
+    ledger.append(1, b"x" * (FILE // 2))  # so that the next file is prepared
     ledger.store.sync()
+    assert len(files.tree()["0000000002.wal"]) == FILE
     files.capacity_bytes = sum(len(data) for data in files.tree().values())
 
     ledger.append(1, b"x" * (2 * FILE))

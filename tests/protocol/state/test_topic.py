@@ -318,3 +318,14 @@ def test_the_first_live_records_are_found_behind_deleted_ones() -> None:
     engine.sync()
 
     assert topic.first_live(1, 5) == [1, 2, 390, 391, 392]
+
+
+def test_a_damaged_run_without_a_record_takes_no_share() -> None:
+    """What the topic counts is shared among the rows that are there. (§0.5)"""
+    engine = two_runs()
+    engine.delete(before_seq=61)
+    topic = engine.topic()
+    assert topic.runs[0].dead == 60
+
+    with damaged(1, 61):
+        assert int(topic.sizes(topic.runs[1]).sum()) == topic.size_bytes
