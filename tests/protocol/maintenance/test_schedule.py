@@ -509,3 +509,14 @@ def test_an_erasure_of_what_stays_in_use_is_tried_again(monkeypatch: pytest.Monk
 
     host.round()
     assert len(answers) == 1
+
+
+def test_a_segment_that_cannot_be_read_is_left_as_it_is() -> None:
+    """It is told once, and the round goes on to its end. (§0.5)"""
+    host = sparse(rate=0)
+    damage_once(host, "contents")
+
+    host.round()
+
+    assert len(warnings(host)) == 1
+    assert len(host.driver.maintenance.schedule.compaction.damaged) == 1
