@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: serve test test-spark sim sim-soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
+.PHONY: serve test test-spark brokers sim sim-soak coverage java screenshots demo bench bench-peers bench-plots docs newcomer lint format dist generate clean
 
 # What the server needs, and no more.
 .venv/runtime: pyproject.toml
@@ -27,6 +27,10 @@ test-spark: java  ## those that start a JVM
 
 sim: .venv/ready  ## the simulation as CI runs it: 1,000 worlds, every file call, every sown bug
 	$(BIN)/python -m tests.sim.run
+
+BROKERS ?= 1
+brokers: .venv/ready  ## brokers of Kafka on this machine (BROKERS=1 or 3), until Ctrl-C; prints where they are
+	$(BIN)/python -m tests.brokers --count $(BROKERS)
 
 SECONDS ?= 600
 sim-soak: .venv/ready  ## new simulated worlds for SECONDS, and a line in tests/sim/LEDGER.md

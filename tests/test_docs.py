@@ -26,6 +26,7 @@ from topics.protocol.http.routes import ROUTES
 from topics.protocol.http.statuses import STATUSES
 from topics.protocol.model.config import TopicConfig
 from topics.protocol.model.errors import ErrorCode
+from topics.server.cluster.figures import HELP as CLUSTER_FAMILIES
 from topics.server.readers.figures import families as reader_families
 from topics.server.transport.guards import Guards
 from topics.settings import TABLE, Setting
@@ -140,6 +141,7 @@ def test_every_metric_is_there(page: Path) -> None:
         told = set(answer(topics, ["curl", "-H", "accept:application/json", "/v0/metrics"]))
     told |= {family.name for family in Guards().families(0)}  # of a transport, which it has not
     told |= {family.name for family in reader_families([])}  # nor reader processes
+    told |= {f"topics_cluster_{name}" for name, _, _ in CLUSTER_FAMILIES}  # nor a cluster
 
     assert set(re.findall(r"\btopics_[a-z_]+", page.read_text())) <= told
 

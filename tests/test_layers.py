@@ -39,6 +39,9 @@ ALLOWED: dict[str, set[str]] = {
     "protocol/maintenance": PURE | MAINTENANCE,
     "protocol/driver": PURE | DRIVER,
     "protocol/cluster": PURE | MODEL | {"topics.protocol.cluster"},
+    "protocol/replication": PURE
+    | DRIVER
+    | {"topics.protocol.cluster", "topics.protocol.replication"},
     "protocol/http": PURE | STATE | {"topics.protocol.http"},
     "store": PURE
     | MODEL
@@ -47,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"httptools", "httpx", "msgspec", "orjson", "topics.client", "topics.version"},
     "server": STDLIB
     | {"uvloop", "httptools", "h2", "hpack", "websockets"}
-    | {"msgspec", "orjson", "opentelemetry"}
+    | {"msgspec", "orjson", "opentelemetry", "confluent_kafka"}
     | {"topics.server", "topics.protocol", "topics.store", "topics.settings"},
     "backup": PURE | STATE | {"topics.store", "topics.backup"},
     "repair": PURE | DRIVER | {"topics.store", "topics.repair"},
@@ -70,19 +73,20 @@ ALLOWED: dict[str, set[str]] = {
 MAYBE: dict[str, set[str]] = {
     # Where a driver's library is spoken, and where a process is put together.
     "hypercorn": {"asgi/hypercorn.py"},
+    "confluent_kafka": {"server/cluster/kafka/library.py"},
     "h2": {
         f"server/transport/http2/{name}.py"
         for name in ("frames", "library", "link", "receiving", "sending", "speaker")
     },
     "hpack": {"server/transport/http2/blocks.py", "server/transport/http2/library.py"},
-    "httptools": {"server/transport/http1_parser.py"},
+    "httptools": {"server/transport/http1_parser.py", "server/cluster/parser.py"},
     "websockets": {"server/transport/websocket.py"},
     "deltalake": {"export/delta.py"},
     "pyiceberg": {"export/iceberg.py"},
     "opentelemetry": {"server/exchange/tracing.py"},
     "topics.store": {"server/assembly.py", "server/readers/assembly.py"},
     "topics.settings": {
-        *("server/assembly.py", "asgi/hosted.py"),
+        *("server/assembly.py", "server/cluster/assembly.py", "asgi/hosted.py"),
         *("server/readers/assembly.py", "server/readers/pool.py"),
     },
     "xxhash": {"store/layout.py"},
@@ -187,6 +191,7 @@ TESTED = (
     "protocol",
     "repair",
     "server/access",
+    "server/cluster",
     "server/exchange",
     "server/page",
     "server/process",
@@ -220,6 +225,9 @@ UNTESTED = {
     "protocol/model/limits.py": TYPES,
     "protocol/model/ports.py": "types: store/test_ports holds each store to them",
     "protocol/model/records.py": TYPES,
+    "server/cluster/kafka/failures.py": "types: test_checks and test_settings meet each of them",
+    "server/cluster/standing.py": TYPES,
+    "server/cluster/status.py": TYPES,
     "server/exchange/interface.py": TYPES,
     "server/exchange/shell.py": TYPES,
     "server/process/settings.py": TYPES,

@@ -270,3 +270,84 @@ def test_people_read_text(is_terminal: bool, log_format: str) -> None:
     """The log is text on a terminal and JSON otherwise, unless told."""
     assert load({}, is_terminal=is_terminal).log_format == log_format
     assert load({"TOPICS_LOG_FORMAT": "json"}, is_terminal=is_terminal).log_format == "json"
+
+
+# ---------------------------------------------------------------------- a node of a cluster
+
+NODE = {"TOPICS_CLUSTER_KAFKA": "k1:9092,k2:9092", "TOPICS_CLUSTER_URL": "http://n1:4000/"}
+
+
+@pytest.fixture
+def with_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's client is installed, as far as the settings look."""
+    monkeypatch.setattr("topics.settings.find_spec", lambda name: object())
+
+
+@pytest.mark.usefixtures("with_kafka")
+def test_a_node_has_the_settings_of_its_cluster() -> None:
+    """Their defaults are for three brokers."""
+    settings = load(NODE)
+
+    assert (settings.cluster_kafka, settings.cluster_url) == ("k1:9092,k2:9092", "http://n1:4000")
+    assert (settings.cluster_name, settings.cluster_shards) == ("topics", 1)
+    assert (settings.cluster_replication, settings.cluster_min_isr) == (3, 2)
+    assert settings.notes == ()
+
+
+IMPOSSIBLE = [
+    ({"TOPICS_CLUSTER_KAFKA": "k1"}, "host:port"),
+    ({"TOPICS_CLUSTER_KAFKA": "k1:9092;k2:9092"}, "host:port"),
+    ({"TOPICS_CLUSTER_NAME": "a/b"}, "a name of letters"),
+    ({"TOPICS_CLUSTER_SHARDS": "2"}, "this version has one shard"),
+    ({"TOPICS_CLUSTER_URL": "n1:4000"}, "an address without a path"),
+    ({"TOPICS_CLUSTER_URL": "http://n1:4000/topics"}, "an address without a path"),
+    ({"TOPICS_CLUSTER_MIN_ISR": "4"}, "is more than TOPICS_CLUSTER_REPLICATION 3"),
+    (
+        {"TOPICS_CLUSTER_SESSION_MS": "300000", "TOPICS_CLUSTER_RETAIN_MS": "60000"},
+        "is more than TOPICS_CLUSTER_RETAIN_MS",
+    ),
+    ({"TOPICS_READERS": "2"}, "start more nodes instead"),
+    ({"TOPICS_CLUSTER_URL": "", "TOPICS_PORT": "0"}, "set TOPICS_CLUSTER_URL"),
+    (
+        {
+            "TOPICS_CLUSTER_URL": "",
+            "TOPICS_HOST": "0.0.0.0",
+            "TOPICS_ALLOW_INSECURE_NO_AUTH": "1",
+        },
+        "set TOPICS_CLUSTER_URL",
+    ),
+]
+
+
+@pytest.mark.usefixtures("with_kafka")
+@pytest.mark.parametrize(("given", "what"), IMPOSSIBLE)
+def test_what_cannot_be_a_node_is_refused(given: dict[str, str], what: str) -> None:
+    """With a sentence that says what to change."""
+    with pytest.raises(BadSetting, match=what):
+        load(NODE | given)
+
+
+def test_a_node_without_kafkas_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a server without a cluster does not look for it."""
+    looked: list[str] = []
+    monkeypatch.setattr("topics.settings.find_spec", looked.append)
+    load({"TOPICS_CLUSTER_KAFKA": ""})
+    assert looked == []
+
+    with pytest.raises(BadSetting, match=r"pip install 'topics-server\[cluster\]'"):
+        load(NODE)
+    assert looked == ["confluent_kafka"]
+
+
+def test_settings_of_a_cluster_alone_are_told_to_have_no_effect() -> None:
+    """The server starts, as one that is in no cluster."""
+    (note,) = load({"TOPICS_CLUSTER_NAME": "orders", "TOPICS_CLUSTER_MIN_ISR": "1"}).notes
+    assert note == (
+        "without TOPICS_CLUSTER_KAFKA these have no effect: TOPICS_CLUSTER_NAME, "
+        "TOPICS_CLUSTER_MIN_ISR"
+    )
+
+
+def test_a_misspelt_setting_of_a_cluster_is_told() -> None:
+    (note,) = load({"TOPICS_CLUSTER_KAFFKA": "k1:9092"}).notes
+    assert "TOPICS_CLUSTER_KAFFKA (is it TOPICS_CLUSTER_KAFKA?)" in note

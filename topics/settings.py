@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from enum import Enum
+from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
@@ -144,6 +145,33 @@ _origins: Final = _words(
 _hosts: Final = _words("host names or addresses ([::1] in brackets)", _AUTHORITY)
 
 
+_BROKERS: Final = _words("Kafka's bootstrap servers (host:port)", _AUTHORITY.removesuffix("?"))
+
+
+def _brokers(text: str) -> str | None:
+    return ",".join(_BROKERS(text)) or None
+
+
+def _cluster_name(text: str) -> str:
+    """A prefix of names of Kafka's topics, which have 249 characters at most."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", text) or text in (".", ".."):
+        raise ValueError("a name of letters, digits, '.', '_' and '-', 200 at most")
+    return text
+
+
+def _one_shard(text: str) -> int:
+    if text.strip() != "1":
+        raise ValueError("1: this version has one shard")
+    return 1
+
+
+def _node_url(text: str) -> str:
+    url = text.strip().rstrip("/")
+    if not re.fullmatch(rf"https?://{_AUTHORITY}", url, re.ASCII | re.IGNORECASE):
+        raise ValueError("an address without a path (http://host:port)")
+    return url
+
+
 def _row(
     default: Value,
     parse: Callable[[str], Value],
@@ -165,6 +193,7 @@ REQUESTS: Final = "Requests"
 QUEUES: Final = "Queues"
 RESOURCES: Final = "Resources (0: unlimited)"
 LOGGING: Final = "Logging"
+CLUSTER: Final = "Cluster"
 
 _COUNT: Final = _integer(1, U64_MAX)
 _QUOTA: Final = _integer(0, U64_MAX)
@@ -177,7 +206,8 @@ class Settings:
     """The settings in force, each parsed and inside its bounds.
 
     Raises:
-        BadSetting: The combination would serve strangers without a key.
+        BadSetting: The combination would serve strangers without a key, or is no node of a
+            cluster.
     """
 
     host: str = _row("127.0.0.1", _host, NETWORK, "Address to listen on.")
@@ -319,6 +349,38 @@ class Settings:
         False, _flag, LOGGING, "Keep an append's traceparent in its records' meta.", is_flag=True
     )
 
+    cluster_kafka: str | None = _row(
+        None, _brokers, CLUSTER, "Kafka's bootstrap servers, comma-separated; empty: no cluster."
+    )
+    cluster_name: str = _row(
+        "topics", _cluster_name, CLUSTER, "Prefix of Kafka's topics and of the group."
+    )
+    cluster_shards: int = _row(1, _one_shard, CLUSTER, "Shards; this version has one.")
+    cluster_url: str | None = _row(
+        None, _node_url, CLUSTER, "Where other nodes reach this one; empty: http://HOST:PORT."
+    )
+    cluster_replication: int = _row(
+        3, _integer(1, 32_767), CLUSTER, "Copies of the log that Kafka keeps."
+    )
+    cluster_min_isr: int = _row(
+        2, _integer(1, 32_767), CLUSTER, "Copies that have a unit before it is acknowledged."
+    )
+    cluster_retain_ms: int = _row(
+        86_400_000, _integer(60_000, U64_MAX), CLUSTER, "Age below which nothing is trimmed, ms."
+    )
+    cluster_session_ms: int = _row(
+        10_000,
+        _integer(1000, 300_000),
+        CLUSTER,
+        "Silence after which a node counts as away, ms.",
+    )
+    cluster_start_ms: int = _row(
+        60_000, _integer(0, 3_600_000), CLUSTER, "How long a start waits for the brokers, ms."
+    )
+    cluster_kafka_config: Path | None = _row(
+        None, _path, CLUSTER, "File with librdkafka's own settings, key=value (TLS, SASL)."
+    )
+
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
     """The origin of each value, by name; a missing name is a default."""
 
@@ -327,6 +389,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         _refuse_strangers(self)
+        if self.cluster_kafka is not None:
+            _refuse_no_node(self)
 
     def origin(self, name: str) -> Origin:
         return self.origins.get(name, Origin.DEFAULT)
@@ -377,7 +441,16 @@ def load(
         elif text := environ.get(setting.env, ""):
             values[setting.name] = _parse(setting, text, setting.env)
             origins[setting.name] = Origin.ENVIRONMENT
-    return Settings(**values, origins=MappingProxyType(origins), notes=_strays(environ))
+    notes = (*_strays(environ), *_idle(origins, values))
+    return Settings(**values, origins=MappingProxyType(origins), notes=notes)
+
+
+def _idle(origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """A warning about settings of a cluster without the one that makes a cluster."""
+    idle = [s.env for s in TABLE if s.group is CLUSTER and s.name in origins]
+    if not idle or values.get("cluster_kafka") is not None:
+        return ()
+    return (f"without TOPICS_CLUSTER_KAFKA these have no effect: {', '.join(idle)}",)
 
 
 def _strays(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -421,6 +494,36 @@ def _parse(setting: Setting, text: str, where: str) -> Value:
     except ValueError as expected:
         given = "" if setting.is_secret else f", not {text[:80]!r}"
         raise BadSetting(f"{where} must be {expected}{given}") from None
+
+
+def _refuse_no_node(settings: Settings) -> None:
+    """What cannot be a node of a cluster is refused before anything is opened."""
+    if find_spec("confluent_kafka") is None:
+        raise BadSetting(
+            "TOPICS_CLUSTER_KAFKA is set and Kafka's client is not installed: "
+            "pip install 'topics-server[cluster]'"
+        )
+    if settings.cluster_min_isr > settings.cluster_replication:
+        raise BadSetting(
+            f"TOPICS_CLUSTER_MIN_ISR {settings.cluster_min_isr} is more than "
+            f"TOPICS_CLUSTER_REPLICATION {settings.cluster_replication}: no write would ever be "
+            "acknowledged"
+        )
+    if settings.cluster_session_ms > settings.cluster_retain_ms:
+        raise BadSetting(
+            "TOPICS_CLUSTER_SESSION_MS is more than TOPICS_CLUSTER_RETAIN_MS: the log would be "
+            "trimmed under nodes that are still there"
+        )
+    if settings.readers:
+        raise BadSetting("TOPICS_READERS is not for a node of a cluster: start more nodes instead")
+    if settings.cluster_url is None and (settings.host in _ANY or not settings.port):
+        raise BadSetting(
+            f"the other nodes cannot reach this one by {settings.host}:{settings.port}: set "
+            "TOPICS_CLUSTER_URL to its address"
+        )
+
+
+_ANY: Final = ("0.0.0.0", "::")
 
 
 def _refuse_strangers(settings: Settings) -> None:

@@ -30,13 +30,13 @@ def ok(*body: Buffer) -> Answer:
 
 @dataclass
 class FakePending:
-    deliver: Callable[[Answer], None] | None = None
+    deliver: Callable[[Answer | Streaming], None] | None = None
     cancelled: bool = False
     then_called: bool = False
     waits_for_news: bool = False
     is_apart: bool = False
 
-    def then(self, deliver: Callable[[Answer], None]) -> None:
+    def then(self, deliver: Callable[[Answer | Streaming], None]) -> None:
         self.deliver = deliver
 
     def cancel(self) -> None:

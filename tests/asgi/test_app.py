@@ -10,9 +10,9 @@ import pytest
 
 from topics.asgi.app import PIECE_BYTES, App, Message, Scope
 from topics.asgi.limits import Limits, Timeouts
-from topics.server.exchange.interface import Answer
+from topics.server.exchange.interface import Answer, Streaming
 
-from .fakes import BIG_BYTES, FakeExchange
+from .fakes import BIG_BYTES, FakeExchange, FakeFeed
 
 QUICK = Timeouts(first_s=0.05, window_s=0.05, body_s=0.2, write_s=0.05, drain_s=0.05)
 TINY = Limits(window_bytes=100)
@@ -280,6 +280,27 @@ def test_an_answer_that_waits_is_written_when_it_comes() -> None:
 
     assert within(run()).body == b"late"
     assert not exchange.waits[0].cancelled
+
+
+def test_an_answer_that_waits_may_be_a_stream() -> None:
+    """As that of another node is."""
+    exchange = FakeExchange()
+
+    async def run() -> Server:
+        server = Server()
+        server.queue.put_nowait(body())
+        task = asyncio.create_task(App(exchange)(http(b"/wait"), server.receive, server.send))
+        while not (exchange.waits and exchange.waits[0].deliver):
+            await asyncio.sleep(0)
+        feed = FakeFeed()
+        feed.pieces.put_nowait(b"piece")
+        feed.pieces.put_nowait(None)
+        exchange.waits[0].deliver(Streaming(200, [], feed))
+        await task
+        assert feed.closed
+        return server
+
+    assert within(run()).body == b"piece"
 
 
 def test_a_wait_is_cancelled_when_its_client_leaves() -> None:

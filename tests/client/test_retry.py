@@ -44,6 +44,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 ONCE = {"append unkeyed", "delete", "purge", "delete_topic"}
 """Calls that could do their work twice."""
 
+NOT_APPLIED = {"leader": None, "outcome": "not_applied"}
+UNKNOWN = {"leader": None, "outcome": "unknown"}
+
 CELLS: list[tuple[str, Callable[[], Any], set[str]]] = [
     ("refused connection", lambda: REFUSED, set(CALLS)),
     ("no connection in time", lambda: httpx.ConnectTimeout("slow"), set(CALLS)),
@@ -53,6 +56,8 @@ CELLS: list[tuple[str, Callable[[], Any], set[str]]] = [
     ("429", lambda: error(429, "throttled"), set(CALLS) - {"ready"}),
     ("503 not ready", lambda: error(503, "not_ready"), set(CALLS) - {"ready"}),
     ("503 draining", lambda: error(503, "shutting_down"), set(CALLS) - {"ready"}),
+    ("503 no leader", lambda: error(503, "not_leader", NOT_APPLIED), set(CALLS) - {"ready"}),
+    ("503 a lost leader", lambda: error(503, "not_leader", UNKNOWN), set(CALLS) - ONCE - {"ready"}),
     ("502 of a proxy", lambda: httpx.Response(502), set(CALLS) - ONCE - {"ready"}),
     ("504 of a proxy", lambda: httpx.Response(504), set(CALLS) - ONCE - {"ready"}),
     ("500", lambda: error(500, "internal"), set()),

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from topics.protocol.cluster import leading, replica
-from topics.protocol.cluster.leading import TABLE, Flight, Node, NodeState
+from topics.protocol.cluster.in_flight import Flight
+from topics.protocol.cluster.leading import TABLE, Node, NodeState
 from topics.protocol.cluster.replica import Accepted, Mark, Place, Skip, Verdict, accept_record
 from topics.protocol.cluster.steps import (
     Answer,
@@ -31,7 +32,8 @@ from topics.protocol.cluster.unit import Part, TermBegan, Unit, joined
 
 from .invariants import Violation
 from .process import Process, Token
-from .world import KINDS, World, told_world
+from .style import KINDS
+from .world import World, told_world
 
 Patch = pytest.MonkeyPatch
 
@@ -41,7 +43,7 @@ def acknowledge_on_send(patch: Patch) -> None:
 
     def hasty(self: Node, event: Decided) -> None:
         Node._send(self, event)
-        self._flights[-1].tokens = ()
+        self._in_flight.flights[-1].tokens = ()
         self._do(Answer(event.tokens, Reply.ACCEPTED))
 
     patch.setitem(TABLE[NodeState.LEADING], Decided, hasty)
@@ -95,7 +97,7 @@ def apply_before_accepted(patch: Patch) -> None:
 
     def early(self: Process, effect: Send) -> None:
         send(self, effect)
-        flights = [f for f in self.node._flights if f.ticket == effect.ticket]
+        flights = [f for f in self.node._in_flight.flights if f.ticket == effect.ticket]
         if flights and effect.part == len(flights[0].parts) - 1:
             unit = joined(flights[0].parts)
             assert unit is not None
@@ -216,8 +218,9 @@ def believe_an_offset_with_a_gap_before_it(patch: Patch) -> None:
     """Between the last record that was read and ours there is another leader's."""
 
     def hasty(self: Node) -> None:
-        while self._flights:
-            flight, at = self._flights[0], len(self.place.parts)
+        flights = self._in_flight.flights
+        while flights:
+            flight, at = flights[0], len(self.place.parts)
             offset = flight.offsets.get(at)
             if offset is None or offset <= self.place.read:
                 return
@@ -231,8 +234,8 @@ def never_read_back(patch: Patch) -> None:
     """A record was answered with its offset, and the log lost it before it was read."""
 
     def blind(self: Node, event: Found) -> None:
-        if self._unread and event.offset >= self._unread[0].offset:
-            ours = self._unread.popleft()
+        if self._in_flight.is_due(event.offset):
+            ours = self._in_flight.unread.popleft()
             if ours.place is not None:
                 self.mark = Mark(ours.place, event.epoch)
 

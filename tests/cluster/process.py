@@ -212,12 +212,12 @@ class Process:
 
     def send(self, effect: Send) -> None:
         self.outbox.append(effect)
-        if effect.ticket not in [flight.ticket for flight in self.node._flights]:
+        if effect.ticket not in [flight.ticket for flight in self.node._in_flight.flights]:
             self.began = effect.raw
 
     def was_promised(self, first: int) -> bool:
         """Whether the log has said that a record of ours is there, at this offset or behind."""
-        flights = self.node._flights
+        flights = self.node._in_flight.flights
         return any(at >= first for flight in flights for at in flight.offsets.values())
 
     def step_down(self) -> None:

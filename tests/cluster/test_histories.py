@@ -3,6 +3,7 @@ happens."""
 
 from topics.protocol.cluster.leading import NodeState
 
+from .ending import settle
 from .process import Process, Token
 from .world import World
 
@@ -10,7 +11,7 @@ from .world import World
 def cluster() -> World:
     """Five nodes that follow."""
     world = World(0)
-    world.settle()
+    settle(world)
     return world
 
 
@@ -18,7 +19,7 @@ def accepted(world: World, process: Process, mark: int) -> bool:
     """Whether a write at this process is acknowledged, everyone having read it."""
     world.add(process, mark, 0)
     process.end_turn()
-    world.settle()
+    settle(world)
     return mark in world.acknowledged
 
 
@@ -27,11 +28,11 @@ def test_two_processes_with_one_name() -> None:
     world = cluster()
     world.stores["n0'"] = world.empty_store()
     world.start("n0'")
-    world.settle()
+    settle(world)
     one, other = world.processes["n0"], world.processes["n0'"]
     for process in (one, other):
         world.lead(process)
-    world.settle()
+    settle(world)
 
     assert sorted(process.decides for process in (one, other)) == [False, True]
     leader = one if one.decides else other
@@ -44,11 +45,11 @@ def test_a_deposed_leader_does_not_say_no() -> None:
     world = cluster()
     old, new = world.processes["n0"], world.processes["n1"]
     world.lead(old)
-    world.settle()
+    settle(world)
     old.is_slow = True
     reader, old.reader = old.reader, None
     world.lead(new)
-    world.settle()
+    settle(world)
     assert accepted(world, new, 1)
     assert (old.decides, new.decides) == (True, True)
 
@@ -56,11 +57,11 @@ def test_a_deposed_leader_does_not_say_no() -> None:
     world.answered = lambda process, token, reply: said.append((token.kind, reply.value))  # type: ignore[method-assign]
     old.submit(Token("check", 1, known_before=True), 0)
     old.end_turn()
-    world.settle()
+    settle(world)
     assert said == []
 
     old.reader = reader
-    world.settle()
+    settle(world)
     assert said == [("absent", "not applied")]
 
 
@@ -68,12 +69,12 @@ def test_where_all_nodes_have_read_what_the_log_lost_none_leads() -> None:
     """Each of them says so, and each store stays as it is: what becomes of it is for people to say."""
     world = cluster()
     world.lead(world.processes["n0"])
-    world.settle()
+    settle(world)
     assert accepted(world, world.processes["n0"], 1)
     world.log.cut(1)
     world.oracle.cut(1)
     world.untold = dict.fromkeys(world.processes, 1)
-    world.settle()
+    settle(world)
 
     assert world.untold == {}
     for process in world.processes.values():
@@ -89,7 +90,7 @@ def test_a_node_that_lags_leads_on_and_the_others_tell_what_was_lost() -> None:
     lagging = world.processes["n4"]
     reader, lagging.reader = lagging.reader, None
     world.lead(world.processes["n0"])
-    world.settle()
+    settle(world)
     assert accepted(world, world.processes["n0"], 1)
     world.log.cut(1)
     world.oracle.cut(1)
@@ -97,9 +98,9 @@ def test_a_node_that_lags_leads_on_and_the_others_tell_what_was_lost() -> None:
     ahead = [name for name in world.processes if name != "n4"]
     world.untold = dict.fromkeys(ahead, 1)
     lagging.reader = reader
-    world.settle()
+    settle(world)
     world.lead(lagging)
-    world.settle()
+    settle(world)
 
     assert world.untold == {}
     assert accepted(world, lagging, 2)

@@ -12,7 +12,22 @@ from topics.protocol.cluster.ports import (
     ReplicatedLog,
 )
 
+from .log_promises import LogPromises, Run, Story
 from .memory_log import MemoryLog, Trouble
+
+
+class TestMemoryLog(LogPromises):
+    """What every log promises."""
+
+    @pytest.fixture
+    def run(self) -> Run:
+        def run(story: Story) -> None:
+            async def over_a_log() -> None:
+                await story(MemoryLog())
+
+            asyncio.run(over_a_log())
+
+        return run
 
 
 async def records(log: ReplicatedLog, count: int, from_offset: int = 0) -> list[bytes]:

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from .world import KINDS, told_world
+from .style import KINDS
+from .world import told_world
 
 SAMPLE, FULL = 60, 1200
 """Worlds of the default run, and of `pytest -m long tests/cluster`."""

@@ -6,7 +6,6 @@ process stops, the log is cut.  `Style` says how often which.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from topics.protocol.cluster.leading import NodeState
 from topics.protocol.cluster.ports import LogTrimmed, LogTruncated
@@ -30,78 +29,25 @@ from topics.protocol.cluster.steps import (
 from topics.protocol.cluster.trimming import trim_before
 from topics.protocol.cluster.unit import Shard
 
+from .ending import check, finish
 from .invariants import (
     Oracle,
     Violation,
     acknowledged_is_true,
-    acknowledged_stays,
-    can_go_on,
     copies_exist,
     leader_has_the_log,
     loss_is_noticed,
-    loss_is_told,
     no_is_true,
     read_is_accepted,
-    refused_is_not_there,
     replicas_agree,
-    state_is_of_its_index,
 )
 from .ledger import Ledger
 from .memory_log import MemoryLog
 from .process import Process, Store, Token
+from .style import KINDS, Style
 
 NODES = 5
 STEPS = 1200
-
-
-@dataclass(frozen=True)
-class Style:
-    """How often each thing happens, relative to the others; `trouble` is the share of records that
-    do not simply land, `counted` of the nodes that are down and that a trim waits for."""
-
-    ask: float = 8
-    end_turn: float = 6
-    land: float = 14
-    report: float = 14
-    read: float = 30
-    look: float = 8
-    late: float = 0.5
-    lead: float = 2
-    duel: float = 0.1
-    cease: float = 0.1
-    give_up: float = 0.2
-    pause: float = 0.4
-    resume: float = 0.8
-    cut_off: float = 0.4
-    heal: float = 0.8
-    slow: float = 0.3
-    quick: float = 0.8
-    kill: float = 0.3
-    restart: float = 1
-    twin: float = 0.0
-    sync: float = 3
-    checkpoint: float = 0.7
-    snapshot: float = 2
-    trim: float = 0.3
-    wipe: float = 0.0
-    gap: float = 0.2
-    cut: float = 0.0
-    trouble: float = 0.1
-    counted: float = 0.6
-
-
-CALM = Style(pause=0.05, cut_off=0.05, kill=0.05, give_up=0.02, trouble=0.0, duel=0.02)
-STORM = Style()
-KINDS: dict[str, Style] = {
-    "calm": CALM,
-    "storm": STORM,
-    "duel": replace(STORM, duel=1.5, twin=0.2, trouble=0.2, late=2, kill=0.5),
-    "twins": replace(STORM, duel=1, twin=1.0, kill=0.6, pause=0.8),
-    "trims": replace(
-        STORM, trim=3, wipe=0.6, kill=1.6, restart=0.4, checkpoint=2, cut_off=0.8, counted=0.1
-    ),
-    "cuts": replace(STORM, cut=0.1, duel=0.5, late=2, trouble=0.2, slow=1.5, pause=0.8),
-}
 
 
 class World:
@@ -150,7 +96,7 @@ class World:
         acts, weights = list(self._acts), self._weights
         for name in self.rng.choices(acts, weights, k=steps):
             self._acts[name]()
-        self.finish()
+        finish(self)
         return self
 
     def pick(self, fits: Callable[[Process], object]) -> Process | None:
@@ -161,7 +107,10 @@ class World:
         # A twin has a directory of its own, and the name of another.
         name = directory.removesuffix("'")
         self.note(f"start {directory}")
-        self.processes[directory] = Process(self, name, self.stores[directory])
+        self.processes[directory] = self.process(name, self.stores[directory])
+
+    def process(self, name: str, store: Store) -> Process:
+        return Process(self, name, store)
 
     def directory(self, process: Process) -> str:
         return next(name for name, other in self.processes.items() if other is process)
@@ -498,6 +447,10 @@ class World:
             if directory not in self.processes and store.open()[0].offset >= first:
                 self.untold[directory] = first
 
+    def check(self, is_acknowledged: bool) -> None:
+        """All agree, at the end."""
+        check(self, is_acknowledged)
+
     def haunt(self, process: Process, first: int) -> None:
         """It has accepted, or is about to, what the log has lost."""
         if process.node.state is NodeState.ASIDE:
@@ -507,87 +460,6 @@ class World:
         directory = self.directory(process)
         if process.node.place.offset >= first:
             self.untold[directory] = min(first, self.untold.get(directory, first))
-
-    # ------------------------------------------------------------------ the end
-
-    def finish(self) -> None:
-        """Nothing goes wrong any more: everything lands, all come back, and all agree."""
-        for process in self.processes.values():
-            process.is_paused = process.is_cut_off = process.is_slow = False
-            process.hear(GiveUp())
-        for name in self.stores:
-            if name not in self.processes:
-                self.start(name)
-        self.settle()
-        for raw in self.ether:
-            self.put(raw)
-        self.ether = []
-        self.settle()
-        is_acknowledged = any(self.writes(process) for process in list(self.processes.values()))
-        self.settle()
-        self.check(is_acknowledged)
-
-    def writes(self, process: Process) -> bool:
-        """Whether this process can be made leader, and take a write."""
-        self.lead(process)
-        self.settle()
-        if not process.decides:
-            return False
-        self.mark += 1
-        self.add(process, self.mark, 0)
-        process.end_turn()
-        self.settle()
-        return self.mark in self.acknowledged
-
-    def settle(self) -> None:
-        """Until nothing is on its way."""
-        for _ in range(20_000):
-            processes = list(self.processes.values())
-            if not sum(self.settle_one(process) for process in processes):
-                return
-        raise Violation("can go on", "the cluster does not come to rest")
-
-    def settle_one(self, process: Process) -> bool:
-        if process.asked:
-            self.look(process)
-        elif process.outbox:
-            send = process.outbox.popleft()
-            process.sent[send.ticket, send.part] = send.raw
-            process.reports.append(Sent(send.ticket, send.part, self.put(send.raw)))
-        elif process.reports:
-            self.report(process)
-        elif process.turn and process.node.has_room:
-            process.end_turn()
-        elif process.reader is not None and self.read(process):
-            pass
-        elif process.wants_snapshot:
-            donors = [p for p in self.processes.values() if p is not process and p.is_whole]
-            donors = [
-                p for p in donors if not p.is_ghost and p.node.mark.place.offset >= self.log.start
-            ]
-            if not donors:
-                return False
-            self.offer(process, max(donors, key=lambda p: p.node.mark.place.index))
-        else:
-            return False
-        return True
-
-    def check(self, is_acknowledged: bool) -> None:
-        oracle = self.oracle
-        acknowledged_stays(self.acknowledged, oracle)
-        refused_is_not_there(self.refused, oracle)
-        loss_is_told(self.untold)
-        index = oracle.moments[-1].index
-        for process in self.processes.values():
-            if process.node.state is NodeState.ASIDE:
-                continue
-            who = repr(process)
-            place, _, kept = process.store.open()
-            replicas_agree(place.index, place.chain, oracle, who=who)
-            state_is_of_its_index(index, process.engine, oracle, who=who)
-            state_is_of_its_index(place.index, kept, oracle, who=who)
-        if not self.log.cuts:
-            can_go_on(is_acknowledged)
 
 
 def told_world(seed: int, style: Style | None = None) -> World:

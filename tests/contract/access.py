@@ -165,6 +165,7 @@ ROWS: Final = (
     Row("GET /v0/docs/:", None, "/v0/docs/swagger-ui.css"),
     Row("GET /v0/console/:", None, "/v0/console/main.js"),
     Row("GET /v0/stats/history", _of("read"), "/v0/stats/history"),
+    Row("GET /v0/cluster", _of("read"), "/v0/cluster"),
 )
 """One row a route, and one more for each way in which a body holds names."""
 

@@ -29,6 +29,13 @@ UNSEEN = {
     # What takes ten seconds; tests/server/exchange/test_history.py has the clock in its hands.
     *(("QueueHistory", field) for field in ("topic", "at_ms", "ready", "in_flight")),
     *(("QueueHistory", field) for field in ("delayed", "dead_lettered")),
+    # Of a node in a cluster: tests/server/cluster.
+    *(("Cluster", field) for field in ("cluster", "shard", "node", "leader", "leader_url", "term")),
+    *(("Cluster", field) for field in ("index", "lag_units", "lag_ms", "log_start", "log_end")),
+    *(("Cluster", field) for field in ("in_flight", "nodes", "loss")),
+    *(("ClusterNode", field) for field in ("node", "url", "role", "index", "lag_units", "lag_ms")),
+    ("ClusterNode", "seen_ms_ago"),
+    *(("ClusterLoss", field) for field in ("at_ms", "index", "what")),
 }
 
 
@@ -175,6 +182,7 @@ def seen_of_the_server(seen: Seen) -> None:
     seen.ok("GET", "/v0/docs/swagger-ui.css")
     seen.ok("GET", "/v0/console/main.js")
     seen.ok("GET", "/v0/stats/history?step_ms=1000&after_ms=1")
+    seen.ok("GET", "/v0/cluster")
     seen.ok(*GET)
     seen.ok("GET", "/v0/metrics")
     seen.ok("GET", "/v0/metrics", accept="application/json")

@@ -26,6 +26,7 @@ ROUTES = {
     "/v0/docs/swagger-ui.css": {"GET"},
     "/v0/console/main.js": {"GET"},
     "/v0/stats/history": {"GET"},
+    "/v0/cluster": {"GET"},
 }
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
 

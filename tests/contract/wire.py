@@ -44,6 +44,8 @@ CODES: Final = {
     "throttled": 429,
     "not_ready": 503,
     "shutting_down": 503,
+    "not_leader": 503,
+    "replica_behind": 503,
 }
 """Every `error.code` that these routes may answer, with its status (§0.6); 500 is never one."""
 

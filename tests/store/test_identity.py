@@ -183,3 +183,33 @@ def prepared(root: Path) -> OsFiles:
     files = OsFiles(root)
     files.prepare(create=False)
     return files
+
+
+def test_nodes_of_a_cluster_share_a_history(tmp_path: Path) -> None:
+    """Epochs are made of it, so that a cursor is good at every node; a directory of another history is
+    refused unchanged."""
+    for name in ("one", "two"):
+        store = DiskStore(OsFiles(tmp_path / name), history=b"h" * 8)
+        store.recover(Ledger(store))
+        assert store.instance_id == (b"h" * 8).hex()
+        store.close(None)
+    again = DiskStore(OsFiles(tmp_path / "one"), history=b"h" * 8)
+    again.recover(Ledger(again))
+    assert again.instance_id == (b"h" * 8).hex()
+    again.close(None)
+    instances = {identity.read(_prepared(tmp_path / name)).instance for name in ("one", "two")}  # type: ignore[union-attr]
+    assert len(instances) == 2
+    opened(tmp_path / "three").close(None)
+
+    for name, history in (("one", b"o" * 8), ("three", b"h" * 8)):
+        before = tree_digest(tmp_path / name)
+        store = DiskStore(OsFiles(tmp_path / name), history=history)
+        with pytest.raises(Unusable, match="its history is"):
+            store.recover(Ledger(store))
+        assert tree_digest(tmp_path / name) == before
+
+
+def _prepared(root: Path) -> OsFiles:
+    files = OsFiles(root)
+    files.prepare(create=False)
+    return files

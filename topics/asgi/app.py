@@ -141,16 +141,16 @@ class App:
             return None
         answer = admission.finish(body)
         del body
+        if not isinstance(answer, Answer | Streaming):
+            settled = await self._settled(call, answer)
+            if settled is None:
+                return None
+            answer = settled
         if isinstance(answer, Streaming):
             call.started = True
             if scope["http_version"] == "1.1":
                 answer = replace(answer, headers=(*answer.headers, KEEP_ALIVE))
             return await stream(answer, call.send, _gone(call), take_s=self._timeouts.take_s)
-        if not isinstance(answer, Answer):
-            settled = await self._settled(call, answer)
-            if settled is None:
-                return None
-            answer = settled
         await self._write(call, answer, close=answer.close)
         return None
 
@@ -207,14 +207,16 @@ class App:
             return refusal(ErrorCode.THROTTLED, "too many bytes of bodies are in flight", limit)
         return None
 
-    async def _settled(self, call: _Call, pending: Pending) -> Answer | None:
+    async def _settled(self, call: _Call, pending: Pending) -> Answer | Streaming | None:
         """The answer of a wait, or None where the client went away first."""
         loop = asyncio.get_running_loop()
-        settled: asyncio.Future[Answer | None] = loop.create_future()
+        settled: asyncio.Future[Answer | Streaming | None] = loop.create_future()
 
-        def deliver(answer: Answer | None) -> None:
+        def deliver(answer: Answer | Streaming | None) -> None:
             if not settled.done():
                 settled.set_result(answer)
+            elif isinstance(answer, Streaming) and answer.feed is not None:
+                answer.feed.close()
 
         async def watch() -> None:
             while not call.gone:

@@ -15,6 +15,7 @@ from topics.version import VERSION
 COMMANDS: Final = {
     "append": "append:command",
     "backup": "backup:command",
+    "cluster": "cluster:group",
     "completion": "completion:command",
     "config": "topic:configure",
     "create": "topic:create",
@@ -124,6 +125,7 @@ def main(profile: str | None) -> None:
     topics rm jobs --match 'old:*'               records, away without a trace; purge, drain
     topics topics                                what there is
     topics stats                                 what the server does, live
+    topics cluster status                        who leads, and how far each replica is
     topics routers --graph                       what flows where; router create, info, delete
     topics export orders --to lake --by date     records as Parquet, for analysis
     topics inspect topics-data                   is every byte what was written?

@@ -430,6 +430,11 @@ class AsyncClient(AsyncQueueCalls, AsyncRouterCalls):
         """The limits in force."""
         return await self.session.do(endpoints.limits())
 
+    async def cluster(self) -> dict[str, Any]:
+        """The cluster that the server is in, as it knows it; `enabled` is False where it is in
+        none."""
+        return await self.session.do(endpoints.cluster())
+
 
 async def _each(  # async only
     values: Iterable[T] | AsyncIterable[T],

@@ -356,6 +356,10 @@ def limits() -> Call[dict[str, Any]]:
     return Call("GET", "/v0/limits", decoder_of(dict[str, Any]))
 
 
+def cluster() -> Call[dict[str, Any]]:
+    return Call("GET", "/v0/cluster", decoder_of(dict[str, Any]))
+
+
 _json: Final = msgspec.json.Encoder().encode
 
 

@@ -1,7 +1,8 @@
 """When a call is sent again, and how long the client waits before.
 
 Owns the judgement about what came of an attempt; sends nothing and sleeps nowhere.  A refusal that
-names a time (429, 503) is obeyed to the letter of `Retry-After` (§0.6).  After a connection broke,
+names a time (429, 503) is obeyed to the letter of `Retry-After` (§0.6); one that says that the request
+may have taken effect is as a broken connection.  After a connection broke,
 a call is sent again where the request cannot have arrived, or where doing it twice is doing it
 once.  A 500 is not repeated: whether the write took effect is unknown, and the fault would most
 likely recur.  The calls of a worker are repeated after a 500 too, because each of them may be done
@@ -157,7 +158,12 @@ def is_worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
         return call.is_repeatable and call.is_patient
     if outcome.status_code == _FAULT:
         return call.is_repeatable and call.outlives_faults
-    return outcome.status_code in _REFUSED and call.is_patient
+    if outcome.status_code not in _REFUSED or not call.is_patient:
+        return False
+    if call.is_repeatable:
+        return True
+    # A node of a cluster lost the leader while the leader had the request.
+    return detail_of(outcome.content).get("outcome") != "unknown"
 
 
 def server_pause_s(outcome: Outcome) -> float:

@@ -16,6 +16,7 @@ from topics.client.call import Call, Outcome
 from topics.client.paging import Pages
 from topics.client.pool import Pool
 from topics.client.pool_httpx import HttpxPool
+from topics.client.position import HEADER, LastPosition
 from topics.client.retry import Attempts, Clock, Retry
 from topics.client.target import PreparedRequest, Target, prepare_stream
 
@@ -64,6 +65,7 @@ class Session:
             Pool(target) if transport is None and target.is_plain else HttpxPool(target, transport)
         )
         self.target = target
+        self._position = LastPosition()
 
     @property
     def is_closed(self) -> bool:
@@ -87,11 +89,19 @@ class Session:
 
     def send(self, call: Call[Any]) -> Outcome:
         """What came of one attempt."""
-        prepared = self.target.prepare(call)
+        prepared = self._placed(self.target.prepare(call))
         try:
-            return self.connections.request(call, prepared)
+            outcome = self.connections.request(call, prepared)
         except httpx.RequestError as error:
             return error
+        self._position.note(outcome)
+        return outcome
+
+    def _placed(self, prepared: PreparedRequest) -> PreparedRequest:
+        """The request, with the position of what this client has written to a cluster."""
+        if self._position.text:
+            prepared.headers[HEADER] = self._position.text
+        return prepared
 
     def open(
         self, call: Call[Any], read_timeout_s: float
@@ -104,7 +114,7 @@ class Session:
         Raises:
             httpx.RequestError: No answer came, or it broke off; while it is read, too.
         """
-        return self.connections.stream(call, prepare_stream(call, read_timeout_s))
+        return self.connections.stream(call, self._placed(prepare_stream(call, read_timeout_s)))
 
     def items(self, pages: Pages[A, T]) -> Generator[T]:
         """The items of all pages, in order; the next page is asked for when it is needed."""

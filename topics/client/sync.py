@@ -413,3 +413,8 @@ class Client(QueueCalls, RouterCalls):
     def limits(self) -> dict[str, Any]:
         """The limits in force."""
         return self.session.do(endpoints.limits())
+
+    def cluster(self) -> dict[str, Any]:
+        """The cluster that the server is in, as it knows it; `enabled` is False where it is in
+        none."""
+        return self.session.do(endpoints.cluster())

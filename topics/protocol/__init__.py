@@ -15,6 +15,7 @@ core.  This text says what a host owes it, in which order, and what it may rely 
     maintenance  what is done when no command asks: compaction, sealing, erasure, checkpoints
     driver       when things are written, synced, answered and maintained
     cluster      beside these: the rule by which nodes on several machines share one log
+    replication  an engine and its driver as such a node
 
 An `Engine` alone knows neither when its events are written nor who waits for them.  `driver.Driver`
 does: it owns one engine over one store, and what remains for a host is threads and clocks.  Another

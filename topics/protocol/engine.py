@@ -10,7 +10,7 @@ What readers see is `published_seq`, which moves with the write, or with the syn
 topic's class or an unreserved seq asks for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from topics.protocol.commit.unit_of_work import StateUnknown, UnitOfWork
@@ -35,7 +35,7 @@ from topics.protocol.model.commands import (
     ReadPage,
 )
 from topics.protocol.model.errors import DamagedRun
-from topics.protocol.model.events import TailLost
+from topics.protocol.model.events import Event, TailLost, TopicDeleted
 from topics.protocol.model.holder import holder_of
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.moment import Moment, earlier
@@ -255,14 +255,7 @@ class Engine:
                 last = topic.head_seq
             is_lossy = topic.topic_id in self.state.lossy
             if is_lossy or first <= last:
-                # Every event carries the counts that it left behind.  Those of the last one that is
-                # there are right, whatever followed it, unless they took in what lived in memory
-                # only: to count that anew opens every run.
-                count, size_bytes = topic.count, topic.size_bytes
-                if is_lossy or not durability.is_logged:
-                    count, size_bytes = self.state.recount(topic)
-                lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
-                self.unit.emit(lost)
+                self._lose_tail(topic, first, last, now_ms)
             self.unit.publication.show_all(topic)
         self.state.recover_jobs(clean=recovery.is_complete)
         queues = self.state.queues
@@ -270,9 +263,71 @@ class Engine:
         self.router_commands.on_recovered()
         self.state.appended_total = 0  # a replay appends what was appended before
 
+    def _lose_tail(self, topic: Topic, first: int, last: int, now_ms: int) -> None:
+        # Every event carries the counts that it left behind.  Those of the last one that is there are
+        # right, whatever followed it, unless they took in what lived in memory only: to count that
+        # anew opens every run.
+        count, size_bytes = topic.count, topic.size_bytes
+        if topic.topic_id in self.state.lossy or not topic.durability.is_logged:
+            count, size_bytes = self.state.recount(topic)
+        lost = TailLost(now_ms, topic.topic_id, first, last, "crash", count, size_bytes)
+        self.unit.emit(lost)
+
     @staticmethod
     def _was_used(topic: Topic) -> bool:
         return topic.reserved_through > topic.head_seq
+
+    # A replica: what another engine decided becomes true here.
+
+    def resume(self) -> None:
+        """After replay, as a cluster's node: show what is there.  Nothing is lost, because the log
+        that nodes share has what this one's own did not keep."""
+        self.unit.logs_all_leases = self.state.images.keeps_leases = True
+        for topic in self.state.by_id.values():
+            self.unit.publication.show_all(topic)
+        self.state.recover_jobs(clean=True)
+        self.router_commands.on_recovered()
+        self.state.appended_total = 0
+
+    def follow(self, events: Sequence[Event], body: bytes) -> None:
+        """Apply an accepted unit of another node; what it adds is shown once it is written here.
+
+        Args:
+            body: The frames of these events.
+        """
+        dropped = {
+            event.topic_id: self.state.by_id[event.topic_id]
+            for event in events
+            if isinstance(event, TopicDeleted) and event.topic_id in self.state.by_id
+        }
+        self.unit.adopt(events, body)
+        for topic in dropped.values():
+            self.unit.publication.drop(topic)
+            self._on_dropped(topic, topic.published_seq)
+        touched = dict.fromkeys(i for event in events for i in _topics_of(event))
+        for topic_id in touched:
+            found = self.state.by_id.get(topic_id)
+            if found is None:
+                continue
+            if found.head_seq > found.published_seq:
+                self.unit.publication.plan(found)
+            self.unit.publication.reserved(found)
+            self.watches.on_removed(topic_id)
+            self.reads.recent.forget(topic_id)
+
+    def begin_term(self, term: int, now_ms: int) -> None:
+        """This engine decides from now on.  What lived in the memory of the one before it is lost,
+        and said to be: such a topic goes on behind its reservation (§0.10)."""
+        now_ms = self.advance(now_ms)
+        for topic in list(self.state.by_id.values()):
+            is_logged = topic.durability.is_logged
+            if is_logged and topic.topic_id not in self.state.lossy:
+                continue
+            last = topic.head_seq if is_logged else max(topic.head_seq, topic.reserved_through)
+            self._lose_tail(topic, topic.head_seq + 1, last, now_ms)
+            self.unit.publication.plan(topic)
+        queues = self.state.queues
+        queues.next_lease = max(queues.next_lease, term << LEASES_BITS)
 
     # ------------------------------------------------------------------ what one rule means for others
 
@@ -304,3 +359,13 @@ class Engine:
         self.watches.on_deleted(topic.topic_id, head_seq)
         self.reads.recent.forget(topic.topic_id)
         self.reads.on_deleted(topic)
+
+
+def _topics_of(event: Event) -> Iterator[int]:
+    """Ids of the topics that an event changes."""
+    topic_id: int | None = getattr(event, "topic_id", None)
+    if topic_id is not None:
+        yield topic_id
+    queue_id: int | None = getattr(getattr(event, "cause", None), "queue_id", None)
+    if queue_id is not None:
+        yield queue_id

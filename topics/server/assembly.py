@@ -4,6 +4,7 @@ Owns the one place that knows all of them: the store on disk, the runtime, the e
 """
 
 from topics.protocol.http.origins import LOOPBACK_HOSTS, OriginRule
+from topics.protocol.model.errors import StoreError
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.exchange.exchange import TopicsExchange
@@ -22,7 +23,14 @@ def create(settings: Settings) -> Runtime:
 
     Raises:
         BadKeys: There are keys, and they cannot be used.
+        StoreError: It would be a node of a cluster.
     """
+    if settings.cluster_kafka is not None:
+        # The exchange of a node is there (`cluster.assembly`), and nothing that runs its log.
+        raise StoreError(
+            "TOPICS_CLUSTER_KAFKA: this version does not run as a node of a cluster yet; leave it "
+            "empty for a single server"
+        )
     guard = guard_of(settings)
     limits = settings.limits
     store = DiskStore(

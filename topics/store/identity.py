@@ -142,11 +142,12 @@ def _encode(instance: bytes) -> bytes:
     return seal_header(IDENTITY, IDENTITY_MAGIC, FORMAT_VERSION, 0, 0, instance)
 
 
-def found(files: Files, begin: Callable[[bytes], None]) -> bytes:
+def found(files: Files, begin: Callable[[bytes], None], history: bytes | None = None) -> bytes:
     """Initialise a new directory; `begin` makes its first log file durable.
 
     The identity gets its final name last.  A directory with an identity therefore had a log, and a
-    missing log is damage.  Until then the identity's temporary name marks the directory as
+    missing log is damage.  `history` is that of a cluster, whose nodes make the same epochs; without one
+    the directory begins its own.  Until then the identity's temporary name marks the directory as
     unfinished: it is the first entry to be made durable, and the last to be removed when the next
     start begins anew.
     """
@@ -158,7 +159,10 @@ def found(files: Files, begin: Callable[[bytes], None]) -> bytes:
     instance = files.entropy(8)
     file = files.create(IDENTITY_TEMP)
     try:
-        write_all(file, _encode(instance), 0)
+        raw = _encode(instance)
+        if history is not None:
+            raw = encode_restored(Identity(HISTORY_VERSION, instance, history))
+        write_all(file, raw, 0)
         file.sync()
     finally:
         file.close()

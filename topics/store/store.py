@@ -52,6 +52,7 @@ class DiskStore:
         reserve_bytes: int = RESERVE_BYTES,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         forgiven: frozenset[int] = frozenset(),
+        history: bytes | None = None,
     ) -> None:
         """Touches no file before `recover`.
 
@@ -61,6 +62,8 @@ class DiskStore:
             open_segments_max: Segments open at once, two descriptors each.
             forgiven: Segments that may be missing or damaged: the caller is about to drop what
                 refers to them.
+            history: Of a cluster, 8 bytes: a new directory is of this history, and one of another is
+                refused.
         """
         self.instance_id = ""
         self.stats = StoreStats()
@@ -69,6 +72,7 @@ class DiskStore:
         self._reserve_bytes = reserve_bytes
         self._open_segments_max = open_segments_max
         self._forgiven = forgiven
+        self._history = history
         self._progress = Progress()
         self._recovered = False
         self._incarnation = 1
@@ -178,16 +182,19 @@ class DiskStore:
 
     def _found(self) -> Recovery:
         def begin(instance: bytes) -> None:
-            self._assemble(instance, instance)
+            self._assemble(instance, self._history or instance)
             self._begin_log(instance, Position(1, 0, 0, 0))
             self._log.rotate(fresh=True)
             self._log.sync()
 
-        identity.found(self._files, begin)
+        identity.found(self._files, begin, self._history)
         return Recovery(clean=True, same_boot=True, fresh=True, events=0)
 
     def _replay(self, known: identity.Identity, sink: RecoverySink) -> Recovery:
         instance = known.instance
+        if self._history is not None and known.history != self._history:
+            what = f"its history is {known.history.hex()}, the cluster's {self._history.hex()}"
+            raise Unusable(self._files.path, what)
         self._assemble(instance, known.history)
         loaded = self._checkpoints.load()
         stored = None

@@ -4,13 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from topics.protocol.cluster.leading import (
-    IN_FLIGHT_MAX,
-    TABLE,
-    TRANSITIONS,
-    Node,
-    NodeState,
-)
+from topics.protocol.cluster.in_flight import IN_FLIGHT_MAX
+from topics.protocol.cluster.leading import TABLE, TRANSITIONS, Node, NodeState
 from topics.protocol.cluster.replica import Mark, Place
 from topics.protocol.cluster.steps import (
     INPUTS,
@@ -184,7 +179,7 @@ def example(rig: Rig, kind: type) -> Input:
     node = rig.node
     proof = node._proofs
     began = encode(TermBegan(node.place.seen + 1, THEIRS, "n2"), SHARD)
-    ticket = node._flights[0].ticket if node._flights else OURS
+    ticket = node._in_flight.flights[0].ticket if node._in_flight.flights else OURS
     examples: Sequence[Input] = (
         Found(len(rig.log), began, 0),
         Passed(len(rig.log)),

@@ -19,8 +19,10 @@ from topics.protocol.model.events import (
     Forwarded,
     JobsLeased,
     JobsReleased,
+    LogPlace,
     Loss,
     Marks,
+    PlaceReached,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -32,6 +34,7 @@ from topics.protocol.model.events import (
     SeqsReserved,
     SeqsSkipped,
     TailLost,
+    TimePassed,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -59,6 +62,8 @@ SMALL: list[Event] = [
     SeqsSkipped(1, 2, 5, 9, 3, Loss(1, 5, "cap", 1)),
     JobsLeased(1, 2, "w", 30_001, [1, 2**53], [1 << 40, 2], [1, 7]),
     JobsReleased(1, 2, 0, [1], [3]),
+    PlaceReached(1, LogPlace(2, 3, 4, b"c" * 16, 5), LogPlace(1, 1, 3, b"m" * 16, 2), 7),
+    TimePassed(9),
 ]
 
 CAUSES = [None, Forwarded(3, 2**53), DeadLettered(2, b"\1" * 16, 1, 4, 5)]

@@ -153,12 +153,12 @@ def ok(*body: Buffer) -> Answer:
 class Waiting:
     """An answer that the test gives."""
 
-    deliver: Callable[[Answer], None] | None = None
+    deliver: Callable[[Answer | Streaming], None] | None = None
     is_cancelled: bool = False
     waits_for_news: bool = False
     is_apart: bool = False
 
-    def then(self, deliver: Callable[[Answer], None]) -> None:
+    def then(self, deliver: Callable[[Answer | Streaming], None]) -> None:
         self.deliver = deliver
 
     def cancel(self) -> None:
@@ -290,6 +290,9 @@ class Exchange:
             return refusal(ErrorCode.NOT_FOUND, "no WebSocket here")
         self.feeds.append(News())
         return self.feeds[-1]
+
+    def drain(self) -> None:
+        """The server stops."""
 
     @property
     def open(self) -> int:

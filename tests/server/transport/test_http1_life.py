@@ -2,18 +2,19 @@
 
 import pytest
 
+from topics.server.exchange.interface import Streaming
 from topics.server.transport.http1 import Http1
 from topics.server.transport.http1_life import TABLE, Input, State
 
 from .http1_rig import GET, Rig, get, post
-from .http2_rig import ok
+from .http2_rig import News, ok
 
 MOVES = """
            admitted  postponed  begun    streamed   done  cut-short  ended
 idle       body      waiting    sending  streaming  idle  spill      over
 body       -         waiting    sending  streaming  idle  spill      over
 spill      -         -          -        -          idle  -          over
-waiting    -         -          sending  -          idle  -          over
+waiting    -         -          sending  streaming  idle  -          over
 sending    -         -          -        -          idle  spill      over
 streaming  -         -          -        -          idle  -          over
 over       -         -          -        -          -     -          -
@@ -114,6 +115,33 @@ def test_idle_streaming_idle() -> None:
     rig.exchange.feeds[0].put(b"last", ends=True)
     rig.loop.rest()
     assert state_of(rig) is State.IDLE
+
+
+def test_waiting_streaming_idle() -> None:
+    """A stream whose head comes later, as that of another node does."""
+    rig = Rig()
+    rig.send(get(b"/wait"))
+    feed = News()
+    rig.exchange.waits[0].deliver(Streaming(200, [], feed))  # type: ignore[misc]
+    assert state_of(rig) is State.STREAMING
+
+    feed.put(b"last", ends=True)
+    rig.loop.rest()
+    assert state_of(rig) is State.IDLE
+    assert b"4\r\nlast\r\n0\r\n" in rig.got()
+
+
+def test_a_stream_that_comes_after_its_client_left_is_closed() -> None:
+    """Nobody would close it otherwise."""
+    rig = Rig()
+    rig.send(get(b"/wait"))
+    waiting = rig.exchange.waits[0]
+    rig.lose()
+
+    feed = News()
+    waiting.deliver(Streaming(200, [], feed))  # type: ignore[misc]
+
+    assert feed.is_closed
 
 
 @pytest.mark.parametrize(

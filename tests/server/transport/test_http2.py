@@ -7,10 +7,11 @@ import pytest
 from h2.settings import SettingCodes
 
 from topics.protocol.model.errors import ErrorCode
+from topics.server.exchange.interface import Streaming
 from topics.server.exchange.refusals import refusal
 from topics.server.transport.limits import Limits, Timeouts
 
-from .http2_rig import PREFACE, SOUND, Fields, Rig, frame, ok
+from .http2_rig import PREFACE, SOUND, Fields, News, Rig, frame, ok
 
 GOAWAY = 7
 
@@ -85,6 +86,35 @@ def test_streams_share_a_connection() -> None:
     rig.exchanged()
     assert rig.body(waiting) == b"at last"
     assert rig.shared.busy == 0
+
+
+def test_a_stream_whose_head_comes_later() -> None:
+    """An answer that waited may be a stream, as that of another node is."""
+    rig = Rig()
+    stream = rig.ask(b"/wait")
+    rig.exchanged()
+    feed = News()
+    rig.exchange.waits[0].deliver(Streaming(200, [], feed))
+    rig.exchanged()
+    feed.put(b"last", ends=True)
+    rig.exchanged()
+
+    assert (rig.status(stream), rig.body(stream), rig.has_ended(stream)) == (200, b"last", True)
+
+
+def test_a_stream_that_comes_after_its_client_left_is_closed() -> None:
+    """Nobody would close it otherwise."""
+    rig = Rig()
+    stream = rig.ask(b"/wait")
+    rig.exchanged()
+    waiting = rig.exchange.waits[0]
+    rig.h2.reset_stream(stream)
+    rig.exchanged()
+
+    feed = News()
+    waiting.deliver(Streaming(200, [], feed))
+
+    assert feed.is_closed
 
 
 @pytest.mark.parametrize("path", [b"/big", b"/feed", b"/refuse"])

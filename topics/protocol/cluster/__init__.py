@@ -8,7 +8,8 @@ without a clock, a thread or a random source, and imports nothing but the model.
 
     unit      what is written: `TermBegan`, and units of events, in one record or in parts
     replica   the rule: a place and a record, to the next place and a verdict
-    leading   one node: a table of states and inputs; what is in flight; when to let go
+    leading   one node: a table of states and inputs; when to let go
+    in_flight what a leader has sent and does not yet know to be true
     steps     its inputs, and the effects that a host performs
     trimming  how much of the log may go
     ports     what the log has to promise

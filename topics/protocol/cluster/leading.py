@@ -1,7 +1,7 @@
 """A node of the cluster: when it may lead, when it may answer, and when it must let go.
 
-Owns the lifecycle of one node over one shard, as a table of states and inputs (`TABLE`), and the units
-that a leader has in flight.  It decides nothing about records of the log: `replica.accept` does, for
+Owns the lifecycle of one node over one shard, as a table of states and inputs (`TABLE`).  What a leader
+has in flight is `in_flight`'s.  It decides nothing about records of the log: `replica.accept` does, for
 the node's own units too.  It has no clock: that something takes too long is an input.
 
 Invariants:
@@ -10,13 +10,13 @@ Invariants:
 - an engine that may hold what was not accepted is dropped before anything is applied to it.
 """
 
-from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from topics.protocol.cluster.in_flight import Flight, InFlight
 from topics.protocol.cluster.replica import (
     Accepted,
     Began,
@@ -67,20 +67,12 @@ from topics.protocol.cluster.steps import (
     TakeSnapshot,
 )
 from topics.protocol.cluster.unit import (
-    PRELUDE,
     Part,
     Shard,
     TermBegan,
     Unit,
     encode,
-    parts_of,
 )
-
-IN_FLIGHT_MAX: Final = 64
-"""Units that may be in flight; the engine runs ahead by no more."""
-UNREAD_MAX: Final = 4096
-"""Records of ours that were accepted by their offset and not read back yet.  A reader that is so far
-behind has to come closer before the next is answered by its offset."""
 
 
 class NodeState(StrEnum):
@@ -103,32 +95,12 @@ class NodeState(StrEnum):
     HALTED = "halted"
 
 
-class Flight(msgspec.Struct, eq=False):
-    """A unit that was sent and is not known to be accepted."""
-
-    ticket: bytes
-    parts: list[Part]
-    tokens: tuple[object, ...]
-    seals: list[bytes]
-    """Digest of each part's record."""
-    offsets: dict[int, int]
-    asked: list[object] = []
-
-
 class Proof(msgspec.Struct, frozen=True):
     """What is to be shown: that the log has what leads from `mark` to `place`."""
 
     number: int
     mark: Mark
     place: Place
-
-
-class Unread(msgspec.Struct, frozen=True):
-    """A record of ours that was accepted by its offset; `place` where it was the end of a unit."""
-
-    offset: int
-    seal: bytes
-    place: Place | None
 
 
 class Node:
@@ -161,8 +133,7 @@ class Node:
         self._proofs = 0
         self._attempt: TermBegan | None = None
         self._target = -1
-        self._flights: deque[Flight] = deque()
-        self._unread: deque[Unread] = deque()
+        self._in_flight = InFlight()
 
     def start(self) -> list[Effect]:
         """The first effects."""
@@ -178,12 +149,12 @@ class Node:
     def is_settled(self) -> bool:
         """Whether all that the engine holds is accepted: only then may it be sealed, checkpointed or
         copied, because each of these would make a unit in flight part of the store."""
-        return not self._flights
+        return self._in_flight.is_settled
 
     @property
     def has_room(self) -> bool:
         """Whether another unit may be decided."""
-        return len(self._flights) < IN_FLIGHT_MAX
+        return self._in_flight.has_room
 
     def _taken(self) -> list[Effect]:
         effects, self._effects = self._effects, []
@@ -222,7 +193,7 @@ class Node:
                 self._lost()
 
     def _read_on(self) -> None:
-        self._unread.clear()
+        self._in_flight.unread.clear()
         self._move(NodeState.FOLLOWING)
         self._do(Read(self.place.read + 1))
 
@@ -296,7 +267,7 @@ class Node:
         if event.offset <= self.place.read:
             self._read_back(event)
             return
-        if self._unread:
+        if self._in_flight.unread:
             # The log has nothing more where it said that our records are.
             self._lost()
             return
@@ -321,16 +292,16 @@ class Node:
 
     def _read_back(self, event: Found) -> None:
         """A record that was accepted by its offset is there, or the log is another one."""
-        if not self._unread or event.offset < self._unread[0].offset:
+        if not self._in_flight.is_due(event.offset):
             return
-        ours = self._unread.popleft()
-        if (ours.offset, ours.seal) != (event.offset, _seal(event.raw)):
+        is_there, end = self._in_flight.read_back(event)
+        if not is_there:
             self._lost()
-        elif ours.place is not None:
-            self.mark = Mark(ours.place, event.epoch)
+        elif end is not None:
+            self.mark = Mark(end, event.epoch)
 
     def _passed(self, event: Passed) -> None:
-        if self._unread and event.offset >= self._unread[0].offset:
+        if self._in_flight.is_due(event.offset):
             self._lost()
             return
         self.place = passed(self.place, event.offset)
@@ -338,7 +309,8 @@ class Node:
             self._begin_at_end()
 
     def _on_unit(self, accepted: Accepted) -> None:
-        flight = self._flights[0] if self._flights else None
+        flights = self._in_flight.flights
+        flight = flights[0] if flights else None
         is_own = flight is not None and self._is_own(flight, accepted)
         if not is_own and self.state in OF_OWN_TERM:
             # Another process holds our nonce, or sent what we did not: this engine is not the one
@@ -347,7 +319,7 @@ class Node:
         self._do(Apply(accepted.unit, self.anchor, self.mark, is_own))
         if is_own:
             assert flight is not None
-            self._flights.popleft()
+            flights.popleft()
             self._answer(flight, Reply.ACCEPTED)
             self._end_drain()
 
@@ -378,20 +350,8 @@ class Node:
                 # one, and is gone.
                 self._let_go("a term began that is not in the log", Reply.UNKNOWN)
                 self._prove(self.mark, self.place)
-            elif self._is_missed(record):
+            elif self._in_flight.is_missed(record, self.place):
                 self._let_go("a unit was not accepted", Reply.UNKNOWN)
-
-    def _is_missed(self, part: Part) -> bool:
-        """Whether this is a part of ours that came out of turn, and not the repetition of one that
-        was kept.
-
-        What follows is unknown for all in flight: what is missing before it may still come, and then
-        a repetition of this one would be accepted.
-        """
-        for at, flight in enumerate(self._flights):
-            if part.unit == flight.parts[0].unit:
-                return at > 0 or part.part >= len(self.place.parts)
-        return False
 
     # ------------------------------------------------------------------ to lead
 
@@ -427,17 +387,10 @@ class Node:
     # ------------------------------------------------------------------ leading
 
     def _send(self, event: Decided) -> None:
-        assert self.has_room
-        index, chain = self.place.index, self.place.chain
-        if self._flights:
-            last = self._flights[-1]
-            index, chain = last.parts[0].index, last.ticket
+        index, chain = self._in_flight.tip(self.place)
         unit = Unit(self.place.term, index + 1, chain, event.frames, event.body)
-        parts = parts_of(unit, self._message_bytes_max)
-        raws = [encode(part, self._shard) for part in parts]
-        ticket = parts[-1].chain
-        self._flights.append(Flight(ticket, parts, event.tokens, [_seal(raw) for raw in raws], {}))
-        self._do(*(Send(ticket, at, raw) for at, raw in enumerate(raws)))
+        sends = self._in_flight.add(unit, event.tokens, self._shard, self._message_bytes_max)
+        self._do(*sends)
 
     def _not_sent(self, event: Decided) -> None:
         """The engine decided before it heard that it may not: it holds what nobody will accept."""
@@ -448,28 +401,22 @@ class Node:
         self._let_go("the engine decided while it drained", Reply.UNKNOWN)
 
     def _sent(self, event: Sent) -> None:
-        for flight in self._flights:
-            if flight.ticket == event.ticket:
-                flight.offsets[event.part] = event.offset
-                break
+        self._in_flight.sent(event)
         self._settle()
 
     def _settle(self) -> None:
         """Accept what directly follows what was read: nobody wrote between.  Everything else is
         read back."""
-        while self._flights and len(self._unread) < UNREAD_MAX:
-            flight, at = self._flights[0], len(self.place.parts)
-            offset = flight.offsets.get(at)
-            if offset != self.place.read + 1:
-                return
-            self.place, verdict = accept_record(self.place, offset, flight.parts[at])
+        while (found := self._in_flight.next_by_offset(self.place)) is not None:
+            offset, part = found
+            self.place, verdict = accept_record(self.place, offset, part)
             assert not isinstance(verdict, Skipped | Stopped), verdict
             end = self.place if isinstance(verdict, Accepted) else None
-            self._unread.append(Unread(offset, flight.seals[at], end))
+            self._in_flight.accepted(offset, part, end)
             self._judged(verdict)
 
     def _send_failed(self, event: SendFailed) -> None:
-        if event.is_known and any(flight.ticket == event.ticket for flight in self._flights):
+        if event.is_known and self._in_flight.has(event.ticket):
             self._let_go("the log did not take a unit", Reply.UNKNOWN)
 
     def _cease(self, event: Cease) -> None:
@@ -478,12 +425,12 @@ class Node:
         self._end_drain()
 
     def _end_drain(self) -> None:
-        if self.state is NodeState.DRAINING and not self._flights:
+        if self.state is NodeState.DRAINING and self.is_settled:
             self._move(NodeState.FOLLOWING)
 
     def _asked(self, event: Asked) -> None:
-        if self._flights:
-            self._flights[-1].asked.append(event.token)
+        if self._in_flight.flights:
+            self._in_flight.flights[-1].asked.append(event.token)
         else:
             self._do(Answer((event.token,), Reply.ACCEPTED))
 
@@ -504,17 +451,12 @@ class Node:
             self._do(NotElected(why))
             self._move(NodeState.FOLLOWING)
         elif self.state in DECIDERS:
-            flights, self._flights = self._flights, deque()
+            flights = self._in_flight.taken()
             is_leading = self.state is NodeState.LEADING
             self._do(*((StepDown(why),) if is_leading else ()), OpenAnew())
             for flight in flights:
                 self._answer(flight, in_flight)
             self._move(NodeState.FOLLOWING)
-
-
-def _seal(raw: bytes) -> bytes:
-    """The digest in a record's prelude."""
-    return raw[PRELUDE.size - 16 : PRELUDE.size]
 
 
 CANDIDATES: Final = frozenset({NodeState.SEEKING, NodeState.BEGINNING, NodeState.PROVING})

@@ -39,7 +39,7 @@ from typing import Final, TypeAlias, get_args
 import msgspec
 
 from topics.protocol.model.codec import Frames, decode_all
-from topics.protocol.model.events import Event, RunsDropped, RunsSealed
+from topics.protocol.model.events import Event, PlaceReached, RunsDropped, RunsSealed
 from topics.protocol.model.records import Buffer
 
 MAGIC: Final = b"tpcR"
@@ -65,7 +65,7 @@ MESSAGE_BYTES_MIN: Final = 64 << 10
 """A log that takes no message of this size is refused."""
 PARTS_MAX: Final = -(-UNIT_BYTES_MAX // (MESSAGE_BYTES_MIN - PRELUDE.size - UNIT_HEADER.size))
 
-LOCAL_EVENTS: Final = (RunsSealed, RunsDropped)
+LOCAL_EVENTS: Final = (RunsSealed, RunsDropped, PlaceReached)
 """How one node keeps what all of them hold: never in a unit."""
 
 assert set(LOCAL_EVENTS) < set(get_args(Event))

@@ -98,6 +98,8 @@ class UnitOfWork:
         self.read_only = False
         self.wanted_bytes = 0
         """Room in the log for want of which something was refused; the driver takes it from here."""
+        self.logs_all_leases = False
+        """Whether claims are logged in every queue, as in a cluster, and not where its config says so."""
         self.wakes: list[Wake] = []
         self.fetches: list[Fetch] = []
         self._removed = removed
@@ -198,6 +200,30 @@ class UnitOfWork:
             event, RecordsAppended | TopicConfigured | FloorsRaised | TopicDeleted
         ):
             self._expired.discard(event.topic_id)
+
+    def adopt(self, events: Sequence[Event], body: bytes) -> None:
+        """Apply what another engine decided; `body` is the frames of these events, which are written
+        with this unit.
+
+        Raises:
+            StateUnknown: One of them could not be applied.  The process must end.
+        """
+        frames = self._unit.frames
+        frames.parts.append(body)
+        frames.size_bytes += len(body)
+        frames.count += len(events)
+        for event in events:
+            try:
+                self.state.apply(event)
+            except BaseException as error:
+                broken = StateUnknown(f"{type(event).__name__} could not be applied: {error!r}")
+                broken.__cause__ = error
+                self._broken(broken)
+                raise broken from error
+
+    def logs_leases(self, topic: Topic) -> bool:
+        """Whether claims of the queue's jobs are events of the log."""
+        return self.logs_all_leases or topic.config.leases_durable
 
     def topic(self, name: str, now_ms: int) -> Topic:
         """A topic that exists, without its expired records.  Raises Rejection: 404."""

@@ -67,7 +67,7 @@ class Leases:
 
     def require_writable(self, topic: Topic, n: int, moment: Moment) -> None:
         """Leases may use what is kept back for deletes: without them nothing could be acked."""
-        need = FRAME_BYTES + LEASE_BYTES * n if topic.config.leases_durable else 0
+        need = FRAME_BYTES + LEASE_BYTES * n if self._unit.logs_leases(topic) else 0
         self._unit.require_writable(moment, need, reserve=True)
 
     def has_room(self, n: int, moment: Moment, *, frames: int = 1) -> bool:
@@ -75,10 +75,9 @@ class Leases:
         need = frames * FRAME_BYTES + LEASE_BYTES * n
         return self._unit.room(moment, reserve=True) >= need
 
-    @staticmethod
-    def gate(topic: Topic) -> Gate:
+    def gate(self, topic: Topic) -> Gate:
         """Lasting leases are as durable as they promise to be before a worker sees them."""
-        if not topic.config.leases_durable:
+        if not self._unit.logs_leases(topic):
             return Gate.NOW
         return gate_of(topic)
 
@@ -123,7 +122,7 @@ class Leases:
     def _lease(self, topic: Topic, event: JobsLeased) -> None:
         self._unit.emit(
             event,
-            logged=topic.config.leases_durable,
+            logged=self._unit.logs_leases(topic),
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(event.seqs),
         )
 
@@ -147,7 +146,7 @@ class Leases:
         event = JobsReleased(now_ms, topic.topic_id, ready_ms, seqs, counts)
         self._unit.emit(
             event,
-            logged=logged and topic.config.leases_durable,
+            logged=logged and self._unit.logs_leases(topic),
             log_bytes=FRAME_BYTES + LEASE_BYTES * len(jobs),
         )
 

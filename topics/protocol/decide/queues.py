@@ -119,6 +119,12 @@ class QueueCommands:
                     stream.ended_by = gone()
                     stream.wake()
 
+    def end_streams(self, why: Rejection) -> None:
+        """This engine serves no worker any more."""
+        for _, waiting in self._waiting.all():
+            for stream in list(waiting.streams):
+                self.streams.end(stream, why)
+
     def release_all(self) -> None:
         """Answer every parked claim and wake every stream: the server is stopping."""
         for topic_id, waiting in self._waiting.all():
@@ -183,7 +189,7 @@ class QueueCommands:
         wanted = min(sum(wants), ready)
         if not wanted:
             return
-        lasting = topic.config.leases_durable
+        lasting = self._unit.logs_leases(topic)
         if lasting and not self._leases.has_room(wanted, moment, frames=min(wanted, len(hungry))):
             waiting.retry_ms = moment.now_ms + ROOM_RETRY_MS
             return

@@ -132,6 +132,8 @@ class Driver:
         refused_for_room: Writes that found no room on the disk or in memory.
     """
 
+    _committer: type[GroupCommit] = GroupCommit
+
     def __init__(
         self,
         limits: Limits,
@@ -146,7 +148,7 @@ class Driver:
         self.engine = Engine(
             limits, store, report=partial(host.log, "error"), broken=host.on_broken
         )
-        self.commit = GroupCommit(
+        self.commit = self._committer(
             self.engine, store, host, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
         throttle = Throttle()
@@ -187,7 +189,7 @@ class Driver:
         """
         recovery = self.store.recover(self.engine.state)
         self._host.not_before(self.engine.state.now_ms)
-        self.engine.finish_recovery(recovery, self._host.now_ms)
+        self._finish_recovery(recovery)
         if self.engine.has_events or (not recovery.fresh and self.store.room(reserve=True)):
             # An empty batch too: by the newest batch the next start knows which kernel ran, and
             # whether that process stopped cleanly.
@@ -196,6 +198,9 @@ class Driver:
             self.engine.on_synced(lsn)
             self.commit.recovered(lsn)
         return recovery
+
+    def _finish_recovery(self, recovery: Recovery) -> None:
+        self.engine.finish_recovery(recovery, self._host.now_ms)
 
     def start(self) -> None:
         """Commands may come."""
@@ -525,10 +530,14 @@ class Driver:
             at_ms = earlier(at_ms, self._deadlines[0][0])
         if self.engine.router_commands.wants_to_copy:
             at_ms = earlier(at_ms, self._copy_pace.alarm_ms(self._host.steady_ms))
-        work_ms = self.engine.alarm_ms()
+        work_ms = self._work_ms()
         if work_ms is not None:
             at_ms = earlier(at_ms, self._host.steady_ms + max(work_ms - self._host.now_ms, 0))
         return at_ms
+
+    def _work_ms(self) -> int | None:
+        """When `work_off` is wanted though nothing happens until then, by the wall clock."""
+        return self.engine.alarm_ms()
 
     def ring(self) -> None:
         """Time went by: do what is due by now."""
@@ -541,7 +550,7 @@ class Driver:
         self._answer_woken()
         self._delayed.move()
         self.commit.ring()
-        work_ms = self.engine.alarm_ms()
+        work_ms = self._work_ms()
         if work_ms is not None and work_ms <= self._host.now_ms:
             self.work_off()
         elif self._copy_pace.is_held:

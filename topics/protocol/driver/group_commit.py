@@ -268,7 +268,7 @@ class GroupCommit:
     def _finish(self, lsn: int, took_ms: float, *, wrote: bool) -> None:
         waiters, self._on_its_way = self._on_its_way, []
         try:
-            self._engine.on_written(lsn)
+            durable_lsn = self._written(lsn)
             self._listener.on_published()
         except Exception as error:
             self._on_its_way = waiters
@@ -278,7 +278,7 @@ class GroupCommit:
         open_now: list[PendingAnswer] = []
         for waiter in waiters:
             waiter.lsn, waiter.write_ms = lsn, took_ms
-            waits = waiter.outcome.gate is Gate.SYNCED and lsn > self._synced_lsn
+            waits = waiter.outcome.gate is Gate.SYNCED and lsn > durable_lsn
             (self._syncing if waits else open_now).append(waiter)
         if self._syncing:
             self.peak = max(self.peak, len(self._syncing))
@@ -290,6 +290,12 @@ class GroupCommit:
             self._open(waiter, 0.0)
         self._go_on()
         self._listener.on_answered()
+
+    def _written(self, lsn: int) -> int:
+        """The events of the turn on its way are in the log; up to which write no answer waits for a
+        sync."""
+        self._engine.on_written(lsn)
+        return self._synced_lsn
 
     def _go_on(self) -> None:
         """The writer is free: begin the next turn, or call what waits for all to be written."""

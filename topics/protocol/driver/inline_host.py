@@ -27,6 +27,8 @@ class InlineHost:
         lines: The driver's lines for the operator: (level, line).
     """
 
+    _driver_type: type[Driver] = Driver
+
     def __init__(
         self,
         limits: Limits,
@@ -38,7 +40,7 @@ class InlineHost:
     ) -> None:
         self.store = store
         self.now_ms = now_ms
-        self.driver = Driver(
+        self.driver = self._driver_type(
             limits, store, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
         self.lines: list[tuple[str, str]] = []

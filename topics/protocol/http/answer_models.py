@@ -472,6 +472,74 @@ class Ready(msgspec.Struct, kw_only=True):
     topics: Annotated[Natural, Meta(description="How many there are.")]
 
 
+class ClusterNode(msgspec.Struct, kw_only=True):
+    """One node, as the node that answers knows it (§8.7)."""
+
+    node: Annotated[str, Meta(description="Its id, which it keeps with its data directory.")]
+    url: Annotated[str, Meta(description="Where the other nodes reach it.")]
+    role: Annotated[
+        Literal["leader", "follower", "away", "lost"],
+        Meta(
+            description="`away`: not heard of for longer than a session; `lost`: the log has lost "
+            "what its data rests on."
+        ),
+    ]
+    index: Annotated[Natural, Meta(description="The last unit that it had applied.")]
+    lag_units: Annotated[Natural, Meta(description="Units that it had not applied.")]
+    lag_ms: Annotated[Natural, Meta(description="Age of the oldest of them; 0: none.")]
+    seen_ms_ago: Annotated[Natural, Meta(description="Age of these figures.")]
+
+
+class ClusterLoss(msgspec.Struct, kw_only=True):
+    """What the cluster's log lost (§8.7)."""
+
+    at_ms: Annotated[Natural, Meta(description="When it was noticed.")]
+    index: Annotated[Natural, Meta(description="The last unit that the node had applied.")]
+    what: Annotated[str, Meta(description="What was not found in the log.")]
+
+
+class Cluster(msgspec.Struct, kw_only=True):
+    """The cluster that the server is in (§8.7)."""
+
+    enabled: Annotated[
+        bool, Meta(description="Whether it is in one; if not, there is no other field.")
+    ]
+    cluster: Annotated[str | UnsetType, Meta(description="Its name.")] = UNSET
+    shard: Annotated[Natural | UnsetType, Meta(description="The shard's number.")] = UNSET
+    node: Annotated[str | UnsetType, Meta(description="The node that answers.")] = UNSET
+    leader: Annotated[
+        str | UnsetType | None, Meta(description="The node that leads; null: none is known.")
+    ] = UNSET
+    leader_url: Annotated[
+        str | UnsetType | None, Meta(description="Where the other nodes reach it.")
+    ] = UNSET
+    term: Annotated[Natural | UnsetType, Meta(description="Rises with each leader.")] = UNSET
+    index: Annotated[
+        Natural | UnsetType, Meta(description="The last unit that was applied here.")
+    ] = UNSET
+    lag_units: Annotated[
+        Natural | UnsetType, Meta(description="Units that were not applied here.")
+    ] = UNSET
+    lag_ms: Annotated[
+        Natural | UnsetType, Meta(description="Age of the oldest of them; 0: none.")
+    ] = UNSET
+    log_start: Annotated[
+        Natural | UnsetType | None, Meta(description="First offset of the cluster's log.")
+    ] = UNSET
+    log_end: Annotated[
+        Natural | UnsetType | None, Meta(description="Offset behind its last record.")
+    ] = UNSET
+    in_flight: Annotated[
+        Natural | UnsetType, Meta(description="Units sent from here and not accepted yet.")
+    ] = UNSET
+    nodes: Annotated[
+        tuple[ClusterNode, ...] | UnsetType, Meta(description="All that are known, by id.")
+    ] = UNSET
+    loss: Annotated[
+        ClusterLoss | UnsetType | None, Meta(description="Null where nothing was lost.")
+    ] = UNSET
+
+
 class QueueHistory(msgspec.Struct, kw_only=True):
     """Columns of one queue, a value for each row, at ten seconds."""
 

@@ -68,6 +68,7 @@ class Probe(Enum):
     DOCS = "docs"
     CONSOLE = "console"
     HISTORY = "history"
+    CLUSTER = "cluster"
 
 
 class StreamKind(Enum):
@@ -332,6 +333,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("GET /v0/docs/:", "open", Probe.DOCS),
     _route("GET /v0/console/:", "open", Probe.CONSOLE),
     _route("GET /v0/stats/history", "read", Probe.HISTORY),
+    _route("GET /v0/cluster", "read", Probe.CLUSTER),
 )
 
 

@@ -27,6 +27,8 @@ STATUSES: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.INTERNAL: 500,
     ErrorCode.NOT_READY: 503,
     ErrorCode.SHUTTING_DOWN: 503,
+    ErrorCode.NOT_LEADER: 503,
+    ErrorCode.REPLICA_BEHIND: 503,
 }
 
 assert STATUSES.keys() == set(ErrorCode)

@@ -25,6 +25,7 @@ from topics.protocol.model.events import (
     FloorsRaised,
     JobsLeased,
     JobsReleased,
+    PlaceReached,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -35,6 +36,7 @@ from topics.protocol.model.events import (
     SeqsReserved,
     SeqsSkipped,
     TailLost,
+    TimePassed,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -59,6 +61,8 @@ CODES: Final[dict[type[Event], int]] = {
     JobsLeased: 15,
     JobsReleased: 16,
     ScatteredDeleted: 17,
+    PlaceReached: 18,
+    TimePassed: 19,
 }
 """Codes are part of the format: they are added to, never given out again."""
 

@@ -34,13 +34,23 @@ class ErrorCode(Enum):
     INTERNAL = "internal"
     NOT_READY = "not_ready"
     SHUTTING_DOWN = "shutting_down"
+    NOT_LEADER = "not_leader"
+    REPLICA_BEHIND = "replica_behind"
 
     @property
     def code(self) -> str:
         return self.value
 
 
-TRY_AGAIN: Final = frozenset({ErrorCode.THROTTLED, ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN})
+TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.THROTTLED,
+        ErrorCode.NOT_READY,
+        ErrorCode.SHUTTING_DOWN,
+        ErrorCode.NOT_LEADER,
+        ErrorCode.REPLICA_BEHIND,
+    }
+)
 """Refusals that pass by themselves: each says after how many seconds to ask again (§0.6)."""
 
 

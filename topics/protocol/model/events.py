@@ -329,6 +329,32 @@ class JobsReleased(msgspec.Struct, frozen=True, array_like=True):
     deliveries: Sequence[int]
 
 
+class LogPlace(msgspec.Struct, frozen=True, array_like=True):
+    """A place behind a unit in the log that a cluster's nodes share (`cluster.replica.Place`)."""
+
+    term: int
+    seen: int
+    index: int
+    chain: bytes
+    offset: int
+
+
+class PlaceReached(msgspec.Struct, frozen=True, array_like=True):
+    """All before this event is what the shared log has up to `place`; the node has read the log itself
+    up to `mark`, whose last record was of the log's `epoch`.  Of one node: never in the shared log."""
+
+    now_ms: int
+    place: LogPlace
+    mark: LogPlace
+    epoch: int
+
+
+class TimePassed(msgspec.Struct, frozen=True, array_like=True):
+    """It is this late on every node of a cluster: what has expired by now is gone."""
+
+    now_ms: int
+
+
 Event: TypeAlias = (
     TopicCreated
     | TopicConfigured
@@ -347,6 +373,8 @@ Event: TypeAlias = (
     | JobsLeased
     | JobsReleased
     | ScatteredDeleted
+    | PlaceReached
+    | TimePassed
 )
 
 
@@ -417,13 +445,17 @@ class RouterImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, array_like=True):
-    """The engine's state between two events, at a boundary between two log files."""
+    """The engine's state between two events, at a boundary between two log files.
+
+    `place` is that of a cluster's node.  Where there is none, its bytes do not have the field.
+    """
 
     now_ms: int
     next_topic_id: int
     topics: list[TopicImage]
     next_router_id: int = 1
     routers: list[RouterImage] = []
+    place: PlaceReached | None = None
 
     def pieces(self) -> Iterator[Buffer]:
         yield encode_image(self)

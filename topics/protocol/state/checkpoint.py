@@ -23,6 +23,7 @@ import msgspec
 
 from topics.protocol.model.events import (
     Checkpoint,
+    PlaceReached,
     RunRef,
     TopicImage,
     array_header,
@@ -70,6 +71,7 @@ class ImageSource(Protocol):
     keys: IdempotencyKeys
     queues: Queues
     routers: Routers
+    place: PlaceReached | None
 
 
 class EncodedCheckpoint(msgspec.Struct, frozen=True):
@@ -80,10 +82,12 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
     topics: Sequence[Encoded]
     next_router_id: int
     routers: Sequence[bytes]
+    place: PlaceReached | None = None
 
     def pieces(self) -> Iterator[Buffer]:
         """In order; each time anew."""
-        yield array_header(len(Checkpoint.__struct_fields__))
+        fields = len(Checkpoint.__struct_fields__)
+        yield array_header(fields - 1 if self.place is None else fields)
         yield encode_image(self.now_ms)
         yield encode_image(self.next_topic_id)
         yield array_header(len(self.topics))
@@ -95,6 +99,8 @@ class EncodedCheckpoint(msgspec.Struct, frozen=True):
         yield encode_image(self.next_router_id)
         yield array_header(len(self.routers))
         yield from self.routers
+        if self.place is not None:
+            yield encode_image(self.place)
 
 
 class _Taken(msgspec.Struct):
@@ -125,6 +131,7 @@ class Images:
         changed: Ids of topics that are not as their image says, or have none, or had one and are
             gone; `changed_routers` likewise.
         unsealed: Topics of the checkpoint under way with runs that it has still to seal.
+        keeps_leases: Leases of every queue are kept: they are all in a log.
     """
 
     def __init__(self, state: ImageSource) -> None:
@@ -139,7 +146,9 @@ class Images:
         self._taken: dict[int, _Taken] = {}
         self._jobs: dict[int, JobsTaken] = {}
         self._is_last = False
+        self.keeps_leases = False
         self._at = (0, 0, 0)
+        self._place: PlaceReached | None = None
 
     # ------------------------------------------------------------------ changes
 
@@ -169,6 +178,7 @@ class Images:
         state = self._state
         self._is_last = is_last
         self._at = (state.now_ms, state.next_topic_id, state.routers.next_id)
+        self._place = state.place
         self._due, self.changed = self.changed, {}
         self._due_routers, self.changed_routers = self.changed_routers, {}
         if is_last:
@@ -244,7 +254,7 @@ class Images:
         queue = self._state.queues.get(topic.topic_id)
         if queue is None:
             return _NO_QUEUE
-        lasting = self._is_last or topic.config.leases_durable
+        lasting = self._is_last or self.keeps_leases or topic.config.leases_durable
         if lasting and queue.jobs:
             # A refused dead letter changes its job without an event, so the image is never reused.
             self.changed[topic.topic_id] = None
@@ -293,10 +303,11 @@ class Images:
             tuple(self._topics.values()),
             next_router_id,
             tuple(self._routers.values()),
+            self._place,
         )
 
 
-def whole_image(state: ImageSource) -> Checkpoint:
+def whole_image(state: ImageSource, *, keeps_leases: bool = False) -> Checkpoint:
     """All of a state in one go, as the images of a checkpoint at this moment would say it."""
     topics = []
     for topic in state.by_id.values():
@@ -304,10 +315,12 @@ def whole_image(state: ImageSource) -> Checkpoint:
         if (keys := state.keys.by_topic.get(topic.topic_id)) is not None:
             image.keys = keys.images()
         if (queue := state.queues.get(topic.topic_id)) is not None:
-            image.queue = queue.image(lasting=topic.config.leases_durable)
+            lasting = keeps_leases or topic.config.leases_durable
+            image.queue = queue.image(lasting=lasting)
         topics.append(image)
     routers = [router.image() for router in state.routers.by_id.values()]
-    return Checkpoint(state.now_ms, state.next_topic_id, topics, state.routers.next_id, routers)
+    next_id = state.routers.next_id
+    return Checkpoint(state.now_ms, state.next_topic_id, topics, next_id, routers, state.place)
 
 
 def topic_image(topic: Topic) -> TopicImage:

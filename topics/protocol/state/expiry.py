@@ -21,6 +21,9 @@ class DueTimes:
         self._due: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
 
+    def __len__(self) -> int:
+        return len(self._due)
+
     def __contains__(self, topic_id: int) -> bool:
         return topic_id in self._due
 

@@ -31,6 +31,7 @@ from topics.protocol.model.events import (
     JobsLeased,
     JobsReleased,
     Marks,
+    PlaceReached,
     RecordsAppended,
     RecordsDeleted,
     RouterConfigured,
@@ -42,6 +43,7 @@ from topics.protocol.model.events import (
     SeqsReserved,
     SeqsSkipped,
     TailLost,
+    TimePassed,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -81,6 +83,7 @@ class State:
         queues: Jobs of the topics that are queues, by topic id.
         routers: Which topic flows into which.
         images: What a checkpoint keeps of it.
+        place: How far a cluster's node has come in the log that nodes share; None of other engines.
     """
 
     def __init__(self, limits: Limits, store: RunSource) -> None:
@@ -103,6 +106,7 @@ class State:
         self.lossy: dict[int, Topic] = {}
         self.queues = Queues(limits)
         self.routers = Routers()
+        self.place: PlaceReached | None = None
         self.images = Images(self)
         self._handlers: dict[type, Callable[..., None]] = {
             TopicCreated: self._created,
@@ -122,6 +126,8 @@ class State:
             JobsLeased: self._leased,
             JobsReleased: self._released,
             ScatteredDeleted: self._scattered_deleted,
+            PlaceReached: self._place_reached,
+            TimePassed: self._time_passed,
         }
 
     def apply(self, event: Event) -> None:
@@ -162,6 +168,12 @@ class State:
 
     def _key_window_ms(self, topic_id: int) -> int:
         return self.by_id[topic_id].config.idempotency_window_ms
+
+    def _time_passed(self, event: TimePassed) -> None:
+        """The time of every event is that of the state."""
+
+    def _place_reached(self, event: PlaceReached) -> None:
+        self.place = event
 
     # ------------------------------------------------------------------ topics
 
@@ -447,12 +459,13 @@ class State:
 
     def image(self) -> Checkpoint:
         """The state as a checkpoint keeps it, all in one go: without what lives in memory only."""
-        return whole_image(self)
+        return whole_image(self, keeps_leases=self.images.keeps_leases)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin with a checkpoint; what it says lived in memory only is lost here."""
         assert not self.topics
         self.now_ms = checkpoint.now_ms
+        self.place = checkpoint.place
         for image in checkpoint.topics:
             self._restore_topic(image)
         self.next_topic_id = checkpoint.next_topic_id

@@ -2,7 +2,7 @@
 
 Knows neither ASGI nor HTTP framing: a driver gives it a head, then a body, and writes the answer
 (`topics.server.exchange.interface`).  Requests are refused in one order, which `begin` and
-`_Admitted.finish` define; a refused request changes nothing.
+`Admitted.finish` define; a refused request changes nothing.
 """
 
 import logging
@@ -14,8 +14,9 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from topics.protocol.driver.group_commit import Ticket
+from topics.protocol.driver.group_commit import Deliver, Reply, Ticket
 from topics.protocol.http import metrics, routes
+from topics.protocol.http.answer_models import Cluster as ClusterAnswer
 from topics.protocol.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.http.origins import OriginRule, cors_fields, is_preflight, require_reader
 from topics.protocol.http.routes import BodyRule, Probe, Request, Route, StreamKind
@@ -53,6 +54,9 @@ from topics.server.exchange.work_feed import WorkFeed
 
 log = logging.getLogger("topics.exchange")
 
+ALONE: Final = ClusterAnswer(enabled=False)
+"""Of a server that is in no cluster."""
+
 _EVENT_FEEDS: Final = (StreamKind.WATCH, StreamKind.WORK)
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTS: Final = frozenset(
@@ -62,11 +66,6 @@ _LISTS: Final = frozenset(
 list, too, and so they are none (§0.2)."""
 APART_BYTES: Final = 1 << 20
 """A larger body is parsed on a thread."""
-
-
-def _entropy() -> str:
-    """128 bits, base64url."""
-    return secrets.token_urlsafe(16)
 
 
 class Judged(msgspec.Struct):
@@ -148,7 +147,7 @@ class TopicsExchange:
         self._origins = origins
         self._observer = observer or Observer()
         self._guard = guard
-        self.in_flight: InFlight[_Admitted] = InFlight(runtime.limits.max_inflight_per_key)
+        self.in_flight: InFlight[Admitted] = InFlight(runtime.limits.max_inflight_per_key)
         self._trace_meta = trace_meta
         self.slots = Slots(runtime.limits, holders or Holders())
         self._scraping = Scraping(runtime, self._source)
@@ -158,7 +157,7 @@ class TopicsExchange:
         self.more: list[Callable[[], Iterable[metrics.Family]]] = []
         """What else metrics are made of: the transport's."""
 
-    def begin(self, head: Head) -> "Answer | _Admitted":
+    def begin(self, head: Head) -> "Answer | Admitted":
         begun = time.perf_counter()
         memo = head.memo
         judged: Judged | None = None if memo is None else memo.judged
@@ -183,18 +182,7 @@ class TopicsExchange:
             slot = self.slots.of(head, header, call.caller)
             if judged.is_counted:
                 slot.begin_request()
-            admitted = _Admitted(
-                call,
-                judged,
-                head.query,
-                self.in_flight,
-                slot,
-                self._scraping,
-                self.history,
-                self._trace_meta,
-                self._runtime.limits.max_body_bytes,
-                self._beats,
-            )
+            admitted = self._admit(call, judged, slot)
             if call.caller.is_key:
                 self.in_flight.enter(call.caller, admitted)
             if not judged.is_sound:
@@ -210,6 +198,20 @@ class TopicsExchange:
         if admitted is not None:
             admitted.close()
         return answer
+
+    def _admit(self, call: Responder, judged: Judged, slot: Slot) -> "Admitted":
+        return Admitted(
+            call,
+            judged,
+            call.head.query,
+            self.in_flight,
+            slot,
+            self._scraping,
+            self.history,
+            self._trace_meta,
+            self._runtime.limits.max_body_bytes,
+            self._beats,
+        )
 
     def _find(self, head: Head, call: Responder) -> "Answer | Judged":
         """The route, for a page that may ask; or the answer to a page that asks whether it may.
@@ -288,6 +290,9 @@ class TopicsExchange:
         elif self._runtime.phase is not Phase.STOPPED:
             await self._guard.reload(self._runtime.read_in_thread, self._revoke)
 
+    def drain(self) -> None:
+        """The server stops.  What waits here ends with the runtime."""
+
     def _revoke(self, caller: Caller) -> None:
         self._runtime.engine.revoke(caller)
         for admitted in self.in_flight.of(caller):
@@ -302,13 +307,13 @@ class TopicsExchange:
                 raise shutting_down()
 
 
-class _Admitted(msgspec.Struct, eq=False):
+class Admitted(msgspec.Struct, eq=False):
     """Implements `interface.Admission`: a request that may send its body."""
 
     _call: Responder
     _judged: Judged
     _query: bytes
-    _in_flight: "InFlight[_Admitted]"
+    _in_flight: "InFlight[Admitted]"
     _slot: Slot
     _scraping: Scraping
     _history: History
@@ -328,7 +333,7 @@ class _Admitted(msgspec.Struct, eq=False):
             if judged.is_strict and self._query:
                 require_known_parameters(route, routes.parse_query(self._query))
             if isinstance(route.target, Probe):
-                sources = Sources(self._scraping, self._history)
+                sources = Sources(self._scraping, self._history, self._cluster())
                 return answer_probe(call, route.target, judged.name, self._query, sources)
             if isinstance(route.target, StreamKind):
                 streaming = self._stream(route.target)
@@ -337,7 +342,7 @@ class _Admitted(msgspec.Struct, eq=False):
                 call.observe(streaming.status)
                 return streaming
             if route.body is BodyRule.NONE:
-                return self._submit(self._parse(b""), LateAnswer(call))
+                return self._begin(self._parse(b""))
             size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
             if not judged.has_kind:
                 routes.check_content_type(None, empty=not size, rule=route.body)
@@ -349,7 +354,7 @@ class _Admitted(msgspec.Struct, eq=False):
                 if plain is None:
                     return self._parse_apart(pieces)
                 body = plain
-            return self._submit(self._parse(body), LateAnswer(call))
+            return self._begin(self._parse(body))
         except Rejection as refusal:
             return call.refuse(refusal)
         except Exception:
@@ -383,7 +388,7 @@ class _Admitted(msgspec.Struct, eq=False):
             body = b"{}"
         limits = call.runtime.limits
         query = routes.parse_query(self._query) if self._query else _NO_QUERY
-        request = Request(self._judged.name, query, call.header, body, limits, _entropy)
+        request = Request(self._judged.name, query, call.header, body, limits, self._entropy)
         command = (
             self._read_strictly(target, request) if self._judged.is_strict else target(request)
         )
@@ -402,6 +407,10 @@ class _Admitted(msgspec.Struct, eq=False):
             require_known_fields(self._judged.route, request.body)
         return command
 
+    def _begin(self, command: Command) -> Answer | Pending:
+        """Carry out a command that was parsed here."""
+        return self._submit(command, LateAnswer(self._call))
+
     def _submit(self, command: Command, waiting: LateAnswer) -> Answer | LateAnswer:
         """The answer, or `waiting` where it comes later."""
         caller = self._call.caller
@@ -417,11 +426,22 @@ class _Admitted(msgspec.Struct, eq=False):
         elif isinstance(command, Diff | Claim) and command.wait_ms:
             self._slot.begin_poll()
             self._call.is_timed = False
-        found = self._call.runtime.submit(command, waiting.on_reply)
+        found = self._decide(command, waiting.on_reply)
         if isinstance(found, Ticket):
             waiting.ticket = found
             return waiting
         return waiting.payload_or_wait(found)
+
+    def _decide(self, command: Command, deliver: Deliver) -> Reply | Ticket:
+        return self._call.runtime.submit(command, deliver)
+
+    def _entropy(self) -> str:
+        """What no client can guess, for a name."""
+        return secrets.token_urlsafe(16)  # 128 bits
+
+    def _cluster(self) -> ClusterAnswer:
+        """What `GET /v0/cluster` says."""
+        return ALONE
 
     def _is_bare(self) -> bool:
         """Whether an empty body stands for `{}` here."""
@@ -457,14 +477,17 @@ class _Admitted(msgspec.Struct, eq=False):
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            from topics.server.exchange.socket_feed import SocketFeed
-
-            feed = SocketFeed(call.runtime, call.caller, self._slot.holder)
+            feed = self._socket()
             call.is_timed = False
             call.observe(101)
             return feed
         except Rejection as refusal:
             return call.refuse(refusal)
+
+    def _socket(self) -> Socket:
+        from topics.server.exchange.socket_feed import SocketFeed
+
+        return SocketFeed(self._call.runtime, self._call.caller, self._slot.holder)
 
     def too_large(self) -> Answer:
         return self._call.refuse(too_large(self.max_body_bytes), close=True)

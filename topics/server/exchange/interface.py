@@ -62,9 +62,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Pending(Protocol):
-    """An answer that waits: for a sync, a long poll, a worker thread."""
+    """An answer that waits: for a sync, a long poll, a worker thread, another node."""
 
-    def then(self, deliver: Callable[[Answer], None]) -> None:
+    def then(self, deliver: "Callable[[Answer | Streaming], None]") -> None:
         """Call `deliver` with the answer, once, on the event loop; soon, if it is there already."""
 
     def cancel(self) -> None:

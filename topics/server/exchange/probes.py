@@ -33,6 +33,7 @@ class Sources(NamedTuple):
 
     scraping: Scraping
     history: History
+    cluster: models.Cluster
 
 
 def answer_probe(
@@ -73,6 +74,8 @@ def answer_probe(
             return _File(call, name, console)
         case Probe.HISTORY:
             return _plain(call, _history(call, query, sources.history))
+        case Probe.CLUSTER:
+            return _plain(call, open_object(sources.cluster))
         case Probe.METRICS:
             return _Metrics(call, sources.scraping)
 

@@ -19,6 +19,7 @@ from topics.protocol.model.holder import NOBODY, Holder
 from topics.protocol.model.outcomes import Appended
 from topics.protocol.model.records import Buffer
 from topics.protocol.state.frames import DamagedFrame, Pulled, RecordFrame
+from topics.protocol.state.watched import StreamEnd
 from topics.server.exchange.payload import read, refusal_of
 from topics.server.exchange.shell import Phase, Shell, ThreadCall
 from topics.server.exchange.watch_feed import SHUTTING_DOWN
@@ -38,9 +39,11 @@ class SocketFeed:
 
     def __init__(self, shell: Shell, caller: Caller = ANYONE, holder: Holder = NOBODY) -> None:
         self._shell = shell
+        # Its own: a node of a cluster may open another, and this stream ends with this one.
+        self._engine = shell.engine
         self._caller = caller
         self._news = asyncio.Event()
-        self._stream = shell.engine.watch_commands.open_socket(self._on_news, caller, holder)
+        self._stream = self._engine.watch_commands.open_socket(self._on_news, caller, holder)
         self._replies: deque[bytes] = deque()
         self._replies_bytes = 0
         self._taken = asyncio.Event()
@@ -96,7 +99,7 @@ class SocketFeed:
     def _obey(
         self, request_id: bytes, order: websocket.Order, reply: Callable[[bytes], None]
     ) -> bytes | None:
-        engine = self._shell.engine
+        engine = self._engine
         match order:
             case websocket.Subscribe(topics, view):
                 added = engine.watch_commands.subscribe(
@@ -188,7 +191,7 @@ class SocketFeed:
         shell = self._shell
         if self._has_to_end:
             return None if self._is_busy else self._last()
-        frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
+        frame = self._engine.watch_commands.next_frame(self._stream, shell.now_ms)
         return None if frame is None else self._written_or_later(frame)
 
     @property
@@ -198,8 +201,10 @@ class SocketFeed:
 
     def _last(self) -> bytes:
         self._is_over = True
-        if self._stream.ended_by is not None:
+        if (why := self._stream.ended_by) is StreamEnd.KEY_REMOVED:
             return websocket.refused(b"", gone())
+        if why is not None:
+            return websocket.refused(b"", Rejection(ErrorCode.NOT_LEADER, why.value))
         return websocket.refused(b"", Rejection(ErrorCode.SHUTTING_DOWN, SHUTTING_DOWN[1]))
 
     def _written_or_later(self, frame: Pulled) -> bytes | None:
@@ -253,9 +258,7 @@ class SocketFeed:
                 return self._last().decode()
             self._news.clear()
             if not self._has_to_end:
-                frame = self._shell.engine.watch_commands.next_frame(
-                    self._stream, self._shell.now_ms
-                )
+                frame = self._engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
                 if frame is not None:
                     return (await self._written(frame)).decode()
             # News may be set already, if `next_frame` only skipped records: others go first.
@@ -293,7 +296,7 @@ class SocketFeed:
         return websocket.encode(frame, texts)
 
     def _unreadable(self, topic: str, refusal: Rejection) -> bytes:
-        self._shell.engine.watches.unsubscribe(self._stream, topic)
+        self._engine.watches.unsubscribe(self._stream, topic)
         return websocket.unreadable(topic, refusal)
 
     def close(self) -> None:
@@ -301,4 +304,4 @@ class SocketFeed:
         self._wake = None
         self._news.set()
         self._taken.set()
-        self._shell.engine.watches.close_socket(self._stream)
+        self._engine.watches.close_socket(self._stream)

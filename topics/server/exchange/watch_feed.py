@@ -48,11 +48,13 @@ class WatchFeed:
         beats: Beats | None = None,
     ) -> None:
         self._shell = shell
+        # Its own: a node of a cluster may open another, and this stream ends with this one.
+        self._engine = shell.engine
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._beats = Beats() if beats is None else beats
-        self._watches = shell.engine.watches
-        self._session, self._stream = shell.engine.watch_commands.open_stream(
+        self._watches = self._engine.watches
+        self._session, self._stream = self._engine.watch_commands.open_stream(
             wid, rewind, self._on_news, shell.now_ms, caller
         )
         watched = list(self._session.watched.values())
@@ -83,7 +85,7 @@ class WatchFeed:
             if (last := self._last_word()) is not None:
                 return self._end(last)
             self._news.clear()
-            frame = self._shell.engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
+            frame = self._engine.watch_commands.next_frame(self._stream, self._shell.now_ms)
             if frame is not None:
                 return await self._written(frame)
             if not await self._has_news():
@@ -192,7 +194,7 @@ class WatchFeed:
             return self._end(last)
         frame = None
         if not self._stream.is_drained:
-            frame = shell.engine.watch_commands.next_frame(self._stream, shell.now_ms)
+            frame = self._engine.watch_commands.next_frame(self._stream, shell.now_ms)
         if frame is None:
             return sse.heartbeat(shell.now_ms) if self._is_beat_due else None
         piece = self._written_now(frame)
@@ -278,7 +280,7 @@ class WatchFeed:
         return sse.encode(frame, self._id(), texts)
 
     def _unreadable(self, frame: RecordFrame | DamagedFrame, refusal: Rejection) -> bytes:
-        self._shell.engine.watches.on_unreadable(self._stream, frame)
+        self._engine.watches.on_unreadable(self._stream, frame)
         return sse.unreadable(frame.topic, refusal)
 
     def close(self) -> None:
@@ -288,5 +290,5 @@ class WatchFeed:
         self._stream.wake = self._on_news
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)
-        engine = self._shell.engine
+        engine = self._engine
         engine.watches.close_session_stream(self._session, self._stream, self._shell.now_ms)

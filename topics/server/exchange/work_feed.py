@@ -43,8 +43,10 @@ class WorkFeed:
         self, shell: Shell, asked: Claim, caller: Caller = ANYONE, holder: Holder = NOBODY
     ) -> None:
         self._shell = shell
+        # Its own: a node of a cluster may open another, and this stream ends with this one.
+        self._engine = shell.engine
         self._news = asyncio.Event()
-        topic = shell.engine.queue_commands.require_queue(asked.topic, shell.now_ms)
+        topic = self._engine.queue_commands.require_queue(asked.topic, shell.now_ms)
         self._stream = PushStream(
             topic.topic_id,
             topic.name,
@@ -55,7 +57,7 @@ class WorkFeed:
             owner=caller,
             holder=holder,
         )
-        shell.engine.open_push_stream(self._stream)
+        self._engine.open_push_stream(self._stream)
         self._is_begun = False
         self._is_over = False
         self._ready: deque[tuple[int, Buffer]] = deque()
@@ -101,7 +103,7 @@ class WorkFeed:
         return None
 
     def _take(self) -> list[Jobs]:
-        engine = self._shell.engine
+        engine = self._engine
         jobs = engine.queue_commands.take(self._stream, self._shell.moment)
         # Leases that are meant to last go into the log before the worker sees the jobs.
         self._shell.nudge()
@@ -109,7 +111,7 @@ class WorkFeed:
 
     async def _are_kept(self) -> bool:
         """Wait until the leases are as durable as promised; False where the log failed first."""
-        gate = self._shell.engine.queue_commands.gate(self._stream)
+        gate = self._engine.queue_commands.gate(self._stream)
         if gate is Gate.SYNCED:
             return await self._shell.written() and await self._shell.synced()
         return gate is Gate.NOW or await self._shell.written()
@@ -141,7 +143,7 @@ class WorkFeed:
         each = list(zip(grant.seqs, found, strict=True))
         damaged = {seq: why for seq, why in each if isinstance(why, Exception)}
         shell = self._shell
-        shell.engine.queue_commands.set_aside(grant, damaged, (), shell.moment)
+        self._engine.queue_commands.set_aside(grant, damaged, (), shell.moment)
         shell.nudge()
         return [(seq, text) for seq, text in each if not isinstance(text, Exception)]
 
@@ -149,5 +151,5 @@ class WorkFeed:
         self._is_over = True
         self._ready.clear()
         self._news.set()
-        self._shell.engine.queue_commands.close(self._stream, self._shell.moment)
+        self._engine.queue_commands.close(self._stream, self._shell.moment)
         self._shell.nudge()

@@ -201,6 +201,7 @@ class _Server:
         shared.when_quiet = quiet.set
         shared.is_draining = True
         runtime.drain()
+        runtime.exchange.drain()
         if readers is not None:
             readers.drain()
         if shared.busy:

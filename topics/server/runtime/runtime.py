@@ -63,6 +63,8 @@ class Runtime:
         sync_timeout_ms: How long the disk may take for a sync or a write; 0: for ever.
     """
 
+    _driver_type: type[Driver] = Driver
+
     def __init__(
         self,
         limits: Limits,
@@ -75,9 +77,10 @@ class Runtime:
         self.limits = limits
         self.store = store
         self.clock = clock or Clock()
-        self.driver = Driver(
-            limits, store, self, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
+        self._make_driver = partial(
+            self._driver_type, limits, flush_ms=flush_ms, sync_timeout_ms=sync_timeout_ms
         )
+        self.driver = self._make_driver(store, self)
         self.engine = self.driver.engine
         self.phase = Phase.STARTING
         self.exchange: Exchange
@@ -157,8 +160,12 @@ class Runtime:
             return
         self._move(Phase.READY)
         self._ready.set()
-        self.driver.start()
+        self._open()
         self._set_alarm()
+
+    def _open(self) -> None:
+        """The log is replayed."""
+        self.driver.start()
 
     def drain(self) -> None:
         """Take no more requests; answer those that wait for news."""

@@ -256,12 +256,17 @@ class Http1:
             self._connection.deadline.clear()
             answer.then(self._settle)
 
-    def _settle(self, answer: Answer) -> None:
+    def _settle(self, answer: Answer | Streaming) -> None:
         """Write the answer that the request waited for, unless the client is gone."""
         if self._state is State.WAITING:
             self._pending = None
-            self._answer(answer)
+            if isinstance(answer, Streaming):
+                self._answer_with(answer)
+            else:
+                self._answer(answer)
             self._connection.go_on()
+        elif isinstance(answer, Streaming) and answer.feed is not None:
+            answer.feed.close()
 
     def _refuse(self, why: str, status: int) -> None:
         """Answer bytes that are not HTTP; nothing behind them can be read."""

@@ -60,6 +60,7 @@ TABLE: Final = {
     (State.BODY, Input.CUT_SHORT): State.SPILL,
     (State.BODY, Input.ENDED): State.OVER,
     (State.WAITING, Input.BEGUN): State.SENDING,
+    (State.WAITING, Input.STREAMED): State.STREAMING,
     (State.WAITING, Input.DONE): State.IDLE,
     (State.WAITING, Input.ENDED): State.OVER,
     (State.SENDING, Input.DONE): State.IDLE,

@@ -92,6 +92,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "GET /v0/stats/history": "What the charts of the console are drawn of. A step without a row is "
     "one in which nothing was asked of the server and nothing was written. An answer has 900 rows of "
     "a table at most: continue with its last `at_ms` as `after_ms`.",
+    "GET /v0/cluster": "As the node that answers knows it: figures of the other nodes are as old as "
+    "`seen_ms_ago` says. A server that is in no cluster answers `enabled: false`.",
 }
 """By `Route.line`."""
 
@@ -144,5 +146,6 @@ ANSWERS: Final[Mapping[str, str]] = {
     "GET /v0/docs/:": "The file.",
     "GET /v0/console/:": "The file.",
     "GET /v0/stats/history": "The rows.",
+    "GET /v0/cluster": "The cluster, or that there is none.",
 }
 """What a good answer is."""

@@ -66,7 +66,11 @@ _WITH_A_BODY: Final = (
     ErrorCode.UNSUPPORTED_MEDIA_TYPE,
     ErrorCode.THROTTLED,
 )
-_WHILE_SERVING: Final = (ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN)
+_WHILE_SERVING: Final = (
+    *(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN),
+    # Of a node in a cluster.
+    *(ErrorCode.NOT_LEADER, ErrorCode.REPLICA_BEHIND),
+)
 
 SCHEMES: Final[dict[str, Schema]] = {
     "key": {

@@ -287,6 +287,14 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             }
         }
     ),
+    "GET /v0/cluster": Example(
+        {
+            _JSON: {
+                "enabled": False,
+                "performance": {"server_total_ms": 0.031, "throttle_wait_ms": 0.0},
+            }
+        }
+    ),
 }
 """By `Route.line`."""
 
@@ -336,6 +344,8 @@ REFUSALS: Final[Mapping[ErrorCode, tuple[str, Mapping[str, Any]]]] = {
     ),
     ErrorCode.NOT_READY: ("the log is being replayed", {"replay_progress": 0.42}),
     ErrorCode.SHUTTING_DOWN: ("the server is stopping", {}),
+    ErrorCode.NOT_LEADER: ("no node leads now", {"leader": None, "outcome": "not_applied"}),
+    ErrorCode.REPLICA_BEHIND: ("this replica does not show unit 17 yet", {}),
 }
 """Of each code, a message and its detail, as some request gets them."""
 

@@ -340,14 +340,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "ready",
         _READY,
         _json(models.Ready),
-        refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN),
+        refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.REPLICA_BEHIND),
     ),
     "GET /readyz": Operation(
         "server",
         "readyz",
         _READY,
         _json(models.Ready),
-        refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN),
+        refusals=(ErrorCode.NOT_READY, ErrorCode.SHUTTING_DOWN, ErrorCode.REPLICA_BEHIND),
     ),
     "GET /v0/metrics": Operation(
         "server",
@@ -357,6 +357,9 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "GET /v0/limits": Operation(
         "server", "limits", "Every bound in force.", _json(models.LimitsInForce)
+    ),
+    "GET /v0/cluster": Operation(
+        "server", "cluster", "The cluster that the server is in.", _json(models.Cluster)
     ),
     "GET /v0/stats/history": Operation(
         "server",

@@ -2,6 +2,7 @@
 // again.  A round that is late never meets the next one.
 
 import { getJson, onKey, onKeyAsked, Refused, useKey } from "./api.js";
+import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
 import { $, duration, set, show } from "./dom.js";
 import { forgetOverview, refreshOverview } from "./overview.js";
 import { markTopic, refreshRouters } from "./routers.js";
@@ -9,11 +10,11 @@ import { forgetTopic, leaveTopic, openTopic, refreshTopic, TABS } from "./topic.
 import { forgetTopics, refreshTopics } from "./topics.js";
 
 const REFRESH_MS = 2000;
-const VIEWS = ["overview", "topics", "topic"];
+const VIEWS = ["overview", "topics", "topic", "cluster"];
 
 let round = 0, timer, view = "";
 
-// ---- where one is: #/, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
+// ---- where one is: #/, #/cluster, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
 
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
@@ -22,7 +23,7 @@ function decoded(text) {
 function place() {
   const [, noun = "", name, part, seq] = decoded(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
   if (noun === "topics" && name) return { view: "topic", name, part: TABS.includes(part) ? part : "records", seq: seq && Number(seq) };
-  return { view: noun === "topics" ? "topics" : "overview" };
+  return { view: noun === "topics" || noun === "cluster" ? noun : "overview" };
 }
 
 function arrive() {
@@ -32,7 +33,7 @@ function arrive() {
   }
   const at = place();
   for (const each of VIEWS) show($("view-" + each), each === at.view);
-  for (const each of ["overview", "topics"]) {
+  for (const each of ["overview", "topics", "cluster"]) {
     if (each === at.view || (each === "topics" && at.view === "topic")) $("go-" + each).setAttribute("aria-current", "page");
     else $("go-" + each).removeAttribute("aria-current");
   }
@@ -51,13 +52,14 @@ const REFRESHES = {
   overview: (isCurrent) => refreshOverview(isCurrent),
   topics: (isCurrent) => refreshTopics(isCurrent).then(() => refreshRouters(isCurrent)),
   topic: (isCurrent) => refreshTopic(isCurrent),
+  cluster: (isCurrent) => refreshCluster(isCurrent),
 };
 
 async function refresh() {
   clearTimeout(timer);
   const mine = ++round, isCurrent = () => mine === round; // what an older round hears is dropped
   if (document.hidden) return;
-  await Promise.all([refreshServer(isCurrent), REFRESHES[view](isCurrent)]);
+  await Promise.all([refreshServer(isCurrent), findCluster(), REFRESHES[view](isCurrent)]);
   if (isCurrent()) timer = setTimeout(refresh, REFRESH_MS);
 }
 
@@ -87,6 +89,7 @@ onKey(() => {
   forgetTopics();
   forgetOverview();
   forgetTopic();
+  forgetCluster();
   refresh();
 });
 document.onvisibilitychange = refresh;

@@ -279,12 +279,14 @@ class Receiver:
                 self._link.apart.add(stream)
             made.then(partial(self._deliver, stream))
 
-    def _deliver(self, stream: Stream, answer: Answer) -> None:
+    def _deliver(self, stream: Stream, answer: Answer | Streaming) -> None:
         stream.pending = None
         self._link.apart.discard(stream)
         if stream.state is State.WAITING:
             self._sender.answer(stream, answer)
             self._link.connection.work_soon()
+        elif isinstance(answer, Streaming) and answer.feed is not None:
+            answer.feed.close()
 
 
 def _is_large(fields: Fields, pseudo: int) -> bool:
