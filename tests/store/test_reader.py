@@ -242,3 +242,20 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ReadOnlyStore(OsFiles(missing))
 
     assert not missing.exists()
+
+
+def test_a_reader_says_how_far_it_applied_the_log() -> None:
+    """In front of that a repair cuts the log; a log that was not begun has no such place."""
+    files, writer = begun()
+    writer.append(1, b"one")
+    writer.store.sync()
+    first = read(files)[0].position
+    writer.append(1, b"two")
+    writer.store.sync()
+    second = read(files)[0].position
+
+    assert first is not None
+    assert second is not None
+    assert (second.file_number, second.batch) == (first.file_number, first.batch + 1)
+    assert second.offset > first.offset
+    assert ReadOnlyStore(files.other()).position is None

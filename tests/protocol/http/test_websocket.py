@@ -320,3 +320,19 @@ def test_a_removed_key_may_order_nothing() -> None:
     assert harness.refusal(websocket.permitted_order, websocket.Ping(), caller).code is (
         ErrorCode.UNAUTHORIZED
     )
+
+
+def test_a_frame_is_made_once_for_all_sockets() -> None:
+    """The second one gets the same bytes, and no record is read for it. (§7.7)"""
+    engine = Harness()
+    engine.append(1, 2)
+    socket = Socket(engine)
+    socket.subscribe("t")
+    frame = socket.pull()
+    assert isinstance(frame, RecordFrame)
+    [(run, spans)] = frame.records.extents
+
+    first = websocket.encode(frame, run.read(spans) or [])
+
+    assert json.loads(first)["to_seq"] == 2
+    assert websocket.encode(frame) is first

@@ -135,3 +135,14 @@ def test_counts_are_those_of_the_holders(steps: list[tuple[str, bool]]) -> None:
     assert shares.used == sum(model.values()) <= 20
     # An address that holds nothing any more is forgotten: there are more of them than memory.
     assert {holder.name for holder in shares._held} == {name for name in model if model[name]}
+
+
+def test_a_holder_is_bound_by_the_total_or_by_its_own_share() -> None:
+    """Where neither has a bound, nothing need be counted for it. (§11)"""
+    free = Shares("max_things", 0)
+    assert not free.bounds(KEY)
+    assert not free.bounds(LOCAL)
+
+    assert Shares("max_things", 2).bounds(NOBODY)
+    assert Shares("max_things", 0, per_key=2).bounds(KEY)
+    assert not Shares("max_things", 0, per_key=2).bounds(LOCAL)

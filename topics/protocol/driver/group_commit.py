@@ -422,10 +422,6 @@ class GroupCommit:
         """Whether all that is written is durable, and the sync was reported."""
         return self._synced_lsn >= self._store.written_lsn
 
-    @property
-    def synced_lsn(self) -> int:
-        return self._synced_lsn
-
     def want_sync(self) -> None:
         if self._sync_since_ms is None and self.failure is None:
             self._sync_since_ms = self._host.steady_ms
