@@ -28,7 +28,7 @@ from topics.protocol.model.tags import TagRange, begins_with, equals
 from topics.protocol.state.selection import seek
 from topics.protocol.state.state import State
 from topics.protocol.state.topic import Topic
-from topics.store.files import OsFiles
+from topics.store.files import Files, OsFiles
 from topics.store.reader import ReadOnlyStore, open_readonly
 from topics.store.runs import SealedRun
 
@@ -80,8 +80,11 @@ class LocalSource:
             self._store.close()
             self._open()
 
+    def _files(self) -> Files:
+        return OsFiles(self.path)
+
     def _open(self) -> None:
-        files = OsFiles(self.path)
+        files = self._files()
         if not self._is_visible:
             self._store, self._state, _ = open_readonly(files, _state, runs_of=_sealed_runs)
             return
